@@ -18,11 +18,13 @@ from advisor.model.settings_decision import PlacementSettings, RuleSettings, Wai
 from advisor.model.settings_hedge import HedgeSettings
 from advisor.model.settings_learning import EstimatorSettings, SizeSettings
 from advisor.model.settings_nodes import AcquirerSettings, MatchingSettings, PortfolioSettings
+from advisor.model.settings_price import BudgetSettings, PriceSettings
 from advisor.model.settings_section import Section, setting
 from advisor.model.settings_service import LoopSettings, SubmitSettings, WebSettings
 
 __all__ = [
     "AcquirerSettings",
+    "BudgetSettings",
     "CapacitySettings",
     "ClusterSettings",
     "Ec2Settings",
@@ -33,6 +35,7 @@ __all__ = [
     "PathSettings",
     "PlacementSettings",
     "PortfolioSettings",
+    "PriceSettings",
     "RuleSettings",
     "Section",
     "Settings",
@@ -186,6 +189,8 @@ class Settings(Section):
 
     cluster: ClusterSettings = ClusterSettings()
     paths: PathSettings = PathSettings()
+    budget: BudgetSettings = BudgetSettings()
+    price: PriceSettings = PriceSettings()
     rules: RuleSettings = RuleSettings()
     placement: PlacementSettings = PlacementSettings()
     waiting: WaitingSettings = WaitingSettings()

@@ -284,6 +284,7 @@ class WaitingSettings(Section):
         "launched nodes are still expected to cost. At the cap no node is launched. 0 means no cap.",
         why="Only the site knows its budget; set one before you switch to `act`.",
         unit="USD",
+        expert=True,
     )
     account_daily_cap_usd: dict[str, Dollars] = setting(
         {},
@@ -291,6 +292,7 @@ class WaitingSettings(Section):
         "`daily_cap_usd` only.",
         why="The table is empty because only the site knows which account pays.",
         unit="USD",
+        expert=True,
     )
     short_wait_seconds: float = setting(
         0.0,

@@ -30,6 +30,7 @@ JOB_COLUMNS: Final = (
     "StartTime",
     "Requeue",
     "RestartCnt",
+    "PriorityLong",
     "BatchFlag",
     "Partition",
     "UserName",
@@ -96,6 +97,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         # a pending job's StartTime is slurmctld's estimate
         start_time=float(start) if start is not None and state != PENDING else None,
         restarts=records.whole(row["RestartCnt"]) or 0,
+        priority=records.whole(row["PriorityLong"]) or 0,
         reason=records.text(row["Reason"], 100) or "",
         nodes=records.text(row["NodeList"], 65536) or "",
         admin_comment=records.text(row["admin_comment"], 4096) or "",

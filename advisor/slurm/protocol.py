@@ -35,6 +35,7 @@ class QueuedJob:
         array_job_id: The array's id; the job's own for a plain job.
         start_time: Epoch seconds of the last start; None while it waits.
         restarts: How often it was requeued.
+        priority: Slurm's; among waiting jobs of one partition the largest is first. 0: not known, or held.
         reason: Slurm's reason why it waits.
         nodes: Node list expression; empty while it waits.
         admin_comment: Where the hook records the advice; not trusted.
@@ -46,6 +47,7 @@ class QueuedJob:
     array_job_id: int
     start_time: float | None = None
     restarts: int = 0
+    priority: int = 0
     reason: str = ""
     nodes: str = ""
     admin_comment: str = ""

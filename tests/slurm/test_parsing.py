@@ -66,6 +66,7 @@ def test_recorded_queue_is_read_in_full() -> None:
     assert hostile.admin_comment == '{"advice":"abc","x":1}'
     assert hostile.holds_processors
     assert hostile.start_time is not None
+    assert min(job.priority for job in jobs.values()) > 4_000_000_000
 
 
 @pytest.mark.parametrize(

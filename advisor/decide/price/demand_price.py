@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,22 @@ class Pace:
     window_days: float = 28.0
     hours: float = 6.0
     first_price: float = 1.0
+
+
+class DemandKept(NamedTuple):
+    """A :class:`DemandPrice` as it is kept.
+
+    Attributes:
+        since: Demand is observed from here, seconds.
+        price: Seconds per unit of cost.
+        next_reading: When the price is read again, seconds.
+        seen: Slices considered by key: time (seconds), index and expected cost.
+    """
+
+    since: float
+    price: float
+    next_reading: float
+    seen: dict[str, tuple[float, float, float]]
 
 
 class DemandPrice:
@@ -90,6 +106,20 @@ class DemandPrice:
         row = int(np.searchsorted(cumulated, affordable))
         scarce = row < len(order)
         self._price = float(indices[order[row]] if scarce else _NO_DEMAND * indices[order[-1]])
+
+    def kept(self) -> DemandKept:
+        """All that a new process needs to go on; keys as text."""
+        return DemandKept(
+            since=self._since,
+            price=self._price,
+            next_reading=self._next,
+            seen={str(key): seen for key, seen in self._seen.items()},
+        )
+
+    def take_up(self, kept: DemandKept) -> None:
+        """Go on where another process has ended."""
+        self._since, self._price, self._next = kept.since, kept.price, kept.next_reading
+        self._seen = {key: seen for key, seen in kept.seen.items()}  # noqa: C416 (keys are any Hashable)
 
     @property
     def is_known(self) -> bool:

@@ -29,8 +29,9 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.records import Move, MovesUnderWay
-from advisor.service.waiting.candidates import as_asked, may_be_asked, user_words
+from advisor.service.state.records import MovesUnderWay
+from advisor.service.waiting.candidates import as_asked, may_be_asked
+from advisor.service.waiting.moving import Moves
 from advisor.slurm.protocol import QueuedJob, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -46,8 +47,8 @@ _MAX_MOVED: Final = 20
 _MUCH: Final = 1.25
 """Ratio of waiting processors, up or down, from which the queue has changed much."""
 _MIN_SECONDS: Final = 30.0
-_INTENT_SECONDS: Final = 600.0
-"""An older intent is dropped, as its reasons may have changed; the job is asked about again."""
+_PERIOD_SECONDS: Final = 600.0
+"""Where the settings ask no job again, moves are still finished."""
 
 
 class AskingAgainLoop:
@@ -77,15 +78,12 @@ class AskingAgainLoop:
         prefers: Callable[[int], str] = lambda _job_id: "",
     ) -> None:
         self._settings = settings
-        self._slurm = slurm
         self._view = view
         self._advice = advice
         self._again = again
-        self._state = state
         self._clock = clock
         self._paid_nodes = paid_nodes
-        self._prefers = prefers
-        self._moving = state.read().moving
+        self._moves = Moves(settings, slurm=slurm, view=view, state=state, clock=clock, prefers=prefers)
         self._submitted: dict[str, Job] = {}  # by advice
         self._asked: dict[int, float] = {}  # monotonic seconds
         self._waiting = (
@@ -93,7 +91,7 @@ class AskingAgainLoop:
             -math.inf,
         )  # processors that waited when the queue had last changed much, and when
         self._would_move: set[int] = set()
-        self.counts = {"asked": 0, "moved": 0, "given_up": 0}
+        self.asked = 0
 
     @property
     def period_seconds(self) -> float:
@@ -102,7 +100,7 @@ class AskingAgainLoop:
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return (Step("finish moves", self.finish), Step("ask waiting jobs", self.ask))
+        return (Step("finish moves", self._moves.finish), Step("ask waiting jobs", self.ask))
 
     @property
     def is_on(self) -> bool:
@@ -119,38 +117,16 @@ class AskingAgainLoop:
         """What `advisor status` shows."""
         return {
             "on": self.is_on,
-            "moving": len(self._moving),
+            "moving": len(self._moves),
             "would_move": len(self._would_move),
-            **self.counts,
+            "asked": self.asked,
+            "moved": self._moves.moved,
+            "given_up": self._moves.given_up,
         }
 
     @property
     def _period(self) -> float:
-        return self._settings.waiting.ask_again_seconds or _INTENT_SECONDS
-
-    # --------------------------------------------------------------------------------------- finish
-
-    def finish(self) -> None:
-        """Repeat what a crash, or a slurmctld that did not answer, may have left undone."""
-        if not self._moving:
-            return
-        snapshot = self._view.fresh()
-        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
-        left: list[int] = []
-        for job_id, intent in list(self._moving.items()):
-            if snapshot.time <= intent.time:
-                continue  # the snapshot is older than the intent
-            queued = seen.get(job_id)
-            if queued is not None and self._settings.cluster.burst_partition in queued.partitions:
-                self.counts["moved"] += 1
-                log.info("waiting.moved", job=job_id, advice=intent.advice_id)
-                self._drop(job_id)
-            elif queued is None or self._clock.wall() - intent.time > _INTENT_SECONDS:
-                self._give_up(job_id, "it has ended" if queued is None else "the move was not done in time")
-            else:
-                left.append(job_id)
-        if left:
-            self._move(left)
+        return self._settings.waiting.ask_again_seconds or _PERIOD_SECONDS
 
     # ------------------------------------------------------------------------------------------ ask
 
@@ -178,7 +154,7 @@ class AskingAgainLoop:
             for_each(due, ask)
         finally:
             if going:
-                self._move(going)
+                self._moves.make(going)
 
     def _due(self, snapshot: SlurmSnapshot) -> list[QueuedJob]:
         now = self._clock.monotonic()
@@ -190,7 +166,7 @@ class AskingAgainLoop:
         self._submitted = {advice: job for advice, job in self._submitted.items() if advice in known}
         if self._has_changed_much(snapshot, now):
             self._asked.clear()
-        due = [q for q in waiting if q.job.job_id not in self._moving and self._is_due(q, now)]
+        due = [q for q in waiting if q.job.job_id not in self._moves and self._is_due(q, now)]
         due.sort(key=lambda queued: (self._asked.get(queued.job.job_id, -math.inf), queued.job.submit_time))
         return due[:_MAX_ASKED]
 
@@ -230,7 +206,7 @@ class AskingAgainLoop:
         if job is None:
             return False
         reply = self._again(job)
-        self.counts["asked"] += 1
+        self.asked += 1
         if reply.placement != Placement.BURST:
             return False
         if reply.partition is None or reply.mode != Mode.ACT:
@@ -238,24 +214,7 @@ class AskingAgainLoop:
                 self._would_move.add(job_id)
                 log.info("waiting.would_move", job=job_id, mode=reply.mode)
             return False
-        changes = self._changes(job_id, reply)
-        if changes is None:
-            self.counts["given_up"] += 1
-            log.info("waiting.not_moved", job=job_id, why="its user set --prefer")
-            return False
-        self._moving[job_id] = Move(
-            advice_id=reply.id,
-            was=list(queued.partitions),
-            words=user_words(queued.job),
-            changes=changes,
-            time=self._clock.wall(),
-        )
-        try:
-            self._write()
-        except OSError:
-            del self._moving[job_id]  # without an intent on disk the job is not moved
-            raise
-        return True
+        return self._moves.intend(queued, reply)
 
     def _submission(self, job_id: int, advice_id: str) -> Job | None:
         known = self._submitted.get(advice_id)
@@ -265,60 +224,6 @@ class AskingAgainLoop:
                 return None
             known = self._submitted[advice_id] = record.job
         return known
-
-    def _changes(self, job_id: int, reply: AdviseReply) -> dict[str, str] | None:
-        """Arguments of ``scontrol update``: what the hook would have set inside ``sbatch``.
-
-        The user's own preference stays. Slurm would use it instead of required features: None then.
-        """
-        has_own = bool((reply.features or reply.prefer) and self._prefers(job_id))
-        if has_own and reply.features is not None:
-            return None
-        changes = {"partition": reply.partition or "", "admincomment": reply.admin_comment or ""}
-        if reply.features is not None:
-            changes["features"] = reply.features
-        if reply.prefer is not None and not has_own:
-            changes["prefer"] = reply.prefer
-        if reply.time_limit is not None:
-            most = [p.max_minutes for p in self._slurm.partitions() if p.name == reply.partition]
-            limits = [minutes for minutes in (reply.time_limit, *most) if minutes is not None]
-            changes["timelimit"] = str(min(limits))
-        return changes
-
-    # ----------------------------------------------------------------------------------------- move
-
-    def _move(self, job_ids: Sequence[int]) -> None:
-        """Move the jobs that still wait unchanged by a new poll.
-
-        slurmctld refuses a job that starts at this moment: only a pending job's partition can be changed.
-        """
-        snapshot = self._slurm.snapshot(self._clock.wall())
-        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
-
-        def move(job_id: int) -> None:
-            intent, queued = self._moving[job_id], seen.get(job_id)
-            if queued is None or may_be_asked(queued, self._settings) is None:
-                self._give_up(job_id, "it has started, is held, or has ended")
-            elif list(queued.partitions) != intent.was:
-                self._give_up(job_id, "its partition was changed")
-            elif user_words(queued.job) != intent.words:
-                self._give_up(job_id, "it was changed, and is asked about again")
-            else:
-                self._slurm.update_job([job_id], intent.changes)
-
-        for_each(job_ids, move)
-
-    def _give_up(self, job_id: int, why: str) -> None:
-        self.counts["given_up"] += 1
-        log.info("waiting.not_moved", job=job_id, why=why)
-        self._drop(job_id)
-
-    def _drop(self, job_id: int) -> None:
-        del self._moving[job_id]
-        self._write()
-
-    def _write(self) -> None:
-        self._state.write(MovesUnderWay(moving=self._moving))
 
 
 def asking_by_socket(settings: Settings) -> AskAgain:

@@ -1,0 +1,126 @@
+"""The on-premise queue of a snapshot, and the forecast of its starts. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.settings import Settings
+from advisor.service.observation.site_view import without_doubles
+from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+
+Floats = NDArray[np.float64]
+AskRun = Callable[[QueuedJob, float], float]
+"""Forecast run time on-premise of a job that has run so many seconds, from its start, seconds."""
+
+NO_LIMIT_SECONDS: Final = 365.0 * 86_400.0
+"""Stands for the time limit of a job that has none."""
+_MAX_TASKS: Final = 200
+"""Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPremiseQueue:
+    """Jobs that have or wait for on-premise processors.
+
+    Attributes:
+        time: Epoch seconds of the snapshot.
+        processors: Of the nodes that are usable.
+        running: In no order.
+        waiting: In Slurm's order of priority; jobs that are held, wait for a time or another job are left
+            out.
+    """
+
+    time: float
+    processors: int
+    running: tuple[QueuedJob, ...]
+    waiting: tuple[QueuedJob, ...]
+
+    @property
+    def waiting_processors(self) -> int:
+        """Processors that waiting jobs ask for."""
+        return sum(queued.job.processors * queued.job.array_tasks for queued in self.waiting)
+
+
+def on_premise_queue(snapshot: SlurmSnapshot, settings: Settings) -> OnPremiseQueue:
+    """The queue of the on-premise partitions, taken as one pool of processors."""
+    ours = set(settings.cluster.on_premise_partitions)
+    here = [queued for queued in without_doubles(snapshot.jobs) if ours.intersection(queued.partitions)]
+    waiting = [queued for queued in here if queued.is_queued]
+    waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
+    return OnPremiseQueue(
+        time=snapshot.time,
+        processors=sum(
+            node.processors
+            for node in snapshot.nodes
+            if ours & set(node.partitions) and not (node.is_down or node.is_draining or node.is_cloud)
+        ),
+        running=tuple(queued for queued in here if queued.holds_processors),
+        waiting=tuple(waiting),
+    )
+
+
+def forecast_waits(queue: OnPremiseQueue, run_of: AskRun) -> Floats:
+    """Seconds until each waiting job (an array: its first task) would start, were no job to come.
+
+    Args:
+        queue: Jobs are planned by their limits and end by their forecasts.
+        run_of: Forecast run times.
+
+    Returns:
+        Shape ``(waiting,)``; infinite for a job larger than the machine.
+    """
+    if not queue.waiting:
+        return np.zeros(0)
+    starts = [queue.time if q.start_time is None else min(q.start_time, queue.time) for q in queue.running]
+    running = RunningJobs(
+        processors=_ints(queued.job.processors * queued.job.array_tasks for queued in queue.running),
+        starts=np.array(starts, dtype=np.float64),
+        limits=_limits(queue.running),
+        runs=np.array(
+            [run_of(q, queue.time - start) for q, start in zip(queue.running, starts, strict=True)],
+            dtype=np.float64,
+        ),
+    )
+    rows = list(_rows(queue, run_of))
+    first = {index: row for row, (index, *_) in reversed(list(enumerate(rows)))}
+    waiting = WaitingJobs(
+        processors=_ints(processors for _, processors, _, _ in rows),
+        limits=np.array([limit for _, _, limit, _ in rows]),
+        runs=np.array([run for _, _, _, run in rows]),
+    )
+    found = closed_queue_starts(queue.processors, queue.time, running, waiting) - queue.time
+    return np.maximum(found[[first[index] for index in range(len(queue.waiting))]], 0.0)
+
+
+def _rows(queue: OnPremiseQueue, run_of: AskRun) -> Iterator[tuple[int, int, float, float]]:
+    """Index of the waiting job, processors, limit and run time of each row of the forecast."""
+    machine = max(1, queue.processors)
+    for index, queued in enumerate(queue.waiting):
+        job, run, limit = queued.job, run_of(queued, 0.0), limit_of(queued)
+        for _ in range(min(job.array_tasks, _MAX_TASKS)):
+            yield index, job.processors, limit, run
+        rest = (job.array_tasks - _MAX_TASKS) * job.processors
+        if rest > 0:
+            rounds = math.ceil(rest / machine)
+            yield index, min(rest, machine), limit * rounds, run * rounds
+
+
+def limit_of(queued: QueuedJob) -> float:
+    """A job's time limit, seconds."""
+    limit = queued.job.requested_time
+    return NO_LIMIT_SECONDS if limit is None else max(1.0, limit)
+
+
+def _limits(jobs: Iterable[QueuedJob]) -> Floats:
+    return np.array([limit_of(queued) for queued in jobs], dtype=np.float64)
+
+
+def _ints(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.fromiter(values, dtype=np.int64)

@@ -1,0 +1,160 @@
+"""Waiting jobs that are moved to the cloud: each intent is on disk before Slurm is told.
+
+Each step polls Slurm first, so that a kill at any point loses nothing and repeats nothing
+(docs/designs/0010-waiting.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from advisor.files.state_file import StateFile
+from advisor.model.settings import Settings
+from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.state.records import Move, MovesUnderWay
+from advisor.service.waiting.candidates import may_be_asked, user_words
+from advisor.slurm.protocol import QueuedJob, SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+_INTENT_SECONDS: Final = 600.0
+"""An older intent is dropped, as its reasons may have changed; the job is asked about again."""
+
+
+class Moves:
+    """Records intents and moves jobs.
+
+    Args:
+        state: Moves that are decided and not yet confirmed by a poll.
+        prefers: Job id to its user's ``--prefer``, empty for none; squeue and the ledger do not have it.
+
+    Attributes:
+        moved, given_up: Jobs since the start.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        view: SharedView,
+        state: StateFile[MovesUnderWay],
+        clock: Clock,
+        prefers: Callable[[int], str] = lambda _job_id: "",
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._view = view
+        self._state = state
+        self._clock = clock
+        self._prefers = prefers
+        self._moving = state.read().moving
+        self.moved = self.given_up = 0
+
+    def __len__(self) -> int:
+        return len(self._moving)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._moving
+
+    def finish(self) -> None:
+        """Repeat what a crash, or a slurmctld that did not answer, may have left undone."""
+        if not self._moving:
+            return
+        snapshot = self._view.fresh()
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+        left: list[int] = []
+        for job_id, intent in list(self._moving.items()):
+            if snapshot.time <= intent.time:
+                continue  # the snapshot is older than the intent
+            queued = seen.get(job_id)
+            if queued is not None and self._settings.cluster.burst_partition in queued.partitions:
+                self.moved += 1
+                log.info("waiting.moved", job=job_id, advice=intent.advice_id)
+                self._drop(job_id)
+            elif queued is None or self._clock.wall() - intent.time > _INTENT_SECONDS:
+                self._give_up(job_id, "it has ended" if queued is None else "the move was not done in time")
+            else:
+                left.append(job_id)
+        if left:
+            self.make(left)
+
+    def intend(self, queued: QueuedJob, reply: AdviseReply) -> bool:
+        """Write down that a waiting job is to move as a reply says; False: its user's words forbid it."""
+        job_id = queued.job.job_id
+        changes = self._changes(job_id, reply)
+        if changes is None:
+            self.given_up += 1
+            log.info("waiting.not_moved", job=job_id, why="its user set --prefer")
+            return False
+        self._moving[job_id] = Move(
+            advice_id=reply.id,
+            was=list(queued.partitions),
+            words=user_words(queued.job),
+            changes=changes,
+            time=self._clock.wall(),
+        )
+        try:
+            self._write()
+        except OSError:
+            del self._moving[job_id]  # without an intent on disk the job is not moved
+            raise
+        return True
+
+    def _changes(self, job_id: int, reply: AdviseReply) -> dict[str, str] | None:
+        """Arguments of ``scontrol update``: what the hook would have set inside ``sbatch``.
+
+        The user's own preference stays. Slurm would use it instead of required features: None then.
+        """
+        has_own = bool((reply.features or reply.prefer) and self._prefers(job_id))
+        if has_own and reply.features is not None:
+            return None
+        changes = {"partition": reply.partition or "", "admincomment": reply.admin_comment or ""}
+        if reply.features is not None:
+            changes["features"] = reply.features
+        if reply.prefer is not None and not has_own:
+            changes["prefer"] = reply.prefer
+        if reply.time_limit is not None:
+            most = [p.max_minutes for p in self._slurm.partitions() if p.name == reply.partition]
+            limits = [minutes for minutes in (reply.time_limit, *most) if minutes is not None]
+            changes["timelimit"] = str(min(limits))
+        return changes
+
+    def make(self, job_ids: Sequence[int]) -> None:
+        """Move the jobs that still wait unchanged by a new poll.
+
+        slurmctld refuses a job that starts at this moment: only a pending job's partition can be changed.
+        """
+        snapshot = self._slurm.snapshot(self._clock.wall())
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+
+        def move(job_id: int) -> None:
+            intent, queued = self._moving[job_id], seen.get(job_id)
+            if queued is None or may_be_asked(queued, self._settings) is None:
+                self._give_up(job_id, "it has started, is held, or has ended")
+            elif list(queued.partitions) != intent.was:
+                self._give_up(job_id, "its partition was changed")
+            elif user_words(queued.job) != intent.words:
+                self._give_up(job_id, "it was changed, and is asked about again")
+            else:
+                self._slurm.update_job([job_id], intent.changes)
+
+        for_each(job_ids, move)
+
+    def _give_up(self, job_id: int, why: str) -> None:
+        self.given_up += 1
+        log.info("waiting.not_moved", job=job_id, why=why)
+        self._drop(job_id)
+
+    def _drop(self, job_id: int) -> None:
+        del self._moving[job_id]
+        self._write()
+
+    def _write(self) -> None:
+        self._state.write(MovesUnderWay(moving=self._moving))
