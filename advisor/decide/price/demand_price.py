@@ -2,8 +2,9 @@
 
 The price is read off recent demand. Each slice that was considered has an index (saving per core-second) and
 an expected cost. At the right price, the slices of the last weeks whose index was above it would have used up
-the tokens that are there now in ``horizon_days``. So the price follows the load and the money without a gain
-to tune; the horizon makes it slow (a fast controller costs more than a bad rule: CLOSEDLOOP.md).
+what accrues, and within ``horizon_days`` what is held above a reserve for busy days. So the price follows the
+load and the money without a gain to tune; the horizon makes it slow (a fast controller costs more than a bad
+rule: CLOSEDLOOP.md).
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ from advisor.decide.price.tokens import DAY
 
 _NO_DEMAND: Final = 0.5  # of the smallest index seen, where there is more money than demand
 
+_MIN_SHARE: Final = 0.05  # of the accrual: a price is read off some demand, however little is held
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How the price follows.
 
     Attributes:
-        horizon_days: The tokens at hand are to last so long, at recent demand.
+        horizon_days: Tokens above the reserve are to be used up within so long, at recent demand.
+        reserve_days: Of accrual that are kept for busy days.
         window_days: Demand is remembered for so long.
         hours: Between two readings of the price.
         first_price: Before any demand was seen, seconds per core-second.
     """
 
-    horizon_days: float = 7.0
+    horizon_days: float = 14.0
+    reserve_days: float = 4.0
     window_days: float = 28.0
     hours: float = 6.0
     first_price: float = 1.0
@@ -81,26 +86,28 @@ class DemandPrice:
         if index > 0.0 and (seen is None or index > seen[1]):
             self._seen[key] = now, index, cost
 
-    def price(self, now: float, held: float) -> float:
+    def price(self, now: float, *, held: float, per_day: float) -> float:
         """The price now, seconds per core-second.
 
         Args:
             now: Seconds.
             held: Tokens at hand, core-seconds.
+            per_day: Tokens that accrue in a day, core-seconds.
         """
         if now >= self._next:
-            self._read(now, held)
+            self._read(now, held, per_day)
             self._next = now + 3600.0 * self._pace.hours
         return self._price
 
-    def _read(self, now: float, held: float) -> None:
+    def _read(self, now: float, held: float, per_day: float) -> None:
         oldest = now - self._pace.window_days * DAY
         self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
         if not self._seen:
             return
         _, indices, costs = np.array(list(self._seen.values())).T
         days = min(self._pace.window_days, max(1.0, (now - self._since) / DAY))
-        affordable = max(0.0, held) / self._pace.horizon_days * days
+        surplus = held - self._pace.reserve_days * per_day
+        affordable = max(_MIN_SHARE * per_day, per_day + surplus / self._pace.horizon_days) * days
         order = np.argsort(-indices, kind="stable")
         cumulated = np.cumsum(costs[order])
         row = int(np.searchsorted(cumulated, affordable))

@@ -40,6 +40,11 @@ class Tokens:
         self._committed: dict[Hashable, float] = {}
 
     @property
+    def per_day(self) -> float:
+        """Accrual of a day."""
+        return self.per_second * DAY
+
+    @property
     def committed(self) -> float:
         """What starts under way may still cost at worst."""
         return sum(self._committed.values())

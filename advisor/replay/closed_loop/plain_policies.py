@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.replay.closed_loop.log import Floats
-from advisor.replay.closed_loop.world import Policy, World
+from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
 
@@ -65,7 +65,7 @@ class Starburst(Policy):
             index = (world.now - float(world.jobs.submit[row])) / cost
             self._price.note(row, index=index, cost=cost, now=world.now)
             ranked.append((index, row))
-        price = self._price.price(world.now, world.tokens.held)
+        price = price_now(self._price, world)
         for index, row in sorted(ranked, reverse=True):
             if index < price:
                 break
@@ -99,7 +99,7 @@ class Clairvoyant(Policy):
         ranked = [(self._index(world, row, starts), row) for row in world.pool.waiting.tolist()]
         is_stale = False
         for index, row in sorted(ranked, reverse=True):
-            if index < self._price.price(world.now, world.tokens.held):
+            if index < price_now(self._price, world):
                 break
             if is_stale:
                 starts = world.forecast(world.jobs.run)
@@ -117,6 +117,6 @@ class Clairvoyant(Policy):
 
     def _consider(self, world: World, row: int, starts: Floats) -> bool:
         index = self._index(world, row, starts)
-        if index <= 0.0 or index < self._price.price(world.now, world.tokens.held):
+        if index <= 0.0 or index < price_now(self._price, world):
             return False
         return world.start_in_cloud(row, float(np.nextafter(world.jobs.run[row], np.inf)), keeps_place=False)

@@ -6,11 +6,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from advisor.compiled import compiled
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
-from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
-from advisor.replay.closed_loop.world import Policy, World
+from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
 
@@ -40,7 +39,6 @@ class PricePolicy(Policy):
         forecasts: Of run times.
         pace: How the price follows demand and money.
         loss_weight: How many saved hours one lost hour outweighs.
-        plans_by_forecast: Whether waits are simulated with forecast run times instead of time limits.
     """
 
     name = "price"
@@ -51,14 +49,11 @@ class PricePolicy(Policy):
         *,
         pace: Pace | None = None,
         loss_weight: float = 1.0,
-        plans_by_forecast: bool = False,
     ) -> None:
         self._forecasts = forecasts
         self._pace = pace or Pace()
         self._loss_weight = loss_weight
-        self._plans_by_forecast = plans_by_forecast
         self._price: DemandPrice
-        self._runs: Floats
         self._chances: Floats
 
     def begin(self, world: World) -> None:
@@ -66,7 +61,6 @@ class PricePolicy(Policy):
         self._price = DemandPrice(self._pace, world.now)
         self._forecasts.learn_history(world.jobs, world.now)
         self._chances = np.zeros((len(world.jobs), len(self._forecasts.edges)))
-        self._runs = world.jobs.limit.copy()
 
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
@@ -104,7 +98,7 @@ class PricePolicy(Policy):
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         elapsed = world.elapsed(row)
         offered = self._best(world, row, elapsed, 0.0, world.boot_left(row))
-        stays = offered.value > 0.0 and offered.value >= self._price.price(world.now, world.tokens.held)
+        stays = offered.value > 0.0 and offered.value >= price_now(self._price, world)
         if not stays:
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
         return stays
@@ -114,15 +108,8 @@ class PricePolicy(Policy):
         self._forecasts.learn(world.jobs, row)
 
     def _starts(self, world: World) -> Floats:
-        if not self._plans_by_forecast:
-            return world.forecast(world.jobs.limit)
-        pool = world.pool
-        for rows in (pool.running, pool.waiting):
-            elapsed = np.array([world.now - pool.start_of(row) for row in rows.tolist()])
-            if rows is pool.waiting:
-                elapsed[:] = 0.0
-            expected_runs(self._chances, rows, self._forecasts.edges, world.jobs.limit, elapsed, self._runs)
-        return world.forecast(self._runs)
+        # By limits: forecast run times (mean, median, upper quantiles, mixtures) decide no better
+        return world.forecast(world.jobs.limit)
 
     def _consider(self, world: World, row: int, wait: float) -> bool:
         """Start a waiting job in the cloud where that is worth the price."""
@@ -153,20 +140,4 @@ class PricePolicy(Policy):
 
     def _is_worth(self, world: World, row: int, elapsed: float, offered: Slice) -> bool:
         self._price.note((row, elapsed), index=offered.value, cost=offered.cost, now=world.now)
-        return offered.value > 0.0 and offered.value >= self._price.price(world.now, world.tokens.held)
-
-
-@compiled
-def expected_runs(
-    chances: Floats, rows: Ints, edges: Floats, limits: Floats, elapsed: Floats, expected: Floats
-) -> None:
-    """Write the expected run time of each row, given what it has run already, to ``expected``, seconds."""
-    for i in range(rows.shape[0]):
-        row, past = rows[i], elapsed[i]
-        left, total = 0.0, 0.0
-        for k in range(edges.shape[0]):
-            if edges[k] > past:
-                low = edges[k - 1] if k else edges[0]
-                left += chances[row, k]
-                total += chances[row, k] * min(max(np.sqrt(low * edges[k]), past), limits[row])
-        expected[row] = total / left if left > 0.0 else max(limits[row], past + 1.0)
+        return offered.value > 0.0 and offered.value >= price_now(self._price, world)

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.decide.price.demand_price import DemandPrice
 from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.simulate.pool.pool import Event, Pool
@@ -103,6 +104,11 @@ class LoopResult:
     end: Floats
     cost: Floats
     moved: NDArray[np.bool_]
+
+
+def price_now(price: DemandPrice, world: World) -> float:
+    """The price of time in a world, seconds per core-second."""
+    return price.price(world.now, held=world.tokens.held, per_day=world.tokens.per_day)
 
 
 class World:
