@@ -78,6 +78,21 @@ def bench_retrain(
     emit(result, output, listing(result))
 
 
+@bench.command("runtimes")
+def bench_runtimes(
+    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:20000",
+    skip: Annotated[int, typer.Option(min=0, help="First rows, which only teach.")] = 11_000,
+    jobs: Annotated[int, typer.Option(min=100, help="Rows that are scored.")] = 10_000,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Run times forecast as distributions, beside one histogram for each class of jobs."""
+    from benchmarks import runtimes
+
+    with working("starting") as tell:
+        result = runtimes.run(trace=trace, skip=skip, jobs=jobs, tell=tell)
+    emit(result, output, listing(result))
+
+
 @bench.command("submit")
 def bench_submit(
     knowledge_base: Annotated[int, typer.Option(min=100, help="Jobs both estimators know.")] = 10_000,

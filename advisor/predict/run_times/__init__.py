@@ -1,0 +1,1 @@
+"""Run times as distributions, learned online as jobs end."""

@@ -1,0 +1,85 @@
+"""The grid of run times on which forecasts are made, and what one asks of a distribution on it."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+
+Floats = NDArray[np.float64]
+
+BINS: Final = 64
+MAX_SECONDS: Final = 60 * 86400.0
+GRID: Final[Floats] = np.geomspace(1.0, MAX_SECONDS, BINS)
+"""Upper edges of the bins, seconds, shape (BINS,); the last bin contains longer times as well."""
+
+_STEP: Final = math.log(MAX_SECONDS) / (BINS - 1)
+_ROUNDING: Final = 1e-9
+
+
+@compiled
+def bin_of(seconds: float) -> int:
+    """The bin that contains a time: the first whose upper edge is not below it."""
+    place = math.ceil(math.log(max(seconds, 1.0)) / _STEP - _ROUNDING)
+    return int(min(BINS - 1, max(0, place)))
+
+
+@compiled
+def survival(probabilities: Floats, seconds: float) -> float:
+    """P(run time > seconds); within a bin the logarithm of the run time is uniform."""
+    if seconds >= MAX_SECONDS:
+        return 0.0
+    within = bin_of(seconds)
+    above = 0.0
+    for k in range(within + 1, BINS):
+        above += probabilities[k]
+    passed = math.log(max(seconds, 1.0)) / _STEP - (within - 1)
+    return float(above + probabilities[within] * min(1.0, max(0.0, 1.0 - passed)))
+
+
+@compiled
+def mean(probabilities: Floats, limit: float) -> float:
+    """Expected run time, seconds, where no job runs longer than ``limit`` (seconds; infinite for none)."""
+    total = 0.0
+    for k in range(BINS):
+        total += probabilities[k] * min(math.exp((k - 0.5) * _STEP), limit)
+    return total
+
+
+@compiled
+def quantile(probabilities: Floats, level: float) -> float:
+    """Quantile, seconds. At a level drawn uniformly from [0, 1) it is a draw of the run time."""
+    below = 0.0
+    last = 0
+    for k in range(BINS):
+        if probabilities[k] > 0.0:
+            last = k
+            if below + probabilities[k] > level:
+                return math.exp((k - 1 + max(0.0, level - below) / probabilities[k]) * _STEP)
+            below += probabilities[k]
+    return math.exp(last * _STEP)
+
+
+@compiled
+def after(probabilities: Floats, elapsed: float) -> Floats:
+    """The distribution, given that the job has run ``elapsed`` seconds and goes on, shape (BINS,).
+
+    Of the bin that contains ``elapsed`` the share beyond it is kept. A job that has outrun its whole forecast
+    is expected to end in the bin where it is.
+    """
+    result = np.zeros(BINS)
+    left = survival(probabilities, elapsed)
+    within = bin_of(elapsed)
+    if left <= _ROUNDING:
+        result[within] = 1.0
+        return result
+    rest = left
+    for k in range(within + 1, BINS):
+        result[k] = probabilities[k] / left
+        rest -= probabilities[k]
+    result[within] = max(0.0, rest) / left
+    return result
