@@ -244,8 +244,8 @@ def _pass(arrays: Arrays) -> None:  # noqa: C901  (one pass over one queue)
 
 
 @compiled
-def advance(arrays: Arrays, until: float, max_events: int) -> None:
-    """Go on to ``until`` (inclusive), or until a watched job starts, or so many events are noted.
+def advance(arrays: Arrays, until: float, max_events: int) -> bool:
+    """Go on to ``until`` (inclusive), or until a watched job starts; False: so many events are noted first.
 
     At most ``max_events`` are noted before the last pass; the buffer needs room for that pass as well.
     """
@@ -254,8 +254,10 @@ def advance(arrays: Arrays, until: float, max_events: int) -> None:
     while True:
         if scalars.is_due:
             _pass(arrays)
-            if scalars.stops or scalars.events >= max_events:
-                return
+            if scalars.stops:
+                return True
+            if scalars.events >= max_events:
+                return False
         if scalars.endings == 0 or ending[0].time > until:
             break
         scalars.now = max(scalars.now, ending[0].time)
@@ -271,6 +273,7 @@ def advance(arrays: Arrays, until: float, max_events: int) -> None:
                 _note(arrays, row, ENDS)
     if until > scalars.now and until < np.inf:
         scalars.now = until
+    return True
 
 
 @compiled

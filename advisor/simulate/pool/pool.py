@@ -156,10 +156,14 @@ class Pool:
 
         `is_interrupted` says which.
         """
-        self._scalars["events"] = 0
-        advance(self._arrays, until, len(self._arrays.jobs))
-        events = self._arrays.events[: int(self._scalars["events"][0])]
-        return [Event(float(t), int(row), bool(kind == STARTS)) for t, row, kind in events.tolist()]
+        found: list[Event] = []
+        is_done = False
+        while not is_done:
+            self._scalars["events"] = 0
+            is_done = advance(self._arrays, until, len(self._arrays.jobs))
+            events = self._arrays.events[: int(self._scalars["events"][0])]
+            found += [Event(float(t), int(row), bool(kind == STARTS)) for t, row, kind in events.tolist()]
+        return found
 
     def forecast(self, runs: Floats, starts: Floats | None = None) -> Floats:
         """Forecast the start of each waiting job, were no job to come; seconds, by row, NaN elsewhere.

@@ -1,0 +1,86 @@
+"""The price of time follows demand and money."""
+
+from __future__ import annotations
+
+from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.decide.price.tokens import DAY, Tokens
+
+PACE = Pace(horizon_days=10.0, reserve_days=2.0, window_days=10.0, hours=1.0)
+PER_DAY = 100.0
+
+
+def of_days(days: int) -> DemandPrice:
+    """Each day brings slices of 50 core-seconds that save 1, 2, 4 and 8 seconds a core-second."""
+    price = DemandPrice(PACE, 0.0)
+    for day in range(days):
+        for index in (1.0, 2.0, 4.0, 8.0):
+            price.note((day, index), index=index, cost=50.0, now=(day + 0.5) * DAY)
+    return price
+
+
+def test_the_price_lets_through_what_accrues() -> None:
+    held = PACE.reserve_days * PER_DAY
+    assert of_days(10).price(10.0 * DAY, held=held, per_day=PER_DAY) in {2.0, 4.0}
+
+
+def test_more_money_lowers_the_price_and_less_raises_it() -> None:
+    def price(held: float) -> float:
+        return of_days(10).price(10.0 * DAY, held=held, per_day=PER_DAY)
+
+    assert price(0.0) >= price(200.0) >= price(1_500.0)
+    assert price(1_500.0) < price(0.0)
+
+
+def test_without_enough_demand_even_the_least_slice_is_bought() -> None:
+    assert of_days(10).price(10.0 * DAY, held=1e9, per_day=PER_DAY) < 1.0
+
+
+def test_the_price_holds_between_two_readings() -> None:
+    price = of_days(10)
+    first = price.price(10.0 * DAY, held=0.0, per_day=PER_DAY)
+    assert price.price(10.0 * DAY + 1_800.0, held=1e9, per_day=PER_DAY) == first
+    assert price.price(10.0 * DAY + 3_700.0, held=1e9, per_day=PER_DAY) < first
+
+
+def test_old_demand_is_forgotten() -> None:
+    price = of_days(1)
+    price.note("new", index=16.0, cost=50.0, now=40.0 * DAY)
+    assert price.price(40.0 * DAY, held=0.0, per_day=PER_DAY) == 8.0  # half of the only slice left
+
+
+def test_a_slice_counts_once_at_its_best_moment() -> None:
+    price = DemandPrice(PACE, 0.0)
+    for index in (1.0, 3.0, 2.0):
+        price.note("job", index=index, cost=1_000.0, now=DAY)
+    assert price.price(DAY, held=0.0, per_day=PER_DAY) == 3.0
+
+
+def test_before_any_demand_the_first_price_holds() -> None:
+    assert DemandPrice(PACE, 0.0).price(0.0, held=5.0, per_day=1.0) == PACE.first_price
+
+
+def test_a_kept_price_goes_on() -> None:
+    price = of_days(5)
+    price.price(5.0 * DAY, held=0.0, per_day=PER_DAY)
+    again = DemandPrice(PACE, 0.0)
+    again.take_up(price.kept())
+    later = 5.0 * DAY + 7_200.0
+    assert again.price(later, held=10.0, per_day=PER_DAY) == price.price(later, held=10.0, per_day=PER_DAY)
+
+
+def test_tokens_accrue_are_committed_and_settled() -> None:
+    tokens = Tokens(1.0, time=0.0, until=100.0, max_days=1.0)
+    assert not tokens.commit("a", 1.0)
+    tokens.accrue(50.0)
+    assert tokens.commit("a", 40.0)
+    assert (tokens.held, tokens.committed) == (10.0, 40.0)
+    tokens.settle("a", 15.0)
+    assert (tokens.held, tokens.spent, tokens.committed) == (35.0, 15.0, 0.0)
+    tokens.accrue(1e6)
+    assert tokens.held == 85.0  # nothing accrues after 100
+
+
+def test_tokens_lapse_beyond_what_may_be_kept() -> None:
+    tokens = Tokens(1.0, time=0.0, max_days=2.0)
+    tokens.accrue(30.0 * DAY)
+    assert tokens.held == 2.0 * DAY

@@ -1,0 +1,101 @@
+"""The best slice, by hand and against an enumeration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
+
+EDGES = np.geomspace(1.0, 4096.0, 13)  # powers of two
+MIDDLES = np.sqrt(EDGES * np.concatenate([[0.5], EDGES[:-1]]))
+
+
+def offer(**changes: float) -> CloudOffer:
+    said = {"start_seconds": 0.0, "slowdown": 1.0, "processors": 1, "paid_start_seconds": 0.0}
+    return CloudOffer(**{**said, "is_whole": False, **changes})  # type: ignore[arg-type]
+
+
+def chances(**shares: float) -> np.ndarray:
+    found = np.zeros(13)
+    for name, share in shares.items():
+        found[int(name.removeprefix("b"))] = share
+    return found
+
+
+def slice_of(distribution: np.ndarray, **said: object) -> Slice:
+    given_ = {"limit": 4096.0, "elapsed": 0.0, "wait": 1000.0, "offer": offer(), "loss_weight": 1.0, **said}
+    return best_slice(distribution, EDGES, **given_)  # type: ignore[arg-type]
+
+
+def test_a_sure_run_is_bought_whole() -> None:
+    found = slice_of(chances(b6=1.0))
+    assert found.stop == 4096.0  # no other run time is possible: the limit is never reached
+    assert found.saving == pytest.approx(1000.0)
+    assert found.cost == pytest.approx(MIDDLES[6])
+    assert found.value == pytest.approx(1000.0 / MIDDLES[6])
+
+
+def test_a_job_that_fails_at_once_or_runs_long_is_tried_shortly() -> None:
+    found = slice_of(chances(b2=0.5, b12=0.5))
+    assert found.stop == EDGES[2]
+    assert found.chance == pytest.approx(0.5)
+
+
+def test_a_job_that_may_not_be_requeued_gets_no_slice() -> None:
+    found = slice_of(chances(b2=0.5, b12=0.5), offer=offer(is_whole=True))
+    assert (found.stop, found.chance) == (4096.0, pytest.approx(1.0))
+
+
+def test_what_has_run_counts_against_a_restart() -> None:
+    ready = slice_of(chances(b6=0.5, b8=0.5), elapsed=64.0, wait=0.0)
+    assert ready.value > 0.0  # on-premise it would begin anew
+    assert slice_of(chances(b6=0.5, b8=0.5), elapsed=0.0, wait=0.0).saving == pytest.approx(0.0)
+
+
+def test_a_boot_longer_than_the_wait_is_not_worth_it() -> None:
+    assert slice_of(chances(b6=1.0), wait=60.0, offer=offer(start_seconds=120.0)).value < 0.0
+
+
+def test_a_lost_hour_weighs_more_than_a_saved_one() -> None:
+    slow = {"wait": 100.0, "offer": offer(slowdown=1.5)}
+    mixed = chances(b3=0.5, b9=0.5)
+    assert slice_of(mixed, **slow, loss_weight=5.0).value <= slice_of(mixed, **slow).value
+    whole = {"wait": 100.0, "offer": offer(slowdown=1.5, is_whole=True)}
+    assert slice_of(mixed, **whole, loss_weight=5.0).saving < slice_of(mixed, **whole).saving
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=13, max_size=13).filter(lambda shares: sum(shares) > 0.01),
+    st.floats(0.0, 5000.0),
+    st.floats(0.0, 300.0),
+    st.floats(1.0, 2.0),
+)
+def test_no_other_stop_has_a_higher_value(
+    shares: list[float], wait: float, start: float, slowdown: float
+) -> None:
+    distribution = np.array(shares) / sum(shares)
+    found = slice_of(distribution, wait=wait, offer=offer(start_seconds=start, slowdown=slowdown))
+    for last in range(13):
+        saved = wait + MIDDLES - start - slowdown * MIDDLES
+        saving = float(np.sum((distribution * saved)[: last + 1]))
+        cost = float(np.sum(distribution * slowdown * np.where(np.arange(13) <= last, MIDDLES, EDGES[last])))
+        if cost > 0.0 and distribution[last] > 0.0:
+            assert found.value >= saving / cost - 1e-6 * abs(saving / cost) - 1e-9
+
+
+def test_conditioning_forgets_shorter_runs_and_keeps_a_distribution() -> None:
+    known = chances(b2=0.5, b6=0.25, b9=0.25)
+    forget_below(known, EDGES, EDGES[2])
+    assert known.tolist() == chances(b6=0.5, b9=0.5).tolist()
+
+
+def test_a_job_that_outruns_its_forecast_may_end_in_the_next_bin() -> None:
+    known = chances(b2=1.0)
+    forget_below(known, EDGES, 100.0)
+    assert math.isclose(known.sum(), 1.0)
+    assert EDGES[int(np.argmax(known))] > 100.0
