@@ -24,7 +24,7 @@ class LoopJobs:
         table: The whole log.
         first: Row of the table that is row 0 here.
         submit: Shape ``(n,)``, seconds since the log's start, ascending.
-        limit: Time limit, seconds; the run time where the log has none.
+        limit: Time limit, seconds; where the log has none, the longest limit in it: as a partition's MaxTime.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         processors: Requested.
         machine: Processors of the on-premise cluster.
@@ -82,8 +82,8 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         )
     rows = slice(skip, last)
     run = np.maximum(table.run[rows], _SHORTEST_RUN)
-    limit = np.where(np.isnan(table.requested_time[rows]), run, table.requested_time[rows])
-    limit = np.maximum(limit, 1.0)
+    limit = np.maximum(np.where(np.isnan(table.requested_time), _max_time(table), table.requested_time), 1.0)
+    limit = limit[rows]
     processors = table.processors[rows]
     if int(processors.max()) > machine:
         row = int(np.argmax(processors > machine))
@@ -102,3 +102,9 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         processors=processors,
         machine=machine,
     )
+
+
+def _max_time(table: JobTable) -> float:
+    """The longest limit in the log; without any, the longest run time."""
+    known = table.requested_time[~np.isnan(table.requested_time)]
+    return float(known.max() if len(known) else table.run.max())

@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
+from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import Policy
 
 ALL_ON_PREMISE: Final = "all-on-premise"
@@ -17,12 +19,13 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
         ALL_ON_PREMISE: Policy,
         "overflow": Overflow,
         "starburst": Starburst,
+        "price": lambda: PricePolicy(LearnedRuns()),
         "clairvoyant": Clairvoyant,
     }
 )
 """In the order of the rows."""
 
-ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "starburst", "clairvoyant")
+ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "starburst", "price", "clairvoyant")
 """Policies that are always shown."""
 
 

@@ -37,6 +37,7 @@ class Sliced(Policy):
             world.go_on(row, elapsed, elapsed + self.stop)
 
     def turn_came(self, world: World, row: int) -> bool:
+        assert row == self.row
         self.turns.append(world.now)
         return self.stays
 
