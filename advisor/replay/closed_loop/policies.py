@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.ambati2021 import Ambati2021
+from advisor.replay.closed_loop.cunha2017 import Cunha2017
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
 from advisor.replay.closed_loop.price_policy import PricePolicy
@@ -18,6 +20,8 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
     {
         ALL_ON_PREMISE: Policy,
         "overflow": Overflow,
+        "cunha2017": Cunha2017,
+        "ambati2021": Ambati2021,
         "starburst": Starburst,
         "price": lambda: PricePolicy(LearnedRuns()),
         "clairvoyant": Clairvoyant,
@@ -25,7 +29,7 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
 )
 """In the order of the rows."""
 
-ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "starburst", "price", "clairvoyant")
+ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "cunha2017", "ambati2021", "starburst", "price", "clairvoyant")
 """Policies that are always shown."""
 
 
