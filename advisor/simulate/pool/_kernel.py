@@ -3,22 +3,24 @@
 The rules are those of ``advisor.simulate._kernel``: jobs start from the head of the queue while they fit; the
 first that does not gets a reservation at the time by which enough running jobs end *by their limits*; a job
 behind it may start now if it ends by its limit before that time, or takes only processors that stay free then
-(Lifka 1995; Mu'alem and Feitelson 2001). The same functions run the pool and, on a copy, forecast its queue.
+(Lifka 1995; Mu'alem and Feitelson 2001). Where more jobs get reservations, or backfilling has its own cycle,
+the rules are those of Slurm (``advisor.simulate.pool.rules``). The same functions run the pool and, on a
+copy, forecast its queue.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
+from advisor.simulate.pool._ends import ENDING, Records, heap_pop, heap_push
+from advisor.simulate.pool._profile import add_end, earliest_start, take
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-Records: TypeAlias = Any
-"""A record array; numba reads its fields as attributes, which the type checker does not know."""
 
 ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
 """Where a job is, as far as the pool knows."""
@@ -32,18 +34,29 @@ JOB = np.dtype(
 )
 """A job: queued by (``rank``, ``order``), smallest first; ``limit`` and ``run`` in seconds (it is killed at
 its limit); ``is_watched``: the caller wants to act at its start."""
-ENDING = np.dtype([("time", np.float64), ("row", np.int64)], align=True)
 EVENT = np.dtype([("time", np.float64), ("row", np.int64), ("kind", np.int64)], align=True)
+_COUNTS = (
+    "waiting",
+    "running",
+    "endings",
+    "free",
+    "extra",
+    "is_due",
+    "events",
+    "stops",
+    "is_cycle_due",
+    "reservations",
+    "depth",
+)
 SCALARS = np.dtype(
-    [(name, np.float64) for name in ("now", "shadow")]
-    + [
-        (name, np.int64)
-        for name in ("waiting", "running", "endings", "free", "extra", "is_due", "events", "stops")
-    ],
+    [(name, np.float64) for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle")]
+    + [(name, np.int64) for name in _COUNTS],
     align=True,
 )
 """``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
-scheduling pass is due; ``stops``: the caller has to act before the pass goes on."""
+scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
+``depth``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``next_cycle``: when backfilling is due."""
+_POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether there is work
 
 
 class Arrays(NamedTuple):
@@ -55,45 +68,6 @@ class Arrays(NamedTuple):
     ending: Records
     events: Records
     scalars: Records
-
-
-@compiled
-def heap_push(ending: Records, size: int, time: float, row: int) -> None:
-    """Add to a heap of ``size`` true ends, smallest (time, row) on top."""
-    position = size
-    while position > 0:
-        parent = (position - 1) >> 1
-        above = ending[parent]
-        if above.time < time or (above.time == time and above.row < row):
-            break
-        ending[position].time = above.time
-        ending[position].row = above.row
-        position = parent
-    ending[position].time = time
-    ending[position].row = row
-
-
-@compiled
-def heap_pop(ending: Records, size: int) -> None:
-    """Remove the top of a heap of ``size`` true ends."""
-    size -= 1
-    time, row = ending[size].time, ending[size].row
-    position = 0
-    while True:
-        child = 2 * position + 1
-        if child >= size:
-            break
-        if child + 1 < size:
-            left, right = ending[child], ending[child + 1]
-            child += int(right.time < left.time or (right.time == left.time and right.row < left.row))
-        below = ending[child]
-        if time < below.time or (time == below.time and row < below.row):
-            break
-        ending[position].time = below.time
-        ending[position].row = below.row
-        position = child
-    ending[position].time = time
-    ending[position].row = row
 
 
 @compiled
@@ -203,7 +177,7 @@ def _reserve(arrays: Arrays, row: int) -> None:
 
 
 @compiled
-def _pass(arrays: Arrays) -> None:  # noqa: C901  (one pass over one queue)
+def _pass(arrays: Arrays) -> None:
     """One scheduling pass; stops behind a watched job's start and is due again then."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     scalars.is_due = 0
@@ -222,6 +196,23 @@ def _pass(arrays: Arrays) -> None:  # noqa: C901  (one pass over one queue)
         return
     if scalars.waiting == 0:
         return
+    if scalars.cycle > 0.0:
+        if not scalars.is_cycle_due:
+            scalars.is_cycle_due = 1
+            ready = scalars.last_cycle + scalars.cycle
+            late = max(0.0, scalars.now - ready)
+            scalars.next_cycle = ready + _POLL_SECONDS * np.ceil(late / _POLL_SECONDS)
+    elif scalars.reservations <= 1:
+        _backfill_easy(arrays)
+    else:
+        _backfill_planned(arrays)
+    scalars.is_due = scalars.stops
+
+
+@compiled
+def _backfill_easy(arrays: Arrays) -> None:
+    """Start what does not delay the head; one reservation, in one pass over the queue."""
+    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     _reserve(arrays, queue[0])
     kept = 1
     for i in range(1, scalars.waiting):
@@ -240,7 +231,47 @@ def _pass(arrays: Arrays) -> None:  # noqa: C901  (one pass over one queue)
         queue[kept] = row
         kept += 1
     scalars.waiting = kept
-    scalars.is_due = scalars.stops
+
+
+@compiled
+def _backfill_planned(arrays: Arrays) -> None:
+    """Plan the queue in its order; start what is planned for now, reserve for the first of the others."""
+    jobs, queue, running, scalars = arrays.jobs, arrays.queue, arrays.running, arrays.scalars[0]
+    room = scalars.running + 2 * min(scalars.waiting, scalars.depth) + 4
+    times, free = np.empty(room), np.empty(room, np.int64)
+    times[0], free[0] = scalars.now, scalars.free
+    size = 1
+    for i in range(scalars.running):
+        other = jobs[running[i]]
+        size = add_end(times, free, size, other.planned_end, other.processors)
+    reserved = kept = 0
+    for i in range(scalars.waiting):
+        row = queue[i]
+        job = jobs[row]
+        if i < scalars.depth and not scalars.stops and scalars.free > 0:
+            steps = size if reserved < scalars.reservations else 1
+            start = earliest_start(times, free, size, job.processors, job.limit, steps)
+            if start <= scalars.now:
+                size = take(times, free, size, start, start + job.limit, job.processors)
+                _start(arrays, row)
+                continue
+            if start < np.inf:
+                size = take(times, free, size, start, start + job.limit, job.processors)
+                reserved += 1
+        queue[kept] = row
+        kept += 1
+    scalars.waiting = kept
+
+
+@compiled
+def _cycle(arrays: Arrays) -> None:
+    """Backfill in its own cycle; once more at once behind a watched job's start."""
+    scalars = arrays.scalars[0]
+    scalars.last_cycle, scalars.is_cycle_due = scalars.now, 0
+    if scalars.waiting:
+        _backfill_planned(arrays)
+    if scalars.stops:
+        scalars.next_cycle, scalars.is_cycle_due = scalars.now, 1
 
 
 @compiled
@@ -249,31 +280,45 @@ def advance(arrays: Arrays, until: float, max_events: int) -> bool:
 
     At most ``max_events`` are noted before the last pass; the buffer needs room for that pass as well.
     """
-    jobs, ending, scalars = arrays.jobs, arrays.ending, arrays.scalars[0]
+    ending, scalars = arrays.ending, arrays.scalars[0]
     scalars.stops = 0
     while True:
         if scalars.is_due:
             _pass(arrays)
-            if scalars.stops:
-                return True
-            if scalars.events >= max_events:
-                return False
-        if scalars.endings == 0 or ending[0].time > until:
+        following = ending[0].time if scalars.endings > 0 else np.inf
+        is_cycle = not scalars.is_due and scalars.is_cycle_due and scalars.next_cycle <= min(following, until)
+        if is_cycle:
+            scalars.now = max(scalars.now, scalars.next_cycle)
+            _cycle(arrays)
+        if scalars.stops:
+            return True
+        if scalars.events >= max_events:
+            return False
+        if is_cycle:
+            continue
+        if scalars.endings == 0 or following > until:
             break
-        scalars.now = max(scalars.now, ending[0].time)
-        while scalars.endings > 0 and ending[0].time <= scalars.now:
-            row = ending[0].row
-            job = jobs[row]
-            is_true = job.where == RUNNING and job.end == ending[0].time
-            heap_pop(ending, scalars.endings)
-            scalars.endings -= 1
-            if is_true:
-                release(arrays, row)
-                job.where = ENDED
-                _note(arrays, row, ENDS)
+        scalars.now = max(scalars.now, following)
+        _end_jobs(arrays)
     if until > scalars.now and until < np.inf:
         scalars.now = until
     return True
+
+
+@compiled
+def _end_jobs(arrays: Arrays) -> None:
+    """End the jobs whose time has come."""
+    jobs, ending, scalars = arrays.jobs, arrays.ending, arrays.scalars[0]
+    while scalars.endings > 0 and ending[0].time <= scalars.now:
+        row = ending[0].row
+        job = jobs[row]
+        is_true = job.where == RUNNING and job.end == ending[0].time
+        heap_pop(ending, scalars.endings)
+        scalars.endings -= 1
+        if is_true:
+            release(arrays, row)
+            job.where = ENDED
+            _note(arrays, row, ENDS)
 
 
 @compiled
@@ -300,6 +345,8 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     now.endings = now.events = now.stops = 0
     now.is_due = 1
     now.shadow, now.extra = 0.0, 0
+    now.cycle, now.reservations, now.depth = scalars.cycle, scalars.reservations, scalars.depth
+    now.last_cycle, now.is_cycle_due = scalars.last_cycle, 0
     for i in range(count):
         is_running = i < running
         source = arrays.jobs[arrays.running[i] if is_running else arrays.queue[i - running]]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.simulate.pool._ends import ENDING
 from advisor.simulate.pool._kernel import (
-    ENDING,
     EVENT,
     JOB,
     RUNNING,

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.model.errors import BadInput
+from advisor.simulate.pool._ends import ENDING
 from advisor.simulate.pool._kernel import (
-    ENDING,
     EVENT,
     JOB,
     RUNNING,
@@ -25,6 +25,7 @@ from advisor.simulate.pool._kernel import (
     forecast_starts,
     stop,
 )
+from advisor.simulate.pool.rules import EASY, Rules
 
 _ROOM: Final = 256  # events beyond those that a call asks for: one pass may start many jobs
 
@@ -44,9 +45,10 @@ class Pool:
         processors: Of the machine.
         capacity: Rows; a row is 0 to ``capacity - 1``.
         time: The clock's start, seconds.
+        rules: How its queue is backfilled.
     """
 
-    def __init__(self, processors: int, capacity: int, time: float = 0.0) -> None:
+    def __init__(self, processors: int, capacity: int, time: float = 0.0, rules: Rules = EASY) -> None:
         self.processors = processors
         self._arrays = Arrays(
             np.zeros(capacity, JOB),
@@ -59,6 +61,8 @@ class Pool:
         self._scalars = self._arrays.scalars
         self._scalars["now"] = time
         self._scalars["free"] = processors
+        self._scalars["cycle"], self._scalars["last_cycle"] = rules.cycle_seconds, time - rules.cycle_seconds
+        self._scalars["reservations"], self._scalars["depth"] = rules.reservations, rules.depth
 
     @property
     def now(self) -> float:
@@ -80,6 +84,12 @@ class Pool:
         """When the next running job may end, seconds; infinite: none runs. A stopped job may still show."""
         endings = int(self._scalars["endings"][0])
         return float(self._arrays.ending["time"][0]) if endings else math.inf
+
+    @property
+    def next_event(self) -> float:
+        """When the next job may end, or backfilling is due, seconds; infinite: neither will be."""
+        cycle = float(self._scalars["next_cycle"][0]) if self._scalars["is_cycle_due"][0] else math.inf
+        return min(self.next_end, cycle)
 
     @property
     def waiting(self) -> Ints:

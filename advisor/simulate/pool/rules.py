@@ -1,0 +1,46 @@
+"""How a site's slurmctld backfills, read from its slurm.conf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+_ALL: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the queue is backfilled; the default is EASY.
+
+    Attributes:
+        cycle_seconds: Jobs behind the head are looked at so often; 0: whenever a job comes or ends.
+        reservations: So many waiting jobs get a reservation that no later job may delay.
+        depth: So many waiting jobs are looked at in a cycle.
+    """
+
+    cycle_seconds: float = 0.0
+    reservations: int = 1
+    depth: int = _ALL
+
+    @classmethod
+    def of_slurm(cls, scheduler_parameters: str) -> Self:
+        """The rules that ``SchedulerParameters`` of slurm.conf set; Slurm's defaults for what it leaves out.
+
+        Jobs at the head start in Slurm's main scheduler, at each submission and end. The backfill scheduler
+        plans all jobs anew each ``bf_interval`` seconds, and reserves for all of them unless
+        ``bf_job_part_count_reserve`` says for how many (man page slurm.conf).
+        """
+        pairs = (word.partition("=") for word in scheduler_parameters.split(","))
+        said = {name.strip(): value.strip() for name, _, value in pairs}
+
+        def number(name: str, default: int) -> int:
+            return int(said[name]) if said.get(name, "").isdigit() else default
+
+        return cls(
+            cycle_seconds=float(number("bf_interval", 30)),
+            reservations=number("bf_job_part_count_reserve", 0) or _ALL,
+            depth=number("bf_max_job_test", 500),
+        )
+
+
+EASY: Final = Rules()
