@@ -150,9 +150,7 @@ class SimulatedSite:
         )
 
     def prepare(self, since: float) -> None:
-        """Read the history that accounting has from ``since`` (epoch seconds), and do what both daemons do
-        before their first round.
-        """
+        """Read what accounting has from ``since`` (epoch seconds); do what daemons do before a round."""
         slurm: Any = self.slurm
         ingest_accounting(self.control.store, slurm, since, self.time.now)
         self.spool.prepare()

@@ -32,7 +32,14 @@ from advisor.service.running.metrics import ControlMetrics
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.stability.steering import NodeConstraintSource
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.service.state.state_files import HEDGE_ENTRIES, INTERRUPTIONS, MOVES, PORTFOLIO, SMALL_JOBS
+from advisor.service.state.state_files import (
+    HEDGE_ENTRIES,
+    INTERRUPTIONS,
+    MOVES,
+    PORTFOLIO,
+    PRICE,
+    SMALL_JOBS,
+)
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
@@ -107,7 +114,7 @@ class Features:
             self.hedge,
             self._placement(),
             self._portfolio(),
-            self._waiting(),
+            self._price() if settings.budget.is_set else self._waiting(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -216,6 +223,46 @@ class Features:
             prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
         )
         return WaitingFeature(loop, shared.clock)
+
+    def _price(self) -> Feature | None:
+        """On where a budget or a price of an hour is set; it moves waiting jobs instead of `_waiting`."""
+        if self.learn.run_times is None:
+            return None
+        from advisor.service.price.feature import PriceFeature
+        from advisor.service.price.price_keeper import PriceKeeper
+        from advisor.service.price.price_loop import PriceLoop, asking_by_socket
+        from advisor.service.price.valuing import Valuer
+        from advisor.service.waiting.moving import Moves
+
+        settings, shared, wishes = self._settings, self._shared, self._connections.wishes
+        state = settings.paths.state
+        keeper = PriceKeeper(
+            settings,
+            state=PRICE.at(state),
+            spending=None if self._connections.fleet is None else shared.cloud.budget,
+            clock=shared.clock,
+        )
+        loop = PriceLoop(
+            settings,
+            view=shared.view,
+            keeper=keeper,
+            valuer=Valuer(
+                settings,
+                chances=self.learn.run_times,
+                slowdown=self.learn.slowdown,
+                has_slices=self.hedge is not None and settings.hedge.enabled,
+            ),
+            moves=Moves(
+                settings,
+                **self._common,
+                state=MOVES.at(state),
+                prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
+            ),
+            advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
+            again=asking_by_socket(settings),
+            clock=shared.clock,
+        )
+        return PriceFeature(loop, keeper, shared.clock)
 
     def _cloud(self) -> CloudFeature | None:
         connections, shared = self._connections, self._shared

@@ -39,6 +39,7 @@ _OPTIONAL_FIELDS: Final = (
     "placement",
     "places",
     "asking_again",
+    "price",
     "portfolio",
     "matching",
     "acquirer",

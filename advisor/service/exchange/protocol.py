@@ -117,11 +117,13 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
     Attributes:
         job: As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that
             moves it goes into the ledger; the server does not store any other.
+        wait_seconds: Forecast wait from now on, by its place in the queue; None: the server forecasts it.
     """
 
     v: Number
     job: Job
     seq: Number = 0
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=1e10)] | None = None
 
 
 class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):

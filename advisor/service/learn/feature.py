@@ -18,6 +18,7 @@ from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Meter
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.learning import LearnLoop
+from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
@@ -52,6 +53,11 @@ class LearnFeature(Feature):
         self._settings = settings
         self.ratios = PerformanceRatioBook(settings, store)
         self.knowledge = Knowledge(settings, store, models, self.ratios.ratio)
+        self.run_times = (
+            RunTimeKnowledge(settings, store, models, clock, self.ratios.ratio)
+            if settings.budget.is_set
+            else None
+        )
         self.loop = LearnLoop(
             settings,
             slurm=slurm,
@@ -63,6 +69,7 @@ class LearnFeature(Feature):
             metrics=metrics,
             clock=clock,
             meter=meter,
+            run_times=self.run_times,
         )
         self.runners = (LoopRunner(self.loop, clock),)
 

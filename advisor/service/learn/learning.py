@@ -19,6 +19,7 @@ from advisor.service.learn.as_here import outcome_here, queued_here
 from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Costs, Meter
 from advisor.service.learn.knowledge import Knowledge
+from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.observation.accounting import SOURCE, ingest_accounting
 from advisor.service.observation.placeholders import standing_for_others
@@ -47,6 +48,7 @@ class LearnLoop:
         ratios: How much longer jobs run in the cloud.
         metrics: Counts how good predictions were.
         meter: What cloud nodes have cost; None where another program launches them.
+        run_times: Run times as distributions; None where no decision asks for them.
     """
 
     name = "learn"
@@ -64,12 +66,14 @@ class LearnLoop:
         clock: Clock,
         ratios: PerformanceRatioBook | None = None,
         meter: Meter | None = None,
+        run_times: RunTimeKnowledge | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
         self._store = store
         self._knowledge = knowledge
         self._sizes = sizes
+        self._run_times = run_times
         self._ratios = ratios or PerformanceRatioBook(settings, store)
         self._view = view
         self._metrics = metrics
@@ -98,9 +102,11 @@ class LearnLoop:
             Step("learn performance ratios", self._ratios.learn),
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
+            *(() if self._run_times is None else (Step("learn run times", self._run_times.learn),)),
             Step("note costs", self.note_costs),
             Step("save knowledge", self.save_knowledge),
             Step("save sizes", self.save_sizes),
+            *(() if self._run_times is None else (Step("save run times", self._run_times.save),)),
         )
 
     def collect_advice(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +16,6 @@ from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 Floats = NDArray[np.float64]
-AskRun = Callable[[QueuedJob, float], float]
-"""Forecast run time on-premise of a job that has run so many seconds, from its start, seconds."""
 
 NO_LIMIT_SECONDS: Final = 365.0 * 86_400.0
 """Stands for the time limit of a job that has none."""
@@ -66,60 +64,49 @@ def on_premise_queue(snapshot: SlurmSnapshot, settings: Settings) -> OnPremiseQu
     )
 
 
-def forecast_waits(queue: OnPremiseQueue, run_of: AskRun) -> Floats:
+def forecast_waits(queue: OnPremiseQueue) -> Floats:
     """Seconds until each waiting job (an array: its first task) would start, were no job to come.
 
-    Args:
-        queue: Jobs are planned by their limits and end by their forecasts.
-        run_of: Forecast run times.
+    Jobs are taken to run to their limits: forecast run times decide no better (`advisor.replay.closed_loop`).
 
     Returns:
-        Shape ``(waiting,)``; infinite for a job larger than the machine.
+        Shape ``(waiting,)``; a year for a job larger than the machine.
     """
     if not queue.waiting:
         return np.zeros(0)
-    starts = [queue.time if q.start_time is None else min(q.start_time, queue.time) for q in queue.running]
+    limits = np.array([limit_of(queued) for queued in queue.running])
     running = RunningJobs(
         processors=_ints(queued.job.processors * queued.job.array_tasks for queued in queue.running),
-        starts=np.array(starts, dtype=np.float64),
-        limits=_limits(queue.running),
-        runs=np.array(
-            [run_of(q, queue.time - start) for q, start in zip(queue.running, starts, strict=True)],
-            dtype=np.float64,
-        ),
+        starts=np.array([q.start_time or queue.time for q in queue.running], dtype=np.float64),
+        limits=limits,
+        runs=limits,
     )
-    rows = list(_rows(queue, run_of))
+    rows = list(_rows(queue))
     first = {index: row for row, (index, *_) in reversed(list(enumerate(rows)))}
+    limits = np.array([limit for _, _, limit in rows])
     waiting = WaitingJobs(
-        processors=_ints(processors for _, processors, _, _ in rows),
-        limits=np.array([limit for _, _, limit, _ in rows]),
-        runs=np.array([run for _, _, _, run in rows]),
+        processors=_ints(processors for _, processors, _ in rows), limits=limits, runs=limits
     )
     found = closed_queue_starts(queue.processors, queue.time, running, waiting) - queue.time
-    return np.maximum(found[[first[index] for index in range(len(queue.waiting))]], 0.0)
+    return np.clip(found[[first[index] for index in range(len(queue.waiting))]], 0.0, NO_LIMIT_SECONDS)
 
 
-def _rows(queue: OnPremiseQueue, run_of: AskRun) -> Iterator[tuple[int, int, float, float]]:
-    """Index of the waiting job, processors, limit and run time of each row of the forecast."""
+def _rows(queue: OnPremiseQueue) -> Iterator[tuple[int, int, float]]:
+    """Index of the waiting job, processors and limit of each row of the forecast."""
     machine = max(1, queue.processors)
     for index, queued in enumerate(queue.waiting):
-        job, run, limit = queued.job, run_of(queued, 0.0), limit_of(queued)
+        job, limit = queued.job, limit_of(queued)
         for _ in range(min(job.array_tasks, _MAX_TASKS)):
-            yield index, job.processors, limit, run
+            yield index, job.processors, limit
         rest = (job.array_tasks - _MAX_TASKS) * job.processors
         if rest > 0:
-            rounds = math.ceil(rest / machine)
-            yield index, min(rest, machine), limit * rounds, run * rounds
+            yield index, min(rest, machine), limit * math.ceil(rest / machine)
 
 
 def limit_of(queued: QueuedJob) -> float:
     """A job's time limit, seconds."""
     limit = queued.job.requested_time
     return NO_LIMIT_SECONDS if limit is None else max(1.0, limit)
-
-
-def _limits(jobs: Iterable[QueuedJob]) -> Floats:
-    return np.array([limit_of(queued) for queued in jobs], dtype=np.float64)
 
 
 def _ints(values: Iterable[int]) -> NDArray[np.int64]:

@@ -270,3 +270,29 @@ class HedgesUsed(msgspec.Struct):
     cores: dict[str, Amount]
     used: dict[str, Amount]
     lost_in: str = ""
+
+
+class SeenSlice(msgspec.Struct, array_like=True):
+    """A slice that was considered: when (epoch seconds), seconds saved per US dollar, expected US dollars."""
+
+    time: EpochSeconds
+    index: Amount
+    usd: Amount
+
+
+class PriceRecord(msgspec.Struct):
+    """What the price goes on with. All fields are required, as in `BootsSeen`.
+
+    Attributes:
+        since: When the budget began to accrue, epoch seconds.
+        observed_since: From when demand was observed, epoch seconds.
+        price: Seconds of turnaround that a dollar must save.
+        next_reading: When the price is read again, epoch seconds.
+        seen: Slices of the last weeks by job.
+    """
+
+    since: EpochSeconds
+    observed_since: EpochSeconds
+    price: Amount
+    next_reading: EpochSeconds
+    seen: dict[str, SeenSlice]

@@ -23,6 +23,7 @@ from advisor.service.state.records import (
     MovesUnderWay,
     OwnWeights,
     PortfolioState,
+    PriceRecord,
     RequeuedSmallJobs,
     SiteFactors,
     SteeredJobs,
@@ -183,6 +184,13 @@ EARNED_RECORD: Final = KnownFile(
     loss="The placement rule's record is earned again from the history, in minutes; losses of jobs in the "
     "cloud are forgotten.",
 )
+PRICE: Final = KnownFile(
+    name="price.json",
+    record=PriceRecord,
+    writer="service/price/price_keeper.py",
+    loss="The price is read anew from the history and from demand; what may be spent follows from the record "
+    "of spending, as if the budget had begun with its present period.",
+)
 
 STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     BUDGET,
@@ -204,6 +212,7 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     STEERED_JOBS,
     ACQUIRER,
     EARNED_RECORD,
+    PRICE,
 )
 
 

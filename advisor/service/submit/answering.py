@@ -24,7 +24,7 @@ from advisor.decide.submission.advise import advise
 from advisor.decide.submission.capacity import boot_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
-from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate
+from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -97,6 +97,9 @@ class Answerer:
             # its own constraint is named anew by what is preferred or required (`_node_features`)
             asked = AdviseRequest(v=VERSION, seq=request.seq, features="&".join(job.features) or None)
             estimates = self._estimates_again(knowledge, job, state)
+            if (wait := request.wait_seconds) is not None:
+                known = Estimate(seconds=wait, variance=0.0, lower=wait, upper=wait, quantiles=(wait,))
+                estimates = replace(estimates, wait=known)
             answered = self._answered(asked, knowledge, state, job, estimates)
             if answered.reply.partition is not None:
                 self._recent.add(answered.submission)

@@ -21,13 +21,14 @@ snapshot.
 from __future__ import annotations
 
 from collections import deque
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
-from advisor.model.site import CloudState, SiteState, TrackRecord
+from advisor.model.site import CloudState, Price, SiteState, TrackRecord
 
 _MAX_SUBMISSIONS: Final = 200_000
 
@@ -145,6 +146,20 @@ class RecentSubmissions:
             cutoff=self._base.cutoff,
             waiting_price=self._base.waiting_price,
             ratios=self._base.ratios,
+            price=self._price(self._base.price),
+        )
+
+    def _price(self, base: Price | None) -> Price | None:
+        """The price, with the tokens that jobs advised since have left."""
+        if base is None or not self._usd:
+            return base
+        spent = self._usd_by_account
+        return replace(
+            base,
+            tokens_usd=base.tokens_usd - self._usd,
+            tokens_by_account=MappingProxyType(
+                {account: usd - spent.get(account, 0.0) for account, usd in base.tokens_by_account.items()}
+            ),
         )
 
     def _hedge_left(self, base: float | None) -> float | None:

@@ -32,6 +32,7 @@ from advisor.service.running.loops import Step
 from advisor.service.state.records import MovesUnderWay
 from advisor.service.waiting.candidates import as_asked, may_be_asked
 from advisor.service.waiting.moving import Moves
+from advisor.service.waiting.queue_change import MIN_SECONDS, QueueChange
 from advisor.slurm.protocol import QueuedJob, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -44,9 +45,6 @@ AskAgain = Callable[[Job], AdviseReply]
 _MAX_ASKED: Final = 200
 """Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
 _MAX_MOVED: Final = 20
-_MUCH: Final = 1.25
-"""Ratio of waiting processors, up or down, from which the queue has changed much."""
-_MIN_SECONDS: Final = 30.0
 _PERIOD_SECONDS: Final = 600.0
 """Where the settings ask no job again, moves are still finished."""
 
@@ -86,17 +84,14 @@ class AskingAgainLoop:
         self._moves = Moves(settings, slurm=slurm, view=view, state=state, clock=clock, prefers=prefers)
         self._submitted: dict[str, Job] = {}  # by advice
         self._asked: dict[int, float] = {}  # monotonic seconds
-        self._waiting = (
-            0,
-            -math.inf,
-        )  # processors that waited when the queue had last changed much, and when
+        self._change = QueueChange()
         self._would_move: set[int] = set()
         self.asked = 0
 
     @property
     def period_seconds(self) -> float:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return max(self._settings.loops.snapshot_seconds, min(_MIN_SECONDS, self._period))
+        return max(self._settings.loops.snapshot_seconds, min(MIN_SECONDS, self._period))
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -177,11 +172,7 @@ class AskingAgainLoop:
             for queued in snapshot.jobs
             if queued.is_queued and fixed & set(queued.partitions)
         )
-        before, since = self._waiting
-        if now - since < _MIN_SECONDS or before / _MUCH <= processors <= before * _MUCH:
-            return False
-        self._waiting = processors, now
-        return True
+        return self._change.is_much(processors, now)
 
     def _is_due(self, queued: QueuedJob, now: float) -> bool:
         asked = self._asked.get(queued.job.job_id)
@@ -199,7 +190,7 @@ class AskingAgainLoop:
         now = self._clock.monotonic()
         if submitted is None:
             # its advice is on its way to the ledger; if it never arrives, other jobs are asked about first
-            self._asked[job_id] = now - max(0.0, self._period - _MIN_SECONDS)
+            self._asked[job_id] = now - max(0.0, self._period - MIN_SECONDS)
             return False
         self._asked[job_id] = now
         job = as_asked(queued, submitted)

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from advisor.decide.submission.room import cloud_wait
 from advisor.model import CloudState, Earned, Job, SiteState, TrackRecord
-from advisor.model.site import Cutoff, FreeNodes, PerformanceRatios, Room
+from advisor.model.site import Cutoff, FreeNodes, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
 
@@ -219,12 +219,24 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         waiting_price=0.5,
         free_nodes=(FreeNodes(nodes=1, processors=2),),
         ratios=PerformanceRatios(overhead=0.1, baseline=1.1, deviation=0.2, jobs=5),
+        price=Price(seconds_per_usd=60.0, tokens_usd=10.0),
     )
     said = structs.asdict(base)
     assert all(said[field.name] != field.default for field in structs.fields(SiteState))
     recent = RecentSubmissions()
     recent.rebase(base)
     assert recent.state(NOW) == base
+
+
+def test_jobs_advised_since_the_snapshot_take_tokens() -> None:
+    tokens = MappingProxyType({"chem": 4.0, "bio": 9.0})
+    price = Price(seconds_per_usd=60.0, tokens_usd=10.0, tokens_by_account=tokens)
+    recent = RecentSubmissions()
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), price=price))
+    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, committed_usd=3.0, account="chem"))
+    left = recent.state(NOW + 1).price
+    assert left is not None
+    assert (left.tokens_usd, dict(left.tokens_by_account)) == (7.0, {"chem": 1.0, "bio": 9.0})
 
 
 def test_g17_hedges_promised_since_the_snapshot_are_taken_off_what_is_left() -> None:

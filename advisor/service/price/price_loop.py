@@ -1,0 +1,241 @@
+"""The loop that moves waiting jobs by the one price, the jobs that save most for a dollar first.
+
+New jobs are valued at the next poll; all that wait, every ten minutes and when the queue has changed much. A
+job that is worth its price is asked about at the submit server, whose advice moves it
+(`advisor.service.waiting.moving`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import Mode, Placement
+from advisor.model.errors import RetryLater
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, Price
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.price.price_keeper import PriceKeeper
+from advisor.service.price.queue_view import OnPremiseQueue, on_premise_queue
+from advisor.service.price.valuing import Valued, Valuer
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.running.loops import Step
+from advisor.service.waiting.candidates import as_asked
+from advisor.service.waiting.moving import Moves
+from advisor.service.waiting.queue_change import QueueChange
+from advisor.slurm.protocol import QueuedJob
+
+log = structlog.get_logger(__name__)
+
+AskAdvice = Callable[[int], AdviceRecord | None]
+"""Job id to the newest advice it was given; None while it is on its way to the ledger."""
+AskAgain = Callable[[Job, float], AdviseReply]
+"""Asks the submit server about a waiting job; the second is its forecast wait from now on, seconds."""
+
+PERIOD_SECONDS: Final = 600.0
+"""Between two valuations of a job that waits."""
+_MAX_ASKED: Final = 100
+"""Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
+_MAX_MOVED: Final = 20
+
+
+class PriceLoop:
+    """Values waiting jobs and moves the best.
+
+    Args:
+        keeper: The price and the tokens; it is told what demand is seen.
+        valuer: Values jobs.
+        moves: Records intents and moves jobs.
+        advice: A job's newest advice, with its submission as the hook saw it.
+        again: Asks the submit server about a job.
+    """
+
+    name = "price"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        view: SharedView,
+        keeper: PriceKeeper,
+        valuer: Valuer,
+        moves: Moves,
+        advice: AskAdvice,
+        again: AskAgain,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._view = view
+        self._keeper = keeper
+        self._valuer = valuer
+        self._moves = moves
+        self._advice = advice
+        self._again = again
+        self._clock = clock
+        self._change = QueueChange()
+        self._valued_at: dict[int, float] = {}  # monotonic seconds
+        self._cloud = CloudState()
+        self._would_move: set[int] = set()
+        self.valued = self.asked = self.worth_it = 0
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`; a poll wakes it."""
+        return max(self._settings.loops.snapshot_seconds, 30.0)
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("finish moves", self._moves.finish),
+            Step("move by the price", self.move),
+            Step("save the price", self._keeper.save),
+        )
+
+    def polled(self, cloud: CloudState) -> None:
+        """Take in the cloud as a poll has seen it; may be called by any thread."""
+        self._cloud = cloud
+
+    def report(self) -> Mapping[str, Any]:
+        """What `advisor status` shows."""
+        return {
+            "moving": len(self._moves),
+            "would_move": len(self._would_move),
+            "valued": self.valued,
+            "worth_it": self.worth_it,
+            "asked": self.asked,
+            "moved": self._moves.moved,
+            "given_up": self._moves.given_up,
+        }
+
+    def move(self) -> None:
+        """Value the jobs that are due, ask about those that are worth it, and move them."""
+        snapshot, price = self._view.fresh(), self._keeper.current
+        queue = on_premise_queue(snapshot, self._settings)
+        due = self._due(queue)
+        if not due:
+            return
+        self._valuer.forget_all_but(queue)
+        valued = self._valuer.value(due, self._valuer.waits(queue), self._cloud, snapshot.time)
+        self.valued += len(valued)
+        for one in valued:
+            key = f"{one.queued.job.job_id}@{one.queued.job.submit_time:.0f}"
+            self._keeper.note(key, index=one.value, usd=one.usd, now=snapshot.time)
+        if price is None:
+            return
+        best = sorted(
+            (one for one in valued if one.value >= price.seconds_per_usd), key=lambda one: -one.value
+        )
+        self.worth_it = len(best)
+        self._ask_and_move(best, price)
+
+    def _due(self, queue: OnPremiseQueue) -> list[QueuedJob]:
+        now = self._clock.monotonic()
+        present = {queued.job.job_id for queued in queue.waiting}
+        self._valued_at = {job_id: time for job_id, time in self._valued_at.items() if job_id in present}
+        self._would_move &= present
+        if self._change.is_much(queue.waiting_processors, now):
+            self._valued_at.clear()
+        due = [
+            queued
+            for queued in queue.waiting
+            if queued.job.job_id not in self._moves
+            and now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
+        ]
+        self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
+        return due
+
+    def _ask_and_move(self, best: Sequence[Valued], price: Price) -> None:
+        left = _Left(price)
+        going: list[int] = []
+        asked = 0
+        is_over = False
+
+        def ask(one: Valued) -> None:
+            nonlocal is_over, asked
+            job_id = one.queued.job.job_id
+            if is_over or asked >= _MAX_ASKED or len(going) >= _MAX_MOVED:
+                self._valued_at.pop(job_id, None)  # the next round has its turn
+                return
+            if not left.has(one):
+                return
+            asked += 1
+            try:
+                if self._goes(one):
+                    left.take(one)
+                    going.append(job_id)
+            except RetryLater:  # a submit server that hangs is not asked for 100 jobs
+                is_over = True
+                raise
+
+        try:
+            for_each(best, ask)
+        finally:
+            if going:
+                self._moves.make(going)
+
+    def _goes(self, one: Valued) -> bool:
+        """Ask about one job; True: it is to move, and that is on disk."""
+        queued = one.queued
+        job_id = queued.job.job_id
+        recorded = parse_admin_comment(queued.admin_comment)
+        record = self._advice(job_id)
+        if recorded is None or record is None or record.advice.advice_id != recorded.advice_id:
+            self._valued_at.pop(job_id, None)  # its advice is on its way to the ledger
+            return False
+        job = as_asked(queued, record.job)
+        if job is None:
+            return False
+        reply = self._again(job, one.wait)
+        self.asked += 1
+        if reply.placement != Placement.BURST:
+            return False
+        if reply.partition is None or reply.mode != Mode.ACT:
+            if job_id not in self._would_move:
+                self._would_move.add(job_id)
+                log.info("price.would_move", job=job_id, mode=reply.mode)
+            return False
+        log.info(
+            "price.moves",
+            job=job_id,
+            seconds_per_usd=round(one.value, 1),
+            wait_seconds=round(one.wait),
+            usd=round(one.usd, 4),
+        )
+        return self._moves.intend(queued, reply)
+
+
+class _Left:
+    """Tokens left while jobs of one round take theirs."""
+
+    def __init__(self, price: Price) -> None:
+        self._usd = price.tokens_usd
+        self._by_account = dict(price.tokens_by_account)
+
+    def has(self, one: Valued) -> bool:
+        account = one.queued.job.account or ""
+        return one.worst_usd <= min(self._usd, self._by_account.get(account, math.inf))
+
+    def take(self, one: Valued) -> None:
+        account = one.queued.job.account or ""
+        self._usd -= one.worst_usd
+        if account in self._by_account:
+            self._by_account[account] -= one.worst_usd
+
+
+def asking_by_socket(settings: Settings) -> AskAgain:
+    """Ask `advisor serve` on a new connection for each question, as it may restart at any time."""
+
+    def ask(job: Job, wait_seconds: float) -> AdviseReply:
+        with SubmitClient(settings.paths.submit_socket) as client:
+            return client.again(job, wait_seconds)
+
+    return ask

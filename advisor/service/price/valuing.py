@@ -1,0 +1,178 @@
+"""What the waiting jobs that may move are worth: forecast waits, run times and prices put together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
+from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.price.queue_values import QueueOffers, value_queue
+from advisor.decide.price.slices import Floats
+from advisor.decide.submission.capacity import boot_seconds, choose, cores_billed, usd_per_core_hour
+from advisor.decide.submission.rules import may_move
+from advisor.model.advice import Verdict
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, limit_of
+from advisor.service.waiting.candidates import may_be_asked
+from advisor.slurm.protocol import QueuedJob
+
+AskSlowdown = Callable[[QueuedJob], float]
+"""How many times longer a job runs in the cloud than on-premise."""
+
+_FREE_USD_PER_SECOND: Final = 1e-12
+"""Price of what is paid for already: any saving is worth it."""
+_NOW_SECONDS: Final = 1.0
+"""A job that is forecast to wait less starts at once."""
+_SEEN_BY_THE_HOOK_ALONE: Final = frozenset(
+    {Reason.EXPLICIT_PARTITION, Reason.MORE_MEMORY_THAN_BURST, Reason.BURST_BUFFER, Reason.HETEROGENEOUS}
+)
+"""Rules that kept a job on-premise at its submission by what squeue does not show."""
+
+
+class RunChances(Protocol):
+    """Run times on-premise as distributions over bins."""
+
+    @property
+    def edges(self) -> Floats:
+        """Upper edges of the bins, shape ``(bins,)``, seconds, ascending."""
+        ...
+
+    def chances(self, job: Job) -> Floats:
+        """Probability of each bin, shape ``(bins,)``; nothing above the job's time limit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Valued:
+    """A waiting job and its best slice.
+
+    Attributes:
+        wait: Seconds until its turn on-premise.
+        value: Seconds of turnaround saved per US dollar.
+        usd: Expected cost.
+        worst_usd: Cost at worst: boot, run to the stop, and ending.
+    """
+
+    queued: QueuedJob
+    wait: float
+    value: float
+    usd: float
+    worst_usd: float
+
+
+class Valuer:
+    """Values waiting jobs. The forecast of a job's run time is made once, at first sight.
+
+    Args:
+        chances: Forecasts of run times.
+        slowdown: s(c) of a queued job.
+        has_slices: Whether jobs that may be requeued keep their place on-premise while they run in the
+            cloud.
+    """
+
+    def __init__(
+        self, settings: Settings, *, chances: RunChances, slowdown: AskSlowdown, has_slices: bool
+    ) -> None:
+        self._settings = settings
+        self._chances = chances
+        self._slowdown = slowdown
+        self._has_slices = has_slices
+        self._known: dict[tuple[int, float, float | None], Floats] = {}
+        edges = chances.edges
+        self._middles = np.sqrt(np.concatenate((edges[:1] ** 2 / edges[1], edges[:-1])) * edges)
+
+    def forget_all_but(self, queue: OnPremiseQueue) -> None:
+        """Forget the forecasts of jobs that are no longer in the queue."""
+        present = {_key(queued) for queued in (*queue.running, *queue.waiting)}
+        self._known = {key: found for key, found in self._known.items() if key in present}
+
+    def waits(self, queue: OnPremiseQueue) -> Mapping[int, float]:
+        """Job id to the forecast wait from now on, seconds."""
+        waits = forecast_waits(queue)
+        return {q.job.job_id: float(wait) for q, wait in zip(queue.waiting, waits, strict=True)}
+
+    def value(
+        self, jobs: Sequence[QueuedJob], waits: Mapping[int, float], cloud: CloudState, now: float
+    ) -> list[Valued]:
+        """Value the jobs that may move and would wait; those without a slice that saves time are left out.
+
+        Args:
+            waits: :meth:`waits`.
+            now: Epoch seconds.
+        """
+        boot = boot_seconds(cloud, self._settings)
+        movable = [
+            q for q in jobs if waits.get(q.job.job_id, 0.0) > _NOW_SECONDS and self._may_move(q, cloud)
+        ]
+        if not movable:
+            return []
+        slowdowns = np.array([self._slowdown(queued) for queued in movable])
+        chances = np.stack([self.chances_of(queued) for queued in movable])
+        limits = np.array([limit_of(queued) for queued in movable])
+        prices = np.array(
+            [self._usd_per_second(q, s, cloud, now) for q, s in zip(movable, slowdowns, strict=True)]
+        )
+        offers = QueueOffers(
+            limits=limits,
+            waits=np.array([waits[queued.job.job_id] for queued in movable]),
+            starts=np.full(len(movable), boot),
+            slowdowns=slowdowns,
+            usd_per_second=np.where(np.isfinite(prices), prices, 1.0),
+            paid_starts=np.full(len(movable), boot),
+            are_whole=np.array([not self.is_sliced(queued.job) for queued in movable]),
+        )
+        found = value_queue(
+            chances, self._chances.edges, offers, loss_weight=self._settings.price.loss_weight
+        )
+        worst = offers.usd_per_second * (boot + slowdowns * found.stops + ENDING_SECONDS)
+        return [
+            Valued(
+                queued=queued,
+                wait=float(offers.waits[row]),
+                value=float(found.values[row]),
+                usd=float(found.costs[row]),
+                worst_usd=float(worst[row]),
+            )
+            for row, queued in enumerate(movable)
+            if found.values[row] > 0.0 and np.isfinite(prices[row])
+        ]
+
+    def is_sliced(self, job: Job) -> bool:
+        """Whether the job may be brought back, so that its run in the cloud is bought in slices."""
+        return self._has_slices and may_be_brought_back(job, self._settings)
+
+    def chances_of(self, queued: QueuedJob) -> Floats:
+        """The run time as a distribution over the bins; not to be written to."""
+        key = _key(queued)
+        if (found := self._known.get(key)) is None:
+            found = self._known[key] = self._chances.chances(queued.job)
+        return found
+
+    def _may_move(self, queued: QueuedJob, cloud: CloudState) -> bool:
+        recorded = may_be_asked(queued, self._settings)
+        return (
+            recorded is not None
+            and recorded.reason not in _SEEN_BY_THE_HOOK_ALONE
+            and may_move(queued.job, cloud, self._settings).verdict is Verdict.YES
+        )
+
+    def _usd_per_second(self, queued: QueuedJob, slowdown: float, cloud: CloudState, now: float) -> float:
+        """Price of what the job takes in the cloud; NaN where there is no capacity for it."""
+        job = queued.job
+        likely = float(self.chances_of(queued) @ np.minimum(self._middles, limit_of(queued)))
+        capacity, _ = choose(job, slowdown * likely, cloud, self._settings, now)
+        if capacity is None:
+            return float("nan")
+        usd = cores_billed(job, cloud) * usd_per_core_hour(capacity, cloud, self._settings) / 3600.0
+        return max(usd, _FREE_USD_PER_SECOND)
+
+
+def _key(queued: QueuedJob) -> tuple[int, float, float | None]:
+    return queued.job.job_id, queued.job.submit_time, queued.job.requested_time

@@ -1,0 +1,31 @@
+"""When the queue has changed so much that all waiting jobs are asked about again."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+_MUCH: Final = 1.25
+"""Ratio of waiting processors, up or down, from which the queue has changed much."""
+MIN_SECONDS: Final = 30.0
+"""Between two such changes."""
+
+
+class QueueChange:
+    """Follows the processors that wait."""
+
+    def __init__(self) -> None:
+        self._processors, self._since = 0, -math.inf
+
+    def is_much(self, processors: int, now: float) -> bool:
+        """Whether the queue has changed much since this was last said.
+
+        Args:
+            processors: That wait now.
+            now: Monotonic seconds.
+        """
+        before = self._processors
+        if now - self._since < MIN_SECONDS or before / _MUCH <= processors <= before * _MUCH:
+            return False
+        self._processors, self._since = processors, now
+        return True

@@ -1,0 +1,84 @@
+"""The price and the tokens: from demand and the record of spending, and again after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.decide.price.demand_price import DemandKept
+from advisor.service.state.state_files import PRICE
+from tests.service.price.price_world import World
+
+HOUR = 3600.0
+
+
+def test_tokens_accrue_and_what_was_spent_and_promised_is_gone(world: World) -> None:
+    world.hands.pass_by(5 * HOUR)
+    world.spend(20.0)
+    world.round(0.0, promised_usd=6.0)
+    assert world.keeper.current is not None
+    assert world.keeper.current.tokens_usd == pytest.approx(6 * 10.0 - 20.0 - 6.0, abs=0.1)
+    assert world.keeper.report()["spent_usd"] == pytest.approx(20.0, rel=0.01)
+
+
+def test_before_any_demand_an_hour_of_a_core_must_save_an_hour(world: World) -> None:
+    world.round()
+    assert world.keeper.current is not None
+    assert world.keeper.current.seconds_per_usd == pytest.approx(3600.0 / 0.05)
+
+
+def test_a_fixed_price_needs_no_budget(tmp_path: Path) -> None:
+    world = World(tmp_path, budget={"usd_per_hour_saved": 2.0})
+    world.round()
+    assert world.keeper.current is not None
+    assert (world.keeper.current.seconds_per_usd, world.keeper.current.tokens_usd) == (1800.0, float("inf"))
+
+
+def test_the_price_rises_with_demand(world: World) -> None:
+    world.hands.pass_by(HOUR)
+    for job in range(50):
+        world.keeper.note(f"{job}@0", index=1000.0 + job, usd=20.0, now=world.hands.wall)
+    world.round()
+    scarce = world.keeper.current
+    assert scarce is not None
+    assert 1000.0 < scarce.seconds_per_usd <= 1049.0
+
+
+def test_a_restart_goes_on_with_price_demand_and_tokens(world: World) -> None:
+    world.keeper.note("7@0", index=500.0, usd=1.0, now=world.hands.wall)
+    world.hands.pass_by(2 * HOUR)
+    world.round()
+    world.keeper.save_now()
+    before = world.keeper.current
+    world.start()
+    assert not world.keeper.is_new
+    world.round(1.0)
+    assert world.keeper.current is not None
+    assert before is not None
+    assert world.keeper.current.seconds_per_usd == before.seconds_per_usd
+    assert world.keeper.current.tokens_usd == pytest.approx(before.tokens_usd, abs=0.1)
+    assert world.keeper.report()["slices_seen"] == 1
+
+
+def test_a_damaged_record_is_set_aside_and_tokens_follow_from_what_was_spent(world: World) -> None:
+    world.hands.pass_by(HOUR)
+    world.spend(15.0)
+    path = PRICE.at(world.folder).path
+    path.write_text('{"since": -1}')
+    world.start()
+    assert world.keeper.is_new
+    assert path.with_name(path.name + ".bad").exists()
+    world.round(1.0)
+    since_midnight = world.hands.wall % 86_400.0
+    assert world.keeper.current is not None
+    assert world.keeper.current.tokens_usd == pytest.approx(since_midnight / 360.0 - 15.0, abs=0.1)
+
+
+def test_a_rehearsal_of_the_history_sets_the_first_price(world: World) -> None:
+    now = world.hands.wall
+    seen = {f"rehearsed-{job}": (now - HOUR, 300.0 + job, 50.0) for job in range(100)}
+    world.keeper.rehearsed(DemandKept(now - 7 * 86_400.0, 350.0, now, seen))
+    world.round()
+    assert world.keeper.current is not None
+    assert 300.0 < world.keeper.current.seconds_per_usd < 400.0

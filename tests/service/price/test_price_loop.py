@@ -1,0 +1,152 @@
+"""Waiting jobs valued by the price: who moves first, what the tokens allow, and what a crash leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.model.errors import RetryLater
+from advisor.service.state.state_files import MOVES
+from tests.service.price.price_world import World, by_account
+
+HOUR = 3600.0
+
+
+def with_tokens(folder: Path, **budget: Any) -> World:
+    """A site whose budget has accrued for half a day, and an hour may cost 100 USD."""
+    world = World(folder, budget={"usd": 240.0, "period": "day", "usd_per_hour_saved": 100.0} | budget)
+    world.hands.pass_by(12 * HOUR)
+    for job_id in (1, 2):
+        world.slurm.put(job_id, "RUNNING", processors=8, start_time=world.hands.wall)
+    return world
+
+
+def test_the_jobs_that_save_most_for_a_dollar_are_asked_about_first(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    for job_id, share in ((7, 0.9), (8, 0.05), (9, 0.3)):
+        world.slurm.put(job_id, processors=16)
+        world.chances.share[job_id] = share
+    world.round()
+    assert [job_id for job_id, _ in world.asked] == [8, 9, 7]
+    assert world.moved == [8, 9, 7]
+
+
+def test_the_submit_server_is_told_the_wait_that_the_place_in_the_queue_gives(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=16, priority=50)
+    world.slurm.put(8, processors=16, priority=90)
+    world.round()
+    waits = dict(world.asked)
+    assert waits[8] == pytest.approx(HOUR - 31.0, abs=2.0)
+    assert waits[7] == pytest.approx(2 * HOUR - 31.0, abs=3.0)
+
+
+def test_a_job_that_would_start_now_is_not_moved(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    del world.slurm.jobs[2]
+    world.slurm.put(7, processors=4)
+    world.round()
+    assert (world.asked, world.moved) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"reason": "JobHeldUser"}, {"array_tasks": 3}, {"queue": "elsewhere"}, {"comment": "no-burst"}],
+)
+def test_question_1_holds(tmp_path: Path, changes: dict[str, Any]) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, **changes)
+    world.round()
+    assert (world.asked, world.moved) == ([], [])
+
+
+def test_no_more_is_moved_than_the_tokens_cover_at_worst(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path, usd=1.0)
+    for job_id in range(10, 20):
+        world.slurm.put(job_id, processors=8)  # 8 cores for up to an hour and a boot: about 0.4 USD
+        world.chances.share[job_id] = 0.9
+    world.round()
+    assert len(world.moved) == 1
+    assert world.keeper.current is not None
+    assert world.keeper.current.tokens_usd == pytest.approx(0.5, abs=0.01)
+    world.round(601.0, promised_usd=0.48)
+    assert len(world.moved) == 1
+
+
+def test_an_account_moves_no_more_than_its_own_budget_covers(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path, accounts={"chem": 0.1})
+    world.slurm.put(7, processors=8, account="chem")
+    world.slurm.put(8, processors=8, account="bio")
+    world.round()
+    assert world.moved == [8]
+    world.round(601.0, promised_by_account=by_account(chem=0.1))
+    assert world.moved == [8]
+
+
+def test_nothing_moves_while_what_was_spent_is_unknown(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.spending.doubt = "budget.json was damaged"
+    world.slurm.put(7, processors=8)
+    world.round()
+    assert (world.keeper.current, world.moved) == (None, [])
+    assert world.keeper.report()["unknown"] == "budget.json was damaged"
+    world.spending.doubt = ""
+    world.round(601.0)
+    assert world.moved == [7]
+
+
+def test_new_jobs_are_valued_at_the_next_poll_and_others_every_ten_minutes(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.stays = set(range(10, 30))
+    for job_id in range(10, 20):
+        world.slurm.put(job_id, processors=8)
+    world.round()
+    assert len(world.asked) == 10
+    world.slurm.put(20, processors=8)
+    world.round()
+    assert [job_id for job_id, _ in world.asked[10:]] == [20]
+    world.round(601.0)
+    assert len(world.asked) == 22
+
+
+def test_all_are_valued_anew_when_the_queue_has_changed_much(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.stays = {7, 8}
+    world.slurm.put(7, processors=8)
+    world.round()
+    world.slurm.put(8, processors=8)
+    world.round()
+    assert sorted(job_id for job_id, _ in world.asked) == [7, 7, 8]
+
+
+def test_in_shadow_mode_it_is_only_noted(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.mode = "shadow"
+    world.slurm.put(7, processors=8)
+    world.round()
+    assert (world.moved, world.loop.report()["would_move"]) == ([], 1)
+
+
+def test_the_intent_is_written_before_and_a_crash_is_made_good(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=8)
+    world.slurm.dies = True
+    with pytest.raises(RetryLater):
+        world.round()
+    assert MOVES.at(world.folder).read().moving.keys() == {7}
+    world.slurm.dies = False
+    world.start()  # killed, and started again
+    world.round()
+    assert (world.moved, len(world.asked)) == ([7], 1)
+
+
+def test_a_job_that_may_not_be_requeued_is_worth_a_whole_run_at_most(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=8, requeue=False)
+    world.chances.share[7] = 0.05
+    world.slurm.put(8, processors=8)
+    world.chances.share[8] = 0.05
+    valued = {one.queued.job.job_id: one for one in world.valued()}
+    assert valued[7].worst_usd > 5 * valued[8].worst_usd
