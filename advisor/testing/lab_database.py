@@ -14,7 +14,7 @@ from advisor.model.errors import TellAdmin
 from advisor.testing.lab_options import LabOptions, slurmdbd_conf
 from advisor.testing.lab_processes import stop, wait_until
 
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 120.0
 _ACCOUNTS: Final = (
     ("add", "account", "lab", "description=lab", "organization=lab"),
     ("add", "user", "root", "account=lab"),

@@ -16,6 +16,7 @@ from typing import Final
 from advisor.model.errors import BadInput
 
 _NAME: Final = re.compile(r"@([a-z_]+)@")
+_SLURMCTLD_PARAMETERS: Final = ("idle_on_node_suspend", "power_save_interval=2", "power_save_min_interval=0")
 _PLUGIN_FOLDERS: Final = ("slurm-wlm", "slurm")
 
 
@@ -47,6 +48,7 @@ class LabOptions:
         priority_type: ``priority/multifactor`` knows site factors, ``priority/basic`` does not.
         max_jobs, min_job_age_seconds: slurmctld's memory of jobs.
         scheduler_parameters, debug: As in slurm.conf.
+        slurmctld_parameters: More of them than a lab needs, as in slurm.conf.
         extra: More lines for slurm.conf.
     """
 
@@ -75,6 +77,7 @@ class LabOptions:
     max_jobs: int = 20_000
     min_job_age_seconds: int = 300
     scheduler_parameters: str = "sched_interval=2,bf_interval=2,batch_sched_delay=0"
+    slurmctld_parameters: tuple[str, ...] = ()
     debug: str = "info"
     extra: tuple[str, ...] = ()
 
@@ -117,6 +120,7 @@ def _values(options: LabOptions, folder: Path, base: int) -> dict[str, object]:
         "port_slurmd": base + 2,
         "port_node_first": base + 10,
         "port_node_last": base + 9 + options.nodes,
+        "slurmctld_parameters": ",".join((*_SLURMCTLD_PARAMETERS, *options.slurmctld_parameters)),
         "burst_lines": "\n".join(_burst_lines(options, base + 99)),
         "resume_program": programs / "resume",
         "suspend_program": programs / "suspend",

@@ -27,6 +27,7 @@ from tests.service.site import make_cluster, make_settings, make_snapshot
 LONG, SHORT = "--time=120", "--time=1"  # jobs like these waited two hours, and not at all
 NARROW = ("--time=1", "--ntasks=2")  # a minute's job of two processors waited two hours as well
 CLOUD_SLOWNESS = 1.5
+BUDGET_SECONDS = 0.5  # so long the hook waits for an answer
 
 
 def teach(settings: Settings) -> None:
@@ -120,7 +121,11 @@ def advised_site(
     """A site whose last look is fresh for an hour, and is made by :meth:`Site.look` only."""
     settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
     teach(settings)
-    told = {"socket": str(settings.paths.submit_socket), "budget_ms": "500", **hook_settings}
+    told = {
+        "socket": str(settings.paths.submit_socket),
+        "budget_ms": f"{1000 * BUDGET_SECONDS:g}",
+        **hook_settings,
+    }
     options = options or LabOptions(nodes=1, burst_features=("cloud", "x86", "spot"))
     file = folder / "advisor.toml"
     file.write_text(f"[placement]\nbaseline = {CLOUD_SLOWNESS}\n[rules]\nmove_deferred = true\n{config}")

@@ -92,14 +92,14 @@ class OnThisMachine:
 
     def until(self, is_so: Callable[[], bool]) -> None:
         try:
-            wait_until(is_so, seconds=90.0, what="what the case waits for")
+            wait_until(is_so, seconds=240.0, what="what the case waits for")
         except RetryLater:
             shown = self.lab.run("scontrol", "show", "job").stdout + self.lab.run("sinfo", "-N", "-l").stdout
             pytest.fail(shown)
 
     def leave(self) -> None:
         self.lab.run("scancel", "--user=root", check=False)
-        wait_until(lambda: not self.slurm.snapshot(self.now).jobs, seconds=60.0, what="no job is left")
+        wait_until(lambda: not self.slurm.snapshot(self.now).jobs, seconds=240.0, what="no job is left")
         for name in NODES:
             if {"DRAIN", "DRAINED", "DRAINING", "DOWN"} & node(self, name).states:
                 self.lab.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)

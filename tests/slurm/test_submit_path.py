@@ -29,9 +29,11 @@ from advisor.testing.lab import LabOptions
 from advisor.testing.lab_processes import wait_until
 from tests.hooks.answers import answer_to
 from tests.service.site import FixedEstimator, make_answerer, make_settings
-from tests.slurm.submit_site import LONG, NARROW, SHORT, Site, advised_site
+from tests.slurm.submit_site import BUDGET_SECONDS, LONG, NARROW, SHORT, Site, advised_site
 
 pytestmark = pytest.mark.slurm
+
+BREAKER_SECONDS = 0.5  # the hook asks again so long after the breaker has opened
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, An
     The job on-premise is killed for that, which may be before the next test: the cluster is polled at once.
     """
     options = LabOptions(nodes=1, burst_features=("cloud", "x86", "spot"), min_job_age_seconds=1800)
-    hook_settings = {"breaker_failures": "3", "breaker_seconds": "0.5"}
+    hook_settings = {"breaker_failures": "3", "breaker_seconds": str(BREAKER_SECONDS)}
     with advised_site(tmp_path_factory.mktemp("s"), options=options, **hook_settings) as site:
         script = f"while [ ! -e {site.lab.folder}/go ]; do sleep 0.2; done"
         for name, word in (("moved", ""), ("kept", "no-burst")):  # the moved one reaches its limit first
@@ -248,18 +250,22 @@ def test_a_killed_advisor_is_not_missed(site: Site) -> None:
 
 
 def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
-    site.until_advised()
     log = site.lab.folder / "log" / "slurmctld.log"
-    before = len(log.read_text())
-    site.advisor.freeze()
-    try:
-        done = site.together(10, LONG)
-        assert [job["Partition"] for job in done] == ["onprem"] * 10
-    finally:
-        os.kill(site.advisor.pid, signal.SIGCONT)
-    site.until_advised()
+    for _ in range(3):
+        site.until_advised()
+        before, began = len(log.read_text()), time.monotonic()
+        site.advisor.freeze()
+        try:
+            done = site.together(10, LONG)
+            assert [job["Partition"] for job in done] == ["onprem"] * 10
+        finally:
+            os.kill(site.advisor.pid, signal.SIGCONT)
+        is_late = time.monotonic() - began > 3 * BUDGET_SECONDS + BREAKER_SECONDS
+        site.until_advised()
+        said = log.read_text()[before:]
+        if not is_late or "failure 4 in a row" not in said:
+            break  # else the machine was so slow that the breaker was tried again before all had come
     # of ten submissions at once three waited for the budget, and the open breaker let the others pass
-    said = log.read_text()[before:]
     assert said.count("failure 3 in a row, breaker open") == 1
     assert "failure 4 in a row" not in said
     assert "advisor answers again" in said
@@ -289,7 +295,7 @@ def in_its_place(site: Site, answer: Callable[[bytes], bytes]) -> Iterator[None]
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        threading.Event().wait(0.6)  # the breaker's cool-down, should it be open
+        threading.Event().wait(BREAKER_SECONDS + 0.1)  # should it be open
         try:
             yield
         finally:

@@ -23,6 +23,8 @@ ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
 }
 WAIT_SECONDS = 60.0
+NOT_UP = {"powered_down", "powering_down", "powering_up", "not_responding"}
+"""A node that is to power down after its jobs (``power_down``) is up."""
 
 
 def run(*command: str) -> str:
@@ -69,9 +71,8 @@ def prolog() -> None:
     nodes = os.environ.get("SLURM_JOB_NODELIST", "")
     end = time.monotonic() + WAIT_SECONDS
     while nodes.startswith("burst") and time.monotonic() < end:
-        # compact states: "mix#" powering up, "mix~" powered down, "mix*" not responding; none when up
-        states = run("sinfo", "-h", "-N", "-n", nodes, "-o", "%t").split()
-        if states and not any(set(state) & set("~#!%$@^*-") for state in states):
+        states = run("sinfo", "-h", "-N", "-n", nodes, "-O", "StateComplete:200").split()
+        if states and not any(NOT_UP.intersection(state.split("+")) for state in states):
             return
         # no longer allocated: the boot was given up, and the job must not hang on this prolog
         if any(state.startswith(("idle", "down")) for state in states):
