@@ -30,5 +30,7 @@ def loaded_settings(config: Path | None) -> LoadedSettings:
 
 
 def settings_of(config: Path | None) -> Settings:
-    """Settings in force."""
-    return loaded_settings(config).settings
+    """Settings in force, with those of the policy."""
+    from advisor.decide.submission.policy import in_force
+
+    return in_force(loaded_settings(config).settings)

@@ -82,10 +82,11 @@ def _compared(
 ) -> dict[str, Any]:
     """The jobs decided with the settings in force and, if any are asked for, with changed ones."""
     from advisor.config.loading import changed
+    from advisor.decide.submission.policy import in_force
 
-    settings = {_IN_FORCE: loaded.settings}
+    settings = {_IN_FORCE: in_force(loaded.settings)}
     if asked:
-        settings[_CHANGED] = changed(loaded, asked).settings
+        settings[_CHANGED] = in_force(changed(loaded, asked).settings)
     seen = _seen(loaded.settings) if trace is None else SiteState(time=time.perf_counter(), cluster=None)
     jobs, wanted, begin, name = _jobs(trace, since, loaded.settings, seen)
     rows, optimum = _rows(jobs, begin, settings, seen)

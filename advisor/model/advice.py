@@ -89,6 +89,7 @@ class HedgeKind(enum.StrEnum):
 
     HEDGE = "hedge"
     SPECULATION = "speculation"
+    SLICE = "slice"
 
 
 class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -96,7 +97,8 @@ class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         kind: A hedge ends when the on-premise slot comes or its cost limit is reached; a speculation gives a
-            job that is probably short a bounded time in the cloud.
+            job that is probably short a bounded time in the cloud; a slice is decided anew by the price at
+            its stop and when the on-premise slot comes.
         stop_seconds: Longest run in the cloud before the slot comes, seconds; may be infinite.
     """
 

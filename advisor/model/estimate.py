@@ -67,8 +67,14 @@ NO_SIZE = SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=ma
 
 
 class Estimates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All forecasts of one job that a decision uses."""
+    """All forecasts of one job that a decision uses.
+
+    Attributes:
+        run_chances: Probabilities of the run time by bin of `advisor.predict.run_times.grid.GRID`; empty
+            where it has no such forecast.
+    """
 
     wait: Estimate = NO_ESTIMATE
     run: Estimate = NO_ESTIMATE
     size: SizeEstimate = NO_SIZE
+    run_chances: tuple[float, ...] = ()

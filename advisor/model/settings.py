@@ -8,7 +8,7 @@ Files are not read here: `advisor.model` does no I/O.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pydantic import model_validator
 
@@ -48,6 +48,10 @@ __all__ = [
 
 
 DEFAULT_CLUSTER_NAME: Final = "cluster"
+Policy: TypeAlias = Literal[
+    "price", "advisor", "cunha2017", "zrigui2022", "ambati2021", "deng2013", "agarwal2023"
+]
+"""What decides about jobs and nodes (`advisor.decide.submission.policy`)."""
 
 
 class ClusterSettings(Section):
@@ -80,6 +84,17 @@ class ClusterSettings(Section):
         "the job's AdminComment; it changes nothing else. `act` also changes the job's partition, time "
         "limit and priority.",
         why="In shadow mode a new site can compare decisions with what happened before any job moves.",
+    )
+    policy: Policy = setting(
+        "advisor",
+        "What decides. `price` moves a job if the time that it is expected to save is worth its money at the "
+        "price that the budget sets. `advisor` is the rule of earlier releases, with the settings of "
+        "`placement` and `waiting`. Each other word is a published rule, whole and alone: `cunha2017` moves "
+        "jobs by forecasts and a cutoff, `zrigui2022` orders the on-premise queue, `ambati2021` lets long "
+        "jobs and short waits wait, `deng2013` schedules the burst partition by a portfolio of policies, "
+        "`agarwal2023` matches its jobs to nodes. The last two move no job.",
+        why="It is the rule of earlier releases.",
+        expert=True,
     )
     modes: dict[str, Mode] = setting(
         {},

@@ -130,6 +130,7 @@ class PlacementSettings(Section):
         "docs/designs/0009 every limit cost gains.",
         unit="min",
         ge=0.0,
+        expert=True,
     )
     max_time_limit_seconds: float = setting(
         math.inf,

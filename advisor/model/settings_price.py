@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from advisor.model.settings_section import Dollars, Section, setting
@@ -57,4 +58,14 @@ class PriceSettings(Section):
         ge=1.0,
         le=100.0,
         expert=True,
+    )
+    uncertainty_limit_minutes: float = setting(
+        math.inf,
+        "A job stays on-premise if the standard deviation of the time that it is forecast to save is "
+        "greater than this. A smaller limit moves fewer jobs and disappoints fewer users; 0 keeps every "
+        "job, `inf` sets no limit.",
+        why="A job that keeps its place on-premise hardly loses time, and the price already prefers sure "
+        "savings.",
+        unit="min",
+        ge=0.0,
     )

@@ -250,6 +250,13 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Dollars that a job of an account may commit."""
         return min(self.tokens_usd, self.tokens_by_account.get(account or "", math.inf))
 
+    def committed(self, usd: float, by_account: Mapping[str, float]) -> Price:
+        """Return the price after starts that may cost so many dollars at worst; account ``""``: none."""
+        left = {
+            account: usd - by_account.get(account, 0.0) for account, usd in self.tokens_by_account.items()
+        }
+        return replace(self, tokens_usd=self.tokens_usd - usd, tokens_by_account=MappingProxyType(left))
+
 
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud at one submission.

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from advisor.decide.submission.advise import advise
+from advisor.decide.submission.policy import in_force
 from advisor.model import (
     Advice,
     CloudState,
@@ -19,7 +20,7 @@ from advisor.model import (
     SizeEstimate,
 )
 from advisor.model.settings import ClusterSettings, Settings
-from advisor.model.site import Cutoff
+from advisor.model.site import Cutoff, Price
 
 CLUSTER = ClusterState(
     time=1000.0,
@@ -59,7 +60,7 @@ def make_estimates(
 def make_settings(**sections: dict[str, Any]) -> Settings:
     """Settings in act mode; ``make_settings(placement={"boot_seconds": 0})``."""
     cluster = {"default_mode": Mode.ACT} | sections.pop("cluster", {})
-    return Settings.model_validate({"cluster": cluster} | sections)
+    return in_force(Settings.model_validate({"cluster": cluster} | sections))
 
 
 def make_cloud(**fields: Any) -> CloudState:
@@ -83,6 +84,7 @@ def ask(
     settings: Settings | None = None,
     hedge_price: float | None = None,
     cutoff: Cutoff | None = None,
+    price: Price | None = None,
 ) -> Advice:
     """One advice, from parts that move a job unless told otherwise."""
     return advise(
@@ -93,6 +95,7 @@ def ask(
             cloud=cloud or make_cloud(),
             hedge_price=hedge_price,
             cutoff=cutoff,
+            price=price,
         ),
         estimates or make_estimates(),
         settings or make_settings(),

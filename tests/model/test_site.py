@@ -52,3 +52,9 @@ def test_an_account_commits_no_more_than_its_own_tokens_or_the_clusters() -> Non
         10.0,
         10.0,
     ]
+
+
+def test_a_commitment_takes_its_worst_case_from_the_tokens() -> None:
+    price = Price(seconds_per_usd=1.0, tokens_usd=10.0, tokens_by_account=MappingProxyType({"chem": 5.0}))
+    left = price.committed(3.0, {"chem": 1.0, "": 2.0})
+    assert (left.tokens_of("chem"), left.tokens_of(None)) == (4.0, 7.0)

@@ -94,6 +94,29 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "there the "
             "worst-case loss is too large for what moves have saved so far."
         ),
+        Reason.SAVES_TIME: (
+            "It would wait about {predicted_wait} here; in the cloud it starts after {start_there} and is "
+            "expected to end {predicted_saving} sooner."
+        ),
+        Reason.SAVES_NO_TIME: (
+            "It would wait about {predicted_wait} here; in the cloud it would start after {start_there} and "
+            "run {performance_ratio} times as long, which is not expected to save time."
+        ),
+        Reason.POLICY_MOVES_NOTHING: "The policy {detail} moves no job.",
+        Reason.POLICY_DOES_NOT_ASK: "The policy {detail} does not ask whether the cloud is faster.",
+        Reason.WORTH_ITS_PRICE: (
+            "An hour saved costs about {hour_costs} and may cost {hour_may_cost} now; the job costs about "
+            "{predicted_cost}, {worst_cost} at most."
+        ),
+        Reason.PAID_FOR: "The nodes are paid for already: it costs nothing more.",
+        Reason.TOO_DEAR: (
+            "An hour saved would cost about {hour_costs}, and may cost {hour_may_cost} now: the budget is "
+            "kept for jobs that gain more by it."
+        ),
+        Reason.PRICE_UNKNOWN: "No price is known: there is no budget, or its spending is not known yet.",
+        Reason.BUDGET_USED_UP: (
+            "It could cost {worst_cost}, and {budget_left} of the budget are free at the moment."
+        ),
         Reason.WORTH_PAYING: (
             "The waiting policy and the budget allow it; it would cost about {predicted_cost}."
         ),
@@ -198,12 +221,25 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
                 "win_probability",
                 "short_probability",
                 "in_time_probability",
+                "slice_chance",
             ),
             "",
         ),
         **dict.fromkeys(("ratio_jobs",), "jobs"),
         **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
-        **dict.fromkeys(("predicted_cost", "spent_today", "promised", "daily_cap"), "USD"),
+        **dict.fromkeys(
+            (
+                "predicted_cost",
+                "worst_cost",
+                "hour_costs",
+                "hour_may_cost",
+                "budget_left",
+                "spent_today",
+                "promised",
+                "daily_cap",
+            ),
+            "USD",
+        ),
         **dict.fromkeys(("price",), "USD/core-h"),
         **dict.fromkeys(("processors", "max_processors", "free_processors"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
@@ -223,7 +259,10 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "ratio_jobs": "cloud runs it was learned from",
         "boot": "boot time",
         "cloud_wait": "wait for a node in the cloud",
+        "start_there": "start in the cloud after",
         "predicted_saving": "predicted saving",
+        "slice": "run in the cloud until it is decided again",
+        "slice_chance": "probability that it ends by then",
         "win_probability": "probability that the cloud is faster",
         "stake": "could lose at worst",
         "record": "safely won by such moves so far",
@@ -239,6 +278,10 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "waited": "waited so far",
         "stop_loss": "longest stay in the cloud before its turn here",
         "predicted_cost": "predicted cost",
+        "worst_cost": "cost at most",
+        "hour_costs": "cost of an hour saved",
+        "hour_may_cost": "what an hour saved may cost now",
+        "budget_left": "free in the budget now",
         "spent_today": "spent today",
         "promised": "promised to launched nodes and moved jobs",
         "daily_cap": "cap a day",

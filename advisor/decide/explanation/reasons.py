@@ -49,6 +49,10 @@ class Reason(enum.StrEnum):
     STAKE_TOO_LARGE = "turnaround.stake_too_large"
     WAITED_LONG_ENOUGH = "turnaround.waited_long_enough"
     EXPOSURE_TOO_LARGE = "turnaround.exposure_too_large"
+    SAVES_TIME = "turnaround.saves_time"
+    SAVES_NO_TIME = "turnaround.saves_no_time"
+    POLICY_MOVES_NOTHING = "turnaround.policy_moves_nothing"
+    POLICY_DOES_NOT_ASK = "turnaround.policy_does_not_ask"
 
     # Question 3: is it worth paying for?
     WORTH_PAYING = "waiting.worth_paying"
@@ -60,6 +64,11 @@ class Reason(enum.StrEnum):
     COST_UNKNOWN = "waiting.cost_unknown"
     DAILY_CAP = "waiting.daily_cap"
     ACCOUNT_CAP = "waiting.account_cap"
+    WORTH_ITS_PRICE = "price.worth_it"
+    PAID_FOR = "price.paid_for"
+    TOO_DEAR = "price.too_dear"
+    PRICE_UNKNOWN = "price.unknown"
+    BUDGET_USED_UP = "price.budget_used_up"
 
     # In doubt at question 2 or 3: start in the cloud, keep the place here.
     HEDGED = "hedge.hedged"

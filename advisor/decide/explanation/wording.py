@@ -16,12 +16,23 @@ from advisor.decide.explanation.display import clean, duration, quantity
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES, PHRASES_WITH, UNITS, UNKNOWN_PHRASE
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.placement import PUBLISHED_INSTEAD
-from advisor.model.advice import STAYS, Advice, Answer, Hedge, Mode, Placement, Quantity, Question, TimeLimit
+from advisor.model.advice import (
+    Advice,
+    Answer,
+    Hedge,
+    Mode,
+    Placement,
+    Quantity,
+    Question,
+    TimeLimit,
+    Verdict,
+)
 
 MESSAGE_LIMIT: Final = 400
 """Longest line that ``sbatch`` prints, characters."""
 _DEVIATION: Final = re.compile(r" \((?:±|by |of )?\{\w+\}\)")
 _PLACE: Final = re.compile(r"\{\w+\}")
+_WHY_IN_CLOUD: Final = (Question.FASTER, Question.WORTH_PAYING)
 _LEFT_IN_BURST: Final = "Left in the burst partition, as the user asked."
 _WHY_MOVED: Final = (
     "It would wait {predicted_wait} (±{wait_deviation}) here; done {predicted_saving} sooner there."
@@ -38,13 +49,13 @@ def sentence(answer: Answer) -> str:
 
 
 def why_answer(advice: Advice) -> Answer:
-    """The answer to "why is it there?": for a moved job question 2's, else the one that kept it here.
+    """The answer to "why is it there?": for a moved job question 2's or 3's, else the one that kept it here.
 
     The last question's answer, which capacity is paid for, settles how a job moves and not that it does.
     """
     if advice.placement == Placement.BURST:
         for answer in advice.answers:
-            if answer.question is Question.FASTER and answer.verdict not in STAYS:
+            if answer.question in _WHY_IN_CLOUD and answer.verdict is Verdict.YES:
                 return answer
     return advice.decisive
 
@@ -52,9 +63,24 @@ def why_answer(advice: Advice) -> Answer:
 def why_sentence(advice: Advice) -> str:
     """The same as one sentence, short enough for a line of a list."""
     answer = why_answer(advice)
+    if answer.reason == Reason.SAVES_TIME:
+        return price_sentence(advice.values())
     if answer.reason != Reason.CLOUD_FASTER:
         return sentence(answer)
     return _WHY_MOVED.format_map(_Words({name: quantity(value) for name, value in answer.numbers}))
+
+
+def price_sentence(values: Mapping[str, float]) -> str:
+    """What a job that moves by the price saves, and what it pays for that."""
+    wait, saving = values.get("predicted_wait", math.nan), values.get("predicted_saving", math.nan)
+    said = f"It would wait about {duration(wait)} here; in the cloud it saves about {duration(saving)}"
+    cost, may_cost = values.get("predicted_cost", math.nan), values.get("hour_may_cost", math.inf)
+    if cost == 0.0:
+        return f"{said} on nodes that are paid for already."
+    said += f" for {quantity(Quantity(cost, 'USD'))}"
+    if math.isinf(may_cost):
+        return f"{said}."
+    return f"{said}, and an hour may cost {quantity(Quantity(may_cost, 'USD'))} now."
 
 
 def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
@@ -91,11 +117,14 @@ def message(
     node = f" ({advice.capacity} node)" if advice.capacity else ""
     line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{node}"
     wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
-    if wait is not None:
+    is_priced = "start_there" in values
+    if is_priced:
+        line += f". {price_sentence(values).removesuffix('.')}"
+    elif wait is not None:
         line += f": expected wait here {duration(wait)}"
     if there := values.get("cloud_wait"):
         line += f", for a cloud node {duration(there)}"
-    if saving is not None and math.isfinite(saving):
+    if saving is not None and math.isfinite(saving) and not is_priced:
         line += f", done about {duration(saving)} sooner"
     if advice.hedge:
         line += f". {hedge_sentence(advice.hedge)}"
@@ -175,6 +204,8 @@ def _shown(recorded: RecordedAdvice) -> dict[str, str]:
 def recorded_why(recorded: RecordedAdvice) -> str:
     """Why it is there, as :func:`why_sentence`; an AdminComment has the numbers of all answers."""
     moved = recorded.placement == Placement.BURST and recorded.hedge is None
+    if recorded.placement == Placement.BURST and "start_there" in recorded.numbers:
+        return price_sentence(recorded.numbers)
     if not moved or not {"predicted_wait", "predicted_saving"} <= recorded.numbers.keys():
         return recorded_sentence(recorded)
     return _WHY_MOVED.format_map(_Words(_shown(recorded)))

@@ -47,14 +47,14 @@ class CloudOffer(NamedTuple):
     Attributes:
         start_seconds: Until it would run there: the wait for a node and the boot; 0 while it runs there.
         slowdown: s(c), run time there over run time on-premise.
-        processors: Requested.
+        processors: Requested; or US dollars per second there: values are then seconds per US dollar.
         paid_start_seconds: Share of ``start_seconds`` that is paid: the boot, where EC2 bills it.
         is_whole: True for a job that may not be requeued: it gets one slice up to its limit.
     """
 
     start_seconds: float
     slowdown: float
-    processors: int
+    processors: float
     paid_start_seconds: float
     is_whole: bool
 

@@ -29,6 +29,7 @@ from advisor.decide.submission.placement import (
     state_unknown,
     stretched,
 )
+from advisor.decide.submission.policy import MOVES_NOTHING, moves_nothing, not_asked
 from advisor.decide.submission.proven import proven
 from advisor.decide.submission.room import cloud_wait, room_here
 from advisor.decide.submission.rules import may_move
@@ -107,6 +108,14 @@ def _answers(
     first = may_move(job, cloud, settings)
     if first.verdict in STAYS:
         return (first,), None, None
+    policy = settings.cluster.policy
+    if policy == "price":
+        # only this policy loads compiled code
+        from advisor.decide.submission.priced import priced  # noqa: PLC0415
+
+        return priced(job, first, state, estimates, settings)
+    if policy in MOVES_NOTHING:
+        return (first, moves_nothing(policy)), None, None
     if state.cluster is None:
         return (first, state_unknown()), None, None
     waited = max(0.0, state.time - job.submit_time)
@@ -192,6 +201,9 @@ def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:
     """
     if case.cloud_wait_seconds == math.inf:
         return no_room_there(case)
+    policy = settings.cluster.policy
+    if policy == "ambati2021":
+        return not_asked(policy)
     if waited and (answer := waited_long_enough(case, waited, settings.waiting)) is not None:
         return answer
     return PLACEMENT_RULES[case.settings.rule](case)

@@ -226,6 +226,7 @@ def submission_of(
             requested_seconds=seconds,
             on_premise=False,
             committed_usd=_known(values.get("predicted_cost")),
+            worst_usd=_known(values.get("worst_cost", values.get("predicted_cost"))),
             at_risk_seconds=tasks * stake,
             hedge_core_seconds=_reserved(advice, job, cloud, settings),
             account=job.account,

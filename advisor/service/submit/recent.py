@@ -21,7 +21,6 @@ snapshot.
 from __future__ import annotations
 
 from collections import deque
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -48,6 +47,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
         at_risk_seconds: What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
         hedge_core_seconds: What it reserves of the hedges' budget.
+        worst_usd: Money that it may cost at worst, taken from the tokens.
     """
 
     time: float
@@ -61,6 +61,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cloud_processors: int = 0
     at_risk_seconds: float = 0.0
     hedge_core_seconds: float = 0.0
+    worst_usd: float = 0.0
 
 
 class RecentSubmissions:
@@ -85,6 +86,8 @@ class RecentSubmissions:
         self._cloud_now: CloudState | None = None
         self._usd = self._at_risk = self._hedged = 0.0
         self._usd_by_account: dict[str, float] = {}
+        self._worst_usd = 0.0
+        self._worst_by_account: dict[str, float] = {}
         self._reserved_nodes = self._cloud_processors = 0
 
     def rebase(self, base: SiteState | None) -> None:
@@ -108,6 +111,10 @@ class RecentSubmissions:
             self._usd += job.committed_usd
             self._at_risk += job.at_risk_seconds
             self._hedged += job.hedge_core_seconds
+            if job.worst_usd:
+                self._worst_usd += job.worst_usd
+                account = job.account or ""
+                self._worst_by_account[account] = self._worst_by_account.get(account, 0.0) + job.worst_usd
             self._reserved_nodes += job.reserved_nodes
             self._cloud_processors += job.cloud_processors
             if job.account is not None and job.committed_usd:
@@ -151,16 +158,9 @@ class RecentSubmissions:
 
     def _price(self, base: Price | None) -> Price | None:
         """The price, with the tokens that jobs advised since have left."""
-        if base is None or not self._usd:
+        if base is None or not self._worst_usd:
             return base
-        spent = self._usd_by_account
-        return replace(
-            base,
-            tokens_usd=base.tokens_usd - self._usd,
-            tokens_by_account=MappingProxyType(
-                {account: usd - spent.get(account, 0.0) for account, usd in base.tokens_by_account.items()}
-            ),
-        )
+        return base.committed(self._worst_usd, self._worst_by_account)
 
     def _hedge_left(self, base: float | None) -> float | None:
         return None if base is None else max(0.0, base - self._hedged)

@@ -228,17 +228,6 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
     assert recent.state(NOW) == base
 
 
-def test_jobs_advised_since_the_snapshot_take_tokens() -> None:
-    tokens = MappingProxyType({"chem": 4.0, "bio": 9.0})
-    price = Price(seconds_per_usd=60.0, tokens_usd=10.0, tokens_by_account=tokens)
-    recent = RecentSubmissions()
-    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), price=price))
-    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, committed_usd=3.0, account="chem"))
-    left = recent.state(NOW + 1).price
-    assert left is not None
-    assert (left.tokens_usd, dict(left.tokens_by_account)) == (7.0, {"chem": 1.0, "bio": 9.0})
-
-
 def test_g17_hedges_promised_since_the_snapshot_are_taken_off_what_is_left() -> None:
     recent = RecentSubmissions()
     recent.rebase(SiteState(time=NOW, cluster=make_cluster(), hedge_left_core_seconds=1000.0))
@@ -248,3 +237,16 @@ def test_g17_hedges_promised_since_the_snapshot_are_taken_off_what_is_left() -> 
     assert recent.state(NOW + 2).hedge_left_core_seconds == 0.0
     recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), hedge_left_core_seconds=100.0))
     assert recent.state(NOW + 3).hedge_left_core_seconds == 100.0
+
+
+def test_what_jobs_moved_since_may_cost_at_worst_is_taken_from_the_tokens() -> None:
+    price = Price(seconds_per_usd=1.0, tokens_usd=10.0, tokens_by_account=MappingProxyType({"chem": 5.0}))
+    recent = RecentSubmissions()
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), price=price))
+    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, worst_usd=2.0, account="chem"))
+    recent.add(Submission(time=NOW + 2, processors=2, on_premise=False, worst_usd=1.0))
+    left = recent.state(NOW + 2).price
+    assert left is not None
+    assert (left.tokens_of("chem"), left.tokens_of(None)) == (3.0, 7.0)
+    recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), price=price))
+    assert recent.state(NOW + 3).price == price

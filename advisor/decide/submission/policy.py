@@ -1,0 +1,91 @@
+"""The policy in force (``cluster.policy``): which settings each published rule stands for, whole and alone.
+
+A published rule is today's code with the settings that make it that rule, and everything else switched off.
+So the daemons, a replay and a rehearsal run a policy by the settings of :func:`in_force`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.model.advice import Answer, Question, Verdict
+from advisor.model.settings import Policy, Settings
+
+AMBATI_SHORT_SECONDS: Final = 900.0
+AMBATI_WAIT_SECONDS: Final = 86_400.0
+"""t and b of ``ambati2021`` on a site that sets neither: the t and b of ``advisor replay waiting``."""
+
+Sections = Mapping[str, Mapping[str, Any]]
+
+_NO_GATES: Final = MappingProxyType(
+    {"short_wait_seconds": 0.0, "long_job_seconds": math.inf, "speculate": False}
+)
+_DECIDED_ONCE: Final = MappingProxyType({**_NO_GATES, "ask_again_seconds": 0.0})
+_OFF: Final[Sections] = MappingProxyType(
+    {
+        "waiting": _DECIDED_ONCE,
+        "hedge": {"enabled": False},
+        "size": {"enabled": False},
+        "portfolio": {"enabled": False},
+        "matching": {"enabled": False},
+        "acquirer": {"kept_nodes": 0},
+    }
+)
+_PLACEMENT_OF_CUNHA: Final = MappingProxyType(
+    {
+        "rule": "published",
+        "use_cutoff": True,
+        "stay_where_room": False,
+        "uncertainty_limit_minutes": math.inf,
+    }
+)
+_SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
+    {
+        "price": {"waiting": _NO_GATES},
+        "advisor": {},
+        "cunha2017": {**_OFF, "placement": _PLACEMENT_OF_CUNHA},
+        "zrigui2022": {**_OFF, "size": {"enabled": True}},
+        "deng2013": {**_OFF, "portfolio": {"enabled": True}},
+        "agarwal2023": {**_OFF, "matching": {"enabled": True}, "acquirer": {"rank": "last-change"}},
+    }
+)
+MOVES_NOTHING: Final[frozenset[Policy]] = frozenset({"zrigui2022", "deng2013", "agarwal2023"})
+"""Policies that change no job's partition."""
+
+
+def in_force(settings: Settings) -> Settings:
+    """The settings with those of the policy."""
+    policy = settings.cluster.policy
+    sections = _of_ambati(settings) if policy == "ambati2021" else _SECTIONS[policy]
+    return settings.model_copy(
+        update={
+            name: getattr(settings, name).model_copy(update=dict(values)) for name, values in sections.items()
+        }
+    )
+
+
+def _of_ambati(settings: Settings) -> Sections:
+    """Long jobs wait, short waits wait, and speculation (Ambati et al. 2021), without a worth of waiting."""
+    waiting = settings.waiting
+    gates: dict[str, Any] = {"second_of_waiting": 0.0, "speculate": True}
+    if not waiting.short_wait_seconds and math.isinf(waiting.long_job_seconds):
+        gates |= {"short_wait_seconds": AMBATI_WAIT_SECONDS, "long_job_seconds": AMBATI_SHORT_SECONDS}
+    return {**_OFF, "waiting": gates}
+
+
+def moves_nothing(policy: Policy) -> Answer:
+    """Question 2 under a policy that moves no job."""
+    return Answer(
+        question=Question.FASTER, verdict=Verdict.NO, reason=Reason.POLICY_MOVES_NOTHING, detail=policy
+    )
+
+
+def not_asked(policy: Policy) -> Answer:
+    """Question 2 under a policy that does not ask whether the cloud is faster."""
+    return Answer(
+        question=Question.FASTER, verdict=Verdict.SKIPPED, reason=Reason.POLICY_DOES_NOT_ASK, detail=policy
+    )

@@ -1,0 +1,258 @@
+"""The one price at a submission: the best option of a job, and whether it is worth its money now.
+
+A job that may be requeued is bought in slices where the site keeps places (``hedge.enabled``), any other one
+whole. The option's expected saving per dollar has to reach the price
+(:class:`~advisor.model.site.Price`), its worst case has to be covered by tokens, and its saving has to be
+sure enough. In doubt the job stays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from advisor.compiled import compiled
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
+from advisor.decide.submission.capacity import (
+    boot_seconds,
+    choose,
+    cores_billed,
+    kind_of_node,
+    usd_per_core_hour,
+)
+from advisor.decide.submission.placement import ratio_of, state_unknown
+from advisor.decide.submission.room import cloud_wait
+from advisor.decide.submission.waiting import has_cap, within_caps
+from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import SiteState
+from advisor.predict.run_times.grid import GRID
+
+_FASTER: Final = Question.FASTER
+_WORTH_PAYING: Final = Question.WORTH_PAYING
+_HOUR: Final = 3600.0
+_FREE_USD: Final = 1e-12
+"""Per second, of nodes that are paid for: any saving is worth it."""
+_Numbers = tuple[tuple[str, Quantity], ...]
+
+
+class _Option(NamedTuple):
+    """A job's start in the cloud.
+
+    It starts there after ``start_seconds``, of which ``paid_seconds`` are paid; ``usd_per_second`` is for one
+    task.
+    """
+
+    slowdown: float
+    start_seconds: float
+    paid_seconds: float
+    usd_per_second: float
+    limit: float
+    is_whole: bool
+    best: Slice
+
+    @property
+    def run_seconds(self) -> float:
+        """Longest run there."""
+        return self.slowdown * self.best.stop
+
+    @property
+    def worst_usd(self) -> float:
+        """Of one task that does not end before its stop."""
+        return self.usd_per_second * (self.paid_seconds + self.run_seconds) if self.usd_per_second else 0.0
+
+
+def priced(
+    job: Job, first: Answer, state: SiteState, estimates: Estimates, settings: Settings
+) -> tuple[tuple[Answer, ...], Capacity | None, Hedge | None]:
+    """Ask questions 2 to 4 at the present price.
+
+    Args:
+        job: Question 1 lets it move.
+        first: That answer.
+        state: With the price.
+        estimates: The wait from now on, and the run time with ``run_chances``.
+        settings: In force.
+    """
+    if state.cluster is None:
+        return (first, state_unknown()), None, None
+    if not (estimates.wait.is_usable and estimates.wait.seconds >= 0.0):
+        return (first, _unknown(Reason.WAIT_UNKNOWN)), None, None
+    chances = np.array(estimates.run_chances)
+    if chances.shape != GRID.shape or not chances.sum() > 0.0:
+        return (first, _unknown(Reason.RUN_UNKNOWN)), None, None
+    ratio = ratio_of(job, state.ratios)
+    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
+    cloud_run = slowdown * estimates.run.seconds
+    capacity, fourth = choose(job, cloud_run, state.cloud, settings, state.time)
+    option = _option(job, capacity, slowdown, cloud_run, chances, state, estimates, settings)
+    second = _sure_enough(option, chances, estimates, settings)
+    if second.verdict in STAYS:
+        return (first, second), None, None
+    third = _worth_its_price(job, option, state, settings)
+    if third.verdict in STAYS:
+        return (first, second, third), None, None
+    hedge = None
+    if capacity is not None and not option.is_whole:
+        hedge = Hedge(kind=HedgeKind.SLICE, stop_seconds=option.run_seconds)
+    return (first, second, third, fourth), capacity, hedge
+
+
+def _option(
+    job: Job,
+    capacity: Capacity | None,
+    slowdown: float,
+    cloud_run: float,
+    chances: Floats,
+    state: SiteState,
+    estimates: Estimates,
+    settings: Settings,
+) -> _Option:
+    """The best slice in a capacity; where none is open, on-demand, so that the answers have numbers."""
+    cloud = state.cloud
+    boot = boot_seconds(cloud, settings)
+    wait_there = 0.0
+    if cloud.rooms:
+        wait_there = cloud_wait(kind_of_node(job, cloud, settings), job, cloud_run, cloud, state.time)
+    usd = (
+        usd_per_core_hour(capacity or Capacity.ON_DEMAND, cloud, settings) / _HOUR * cores_billed(job, cloud)
+    )
+    limit = math.inf if job.requested_time is None else job.requested_time
+    is_whole = not (settings.hedge.enabled and may_be_brought_back(job, settings))
+    best = best_slice(
+        chances,
+        GRID,
+        limit=limit,
+        elapsed=0.0,
+        wait=estimates.wait.seconds,
+        offer=CloudOffer(
+            start_seconds=wait_there + boot,
+            slowdown=slowdown,
+            processors=usd or _FREE_USD,
+            paid_start_seconds=boot,
+            # nodes that are paid for cost nothing more: the job keeps them as long as it saves time
+            is_whole=is_whole or not usd,
+        ),
+        loss_weight=settings.price.loss_weight,
+    )
+    return _Option(
+        slowdown=slowdown,
+        start_seconds=wait_there + boot,
+        paid_seconds=boot,
+        usd_per_second=usd,
+        limit=limit,
+        is_whole=is_whole,
+        best=best,
+    )
+
+
+def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, settings: Settings) -> Answer:
+    """Question 2: does the best slice save time, and is that sure enough?"""
+    best = option.best
+    numbers: _Numbers = (
+        ("predicted_wait", Quantity(estimates.wait.seconds)),
+        ("wait_deviation", Quantity(estimates.wait.deviation)),
+        ("predicted_run", Quantity(estimates.run.seconds)),
+        ("run_deviation", Quantity(estimates.run.deviation)),
+        ("performance_ratio", Quantity(option.slowdown, "")),
+        ("start_there", Quantity(option.start_seconds)),
+        ("predicted_saving", Quantity(best.saving)),
+    )
+    if not (best.value > 0.0 and best.saving > 0.0 and math.isfinite(option.start_seconds)):
+        finite = tuple((name, number) for name, number in numbers if not math.isinf(number.value))
+        return _answer(_FASTER, Verdict.NO, Reason.SAVES_NO_TIME, finite[:-1])
+    if not option.is_whole:
+        numbers += (
+            ("slice", Quantity(option.run_seconds)),
+            ("slice_chance", Quantity(best.chance, "")),
+        )
+    limit = 60.0 * settings.price.uncertainty_limit_minutes
+    if limit < math.inf:
+        deviation = saving_deviation(
+            chances,
+            GRID,
+            best.stop,
+            option.limit,
+            estimates.wait.seconds,
+            estimates.wait.variance,
+            option.start_seconds,
+            option.slowdown,
+        )
+        numbers += (("saving_deviation", Quantity(deviation)), ("uncertainty_limit", Quantity(limit)))
+        if not deviation <= limit:
+            return _answer(_FASTER, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
+    return _answer(_FASTER, Verdict.YES, Reason.SAVES_TIME, numbers)
+
+
+def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Settings) -> Answer:
+    """Question 3: price, tokens and caps. Numbers are those of the whole job, all tasks together."""
+    tasks, price = job.array_tasks, state.price
+    cost = tasks * option.best.cost if option.usd_per_second else 0.0
+    worst = tasks * option.worst_usd
+    numbers: _Numbers = (("predicted_cost", Quantity(cost, "USD")), ("worst_cost", Quantity(worst, "USD")))
+    if not option.usd_per_second:
+        return _answer(_WORTH_PAYING, Verdict.YES, Reason.PAID_FOR, numbers)
+    if price is None or not price.seconds_per_usd >= 0.0:
+        return _answer(_WORTH_PAYING, Verdict.UNSURE, Reason.PRICE_UNKNOWN, numbers)
+    hour = _HOUR / price.seconds_per_usd if price.seconds_per_usd > 0.0 else math.inf
+    numbers = (
+        *numbers,
+        ("hour_costs", Quantity(_HOUR / option.best.value, "USD")),
+        ("hour_may_cost", Quantity(hour, "USD")),
+    )
+    if not option.best.value >= price.seconds_per_usd:
+        return _answer(_WORTH_PAYING, Verdict.NO, Reason.TOO_DEAR, numbers)
+    tokens = price.tokens_of(job.account)
+    if not worst <= tokens:
+        numbers = (*numbers, ("budget_left", Quantity(max(0.0, tokens), "USD")))
+        return _answer(_WORTH_PAYING, Verdict.NO, Reason.BUDGET_USED_UP, numbers)
+    if has_cap(settings.waiting):
+        capped = within_caps(job, worst, state.cloud, settings.waiting)
+        if capped.verdict is not Verdict.YES:
+            return capped
+    return _answer(_WORTH_PAYING, Verdict.YES, Reason.WORTH_ITS_PRICE, numbers)
+
+
+def _unknown(reason: Reason) -> Answer:
+    return _answer(_FASTER, Verdict.UNSURE, reason, ())
+
+
+def _answer(question: Question, verdict: Verdict, reason: Reason, numbers: _Numbers) -> Answer:
+    return Answer(question=question, verdict=verdict, reason=reason, numbers=numbers)
+
+
+@compiled
+def saving_deviation(
+    probabilities: Floats,
+    edges: Floats,
+    stop: float,
+    limit: float,
+    wait: float,
+    wait_variance: float,
+    start: float,
+    slowdown: float,
+) -> float:
+    """Standard deviation of what a slice saves, seconds: nothing where the job does not end by its stop.
+
+    The wait (variance in seconds squared) and the run time are taken as independent; NaN: unknown.
+    """
+    total, chance, mean, square = 0.0, 0.0, 0.0, 0.0
+    for k in range(probabilities.shape[0]):
+        total += probabilities[k]
+    for k in range(probabilities.shape[0]):
+        low = edges[k - 1] if k else edges[0] * edges[0] / edges[1]
+        if probabilities[k] == 0.0 or min(edges[k], limit) > stop:
+            continue
+        run = min(math.sqrt(low * edges[k]), limit)
+        saved = wait + run - start - slowdown * run
+        share = probabilities[k] / total
+        chance += share
+        mean += share * saved
+        square += share * saved * saved
+    return math.sqrt(max(0.0, square - mean * mean) + chance * wait_variance)

@@ -1,0 +1,102 @@
+"""Each published rule is selected whole and alone (``cluster.policy``)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS, in_force
+from advisor.model import Advice, Placement, SizeEstimate, Verdict
+from advisor.model.advice import HedgeKind
+from advisor.model.settings import Policy, Settings
+from tests.decide.cases import CLUSTER, ask, make_estimates, make_job, make_settings
+
+SMALL = SizeEstimate(is_small=True, probability_small=0.9, divider_seconds=600.0)
+ROOM = replace(CLUSTER, queue_size=0, free_processors=64)
+
+
+def under(policy: Policy, **sections: dict[str, Any]) -> Settings:
+    cluster = {"policy": policy} | sections.pop("cluster", {})
+    return make_settings(cluster=cluster, **sections)
+
+
+@pytest.mark.parametrize("policy", get_args(Policy))
+def test_the_settings_in_force_are_those_of_the_policy_however_often_they_are_asked_for(
+    policy: Policy,
+) -> None:
+    once = under(policy, hedge={"by_default": True})
+    assert in_force(once) == once
+
+
+def test_todays_rule_keeps_the_settings_as_they_are() -> None:
+    settings = Settings.model_validate({"waiting": {"short_wait_seconds": 5.0}, "hedge": {"enabled": True}})
+    assert in_force(settings) == settings
+
+
+def test_cunha2017_moves_by_forecast_and_cutoff_alone() -> None:
+    settings = under("cunha2017", waiting={"short_wait_seconds": 1e6}, hedge={"enabled": True})
+    assert ask(settings=settings).placement is Placement.BURST
+    assert ask(settings=settings, cluster=ROOM).placement is Placement.BURST  # it has no room gate
+    late = make_estimates(wait=60.0)
+    assert ask(estimates=late, settings=settings).decisive.reason == Reason.CLOUD_NOT_FASTER
+    unsure = make_estimates(wait_variance=1e12)
+    assert ask(estimates=unsure, settings=settings).decisive.reason == Reason.TOO_UNCERTAIN
+
+
+def test_cunha2017_changes_no_priority() -> None:
+    stays = make_estimates(wait=0.0, size=SMALL)
+    assert ask(estimates=stays, settings=under("cunha2017")).priority_offset == 0
+
+
+def test_zrigui2022_puts_small_jobs_first_and_moves_none() -> None:
+    advice = ask(estimates=make_estimates(size=SMALL), settings=under("zrigui2022"))
+    assert (advice.placement, advice.priority_offset) == (Placement.ON_PREMISE, 1000)
+    assert advice.decisive.reason == Reason.POLICY_MOVES_NOTHING
+
+
+@pytest.mark.parametrize(("policy", "section"), [("deng2013", "portfolio"), ("agarwal2023", "matching")])
+def test_the_policies_of_nodes_run_their_loop_and_move_no_job(policy: Policy, section: str) -> None:
+    settings = under(policy)
+    on = {name for name in ("portfolio", "matching") if getattr(settings, name).enabled}
+    assert on == {section}
+    advice = ask(settings=settings)
+    assert (advice.placement, advice.decisive.reason) == (
+        Placement.ON_PREMISE,
+        Reason.POLICY_MOVES_NOTHING,
+    )
+
+
+def test_ambati2021_lets_long_jobs_wait_and_short_ones_leave() -> None:
+    settings = under("ambati2021")
+    assert settings.waiting.short_wait_seconds == AMBATI_WAIT_SECONDS
+    assert settings.waiting.long_job_seconds == AMBATI_SHORT_SECONDS
+
+    def asked(wait: float, run: float, **job: Any) -> Advice:
+        return ask(make_job(**job), make_estimates(wait=wait, run=run), settings=settings)
+
+    short = asked(60.0, 300.0, requeue=False)
+    assert short.placement is Placement.BURST  # faster or not
+    assert short.answers[1].reason == Reason.POLICY_DOES_NOT_ASK
+    assert asked(3600.0, 7200.0, requeue=False).decisive.reason == Reason.LONG_JOB_IN_TIME
+    assert asked(2e5, 7200.0, requeue=False).placement is Placement.BURST  # nobody waits longer than b
+    tried = asked(3600.0, 800.0)
+    assert tried.hedge is not None
+    assert (tried.hedge.kind, tried.hedge.stop_seconds) == (HedgeKind.SPECULATION, AMBATI_SHORT_SECONDS)
+
+
+def test_ambati2021_keeps_a_job_that_starts_here_at_once() -> None:
+    advice = ask(cluster=ROOM, settings=under("ambati2021"))
+    assert advice.decisive.reason == Reason.ROOM_HERE
+
+
+@given(st.sampled_from(["zrigui2022", "deng2013", "agarwal2023"]), st.floats(0, 1e7) | st.just(math.nan))
+def test_these_policies_never_move_a_job(policy: Policy, wait: float) -> None:
+    advice = ask(estimates=make_estimates(wait=wait), settings=under(policy))
+    assert advice.partition is None
+    assert advice.decisive.verdict is Verdict.NO

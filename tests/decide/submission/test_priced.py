@@ -1,0 +1,234 @@
+"""The one price at a submission: what moves, how it is bought, what it says."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.wording import message, why_sentence
+from advisor.decide.price.slices import CloudOffer, best_slice
+from advisor.decide.submission.priced import saving_deviation
+from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
+from advisor.model.advice import HedgeKind
+from advisor.model.settings import Settings
+from advisor.model.site import Price
+from advisor.predict.run_times.grid import BINS, GRID, bin_of
+from tests.decide.cases import ask, make_cloud, make_job, make_settings
+
+USD_PER_CORE_HOUR = 0.05
+PRICE = Price(seconds_per_usd=3600.0, tokens_usd=100.0)
+
+
+def chances_of(*runs: tuple[float, float]) -> tuple[float, ...]:
+    """Probabilities by bin, from run times in seconds with their shares."""
+    found = np.zeros(BINS)
+    for seconds, share in runs:
+        found[bin_of(seconds)] += share
+    return tuple(found.tolist())
+
+
+def estimates_of(
+    wait: float = 7200.0, chances: tuple[float, ...] | None = None, *, wait_variance: float = 100.0
+) -> Estimates:
+    chances = chances_of((600.0, 0.9), (36_000.0, 0.1)) if chances is None else chances
+    mean = math.fsum(p * e for p, e in zip(chances, GRID, strict=True)) if chances else math.nan
+    return Estimates(
+        wait=Estimate(seconds=wait, variance=wait_variance),
+        run=Estimate(seconds=mean, variance=1e6),
+        run_chances=chances,
+    )
+
+
+def priced(**sections: dict[str, Any]) -> Settings:
+    return make_settings(cluster={"policy": "price"}, **sections)
+
+
+HEDGING = {"enabled": True}
+
+
+def offered(price: Price | None = PRICE, estimates: Estimates | None = None, **rest: Any) -> Advice:
+    settings = rest.pop("settings", None) or priced(hedge=HEDGING)
+    cloud = rest.pop("cloud", None) or make_cloud(
+        on_demand_usd_per_core_hour=USD_PER_CORE_HOUR, spot_usd_per_core_hour=USD_PER_CORE_HOUR / 3.0
+    )
+    job = make_job(**{"requested_time": 86_400.0} | rest)
+    return ask(job, estimates or estimates_of(), settings=settings, cloud=cloud, price=price)
+
+
+def test_a_job_that_may_be_requeued_gets_the_best_slice_and_keeps_its_place() -> None:
+    advice = offered()
+    assert advice.placement is Placement.BURST
+    assert advice.hedge is not None
+    assert advice.hedge.kind is HedgeKind.SLICE
+    best = best_slice(
+        np.array(estimates_of().run_chances),
+        GRID,
+        limit=86_400.0,
+        elapsed=0.0,
+        wait=7200.0,
+        offer=CloudOffer(120.0, 1.04, 4 * USD_PER_CORE_HOUR / 3.0 / 3600.0, 120.0, is_whole=False),
+        loss_weight=1.0,
+    )
+    assert advice.hedge.stop_seconds == pytest.approx(1.04 * best.stop)
+    assert advice.hedge.stop_seconds < 1000.0  # the long tenth is not paid for
+    assert advice.number("predicted_saving") == pytest.approx(best.saving)
+    assert advice.number("slice_chance") == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("job", "settings"),
+    [
+        ({"requeue": False}, priced(hedge=HEDGING)),
+        ({}, priced()),  # no helper keeps places
+        ({"comment": "no-hedge"}, priced(hedge=HEDGING)),
+        ({"array_tasks": 3}, priced(hedge=HEDGING)),
+    ],
+)
+def test_any_other_job_is_bought_whole(job: dict[str, Any], settings: Settings) -> None:
+    short = estimates_of(chances=chances_of((600.0, 1.0)))
+    advice = offered(estimates=short, settings=settings, **job)
+    assert (advice.placement, advice.hedge) == (Placement.BURST, None)
+    assert advice.number("slice") is None
+
+
+def test_capacity_is_reserved_then_spot_then_on_demand() -> None:
+    dear = Price(seconds_per_usd=1e9, tokens_usd=0.0)
+    assert offered(dear, cloud=make_cloud(reserved_free_nodes=50)).capacity is Capacity.RESERVED
+    assert offered().capacity is Capacity.SPOT
+    assert offered(requeue=False).capacity is Capacity.ON_DEMAND
+
+
+def test_a_job_whose_hour_is_too_dear_stays() -> None:
+    value = 3600.0 / offered().values()["hour_costs"]
+    assert offered(Price(seconds_per_usd=0.99 * value, tokens_usd=100.0)).placement is Placement.BURST
+    advice = offered(Price(seconds_per_usd=1.01 * value, tokens_usd=100.0))
+    assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.TOO_DEAR)
+
+
+def test_tokens_cover_the_worst_case() -> None:
+    worst = offered().values()["worst_cost"]
+    assert worst > offered().values()["predicted_cost"] > 0.0
+    assert offered(replace(PRICE, tokens_usd=worst)).placement is Placement.BURST
+    advice = offered(replace(PRICE, tokens_usd=0.99 * worst))
+    assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.BUDGET_USED_UP)
+
+
+def test_an_accounts_tokens_bind_its_jobs_alone() -> None:
+    price = replace(PRICE, tokens_by_account=MappingProxyType({"chem": 0.0}))
+    assert offered(price, account="chem").decisive.reason == Reason.BUDGET_USED_UP
+    assert offered(price, account="physics").placement is Placement.BURST
+
+
+def test_without_a_price_nothing_moves() -> None:
+    assert offered(None).decisive.reason == Reason.PRICE_UNKNOWN
+
+
+def test_a_job_that_starts_here_at_once_stays() -> None:
+    assert offered(estimates=estimates_of(wait=0.0)).decisive.reason == Reason.SAVES_NO_TIME
+
+
+def test_an_uncertain_saving_keeps_a_job_where_the_site_sets_a_limit() -> None:
+    def limited(minutes: float) -> Advice:
+        settings = priced(hedge=HEDGING, price={"uncertainty_limit_minutes": minutes})
+        return offered(settings=settings)
+
+    deviation = limited(1e6).values()["saving_deviation"]
+    assert limited(1.01 * deviation / 60.0).placement is Placement.BURST
+    advice = limited(0.99 * deviation / 60.0)
+    assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.TOO_UNCERTAIN)
+
+
+def test_a_lost_hour_weighs_more_where_the_site_says_so() -> None:
+    doubtful = estimates_of(wait=400.0, chances=chances_of((60.0, 0.5), (80_000.0, 0.5)))
+    easy = Price(seconds_per_usd=0.0, tokens_usd=math.inf)
+    fast = {"overhead_per_processor": 0.0, "baseline": 1.005}
+
+    def weighed(weight: float) -> Advice:
+        settings = priced(placement=fast, price={"loss_weight": weight})
+        return offered(easy, doubtful, settings=settings)
+
+    assert weighed(1.0).placement is Placement.BURST
+    assert weighed(10.0).decisive.reason == Reason.SAVES_NO_TIME
+
+
+def test_the_deviation_is_that_of_what_a_slice_saves() -> None:
+    chances = np.array(chances_of((600.0, 0.8), (36_000.0, 0.2)))
+    low, high = GRID[bin_of(600.0) - 1], GRID[bin_of(600.0)]
+    run = math.sqrt(low * high)
+    saved = np.where(np.random.default_rng(1).random(400_000) < 0.8, 1.0, 0.0)
+    waits = np.random.default_rng(2).normal(7200.0, 900.0, 400_000)
+    expected = float(np.std(saved * (waits + run - 120.0 - 1.1 * run)))
+    found = saving_deviation(chances, GRID, float(high), 86_400.0, 7200.0, 810_000.0, 120.0, 1.1)
+    assert found == pytest.approx(expected, rel=0.01)
+    assert math.isnan(saving_deviation(chances, GRID, float(high), 86_400.0, 7200.0, math.nan, 120.0, 1.1))
+
+
+def test_the_sentences_say_saving_money_and_price() -> None:
+    advice = offered()
+    said = why_sentence(advice)
+    assert said.startswith("It would wait about 2 h 00 min here; in the cloud it saves about 1 h")
+    assert said.endswith("and an hour may cost 1.00 USD now.")
+    printed = message(advice, opt_out_comment="no-burst")
+    assert printed is not None
+    assert said.removesuffix(".") in printed
+    assert printed.endswith("To stay: --comment=no-burst")
+    paid_for = offered(cloud=make_cloud(reserved_free_nodes=50))
+    assert why_sentence(paid_for).endswith("on nodes that are paid for already.")
+
+
+amounts = st.floats(0, 1e6) | st.sampled_from([math.nan, math.inf, 0.0])
+some_chances = st.sampled_from(
+    [
+        (),
+        (0.0,) * BINS,
+        (math.nan,) * BINS,
+        chances_of((30.0, 0.5), (5000.0, 0.5)),
+        chances_of((600.0, 1.0)),
+    ]
+)
+prices = st.none() | st.builds(Price, seconds_per_usd=amounts, tokens_usd=amounts)
+
+
+@given(
+    price=prices,
+    wait=amounts,
+    chances=some_chances,
+    limit=st.sampled_from([None, 60.0, 86_400.0]),
+    requeue=st.sampled_from([None, True, False]),
+    hedging=st.booleans(),
+    tasks=st.integers(1, 4),
+)
+def test_no_job_moves_without_tokens_and_none_in_slices_that_may_not_be_requeued(
+    price: Price | None,
+    wait: float,
+    chances: tuple[float, ...],
+    limit: float | None,
+    *,
+    requeue: bool | None,
+    hedging: bool,
+    tasks: int,
+) -> None:
+    estimates = estimates_of(wait, chances)
+    settings = priced(hedge={"enabled": hedging})
+    advice = offered(
+        price, estimates, settings=settings, requested_time=limit, requeue=requeue, array_tasks=tasks
+    )
+    if requeue is False or not hedging or tasks > 1:
+        assert advice.hedge is None
+    if math.isnan(wait) or not chances or math.isnan(chances[0]) or not sum(chances):
+        assert advice.placement is Placement.ON_PREMISE
+    if advice.placement is Placement.BURST:
+        assert price is not None
+        assert advice.values()["worst_cost"] <= price.tokens_usd
+        assert not math.isnan(price.seconds_per_usd + price.tokens_usd)
+        assert advice.values()["predicted_saving"] > 0.0
+    else:
+        assert advice.decisive.verdict is not Verdict.YES
