@@ -7,12 +7,14 @@ from types import MappingProxyType
 from typing import Final
 
 from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.advisor2026 import Advisor2026
 from advisor.replay.closed_loop.ambati2021 import Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import Policy
+from advisor.replay.closed_loop.zrigui2022 import Zrigui2022
 
 ALL_ON_PREMISE: Final = "all-on-premise"
 
@@ -22,6 +24,8 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
         "overflow": Overflow,
         "cunha2017": Cunha2017,
         "ambati2021": Ambati2021,
+        "zrigui2022": Zrigui2022,
+        "advisor2026": Advisor2026,
         "starburst": Starburst,
         "price": lambda: PricePolicy(LearnedRuns()),
         "clairvoyant": Clairvoyant,
