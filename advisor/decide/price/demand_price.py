@@ -10,9 +10,9 @@ rule: CLOSEDLOOP.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -127,6 +127,13 @@ class DemandPrice:
         """Go on where another process has ended."""
         self._since, self._price, self._next = kept.since, kept.price, kept.next_reading
         self._seen = {key: seen for key, seen in kept.seen.items()}  # noqa: C416 (keys are any Hashable)
+
+    def after_rehearsal(self, now: float, is_known: Callable[[Any], bool]) -> DemandPrice:
+        """The price from ``now`` on (seconds), with the rehearsed demand of keys that are known by then."""
+        price = DemandPrice(self._pace, self._since)
+        price._price, price._next = self._price, now
+        price._seen = {("rehearsed", key): seen for key, seen in self._seen.items() if is_known(key)}
+        return price
 
     @property
     def is_known(self) -> bool:

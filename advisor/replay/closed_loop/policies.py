@@ -27,7 +27,7 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
         "zrigui2022": Zrigui2022,
         "advisor2026": Advisor2026,
         "starburst": Starburst,
-        "price": lambda: PricePolicy(LearnedRuns()),
+        "price": lambda: PricePolicy(LearnedRuns),
         "clairvoyant": Clairvoyant,
     }
 )

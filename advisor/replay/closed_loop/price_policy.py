@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
-from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs, loop_jobs
 from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
+EARLIER_JOBS: Final = 5_000
+_MIN_EARLIER_JOBS: Final = 200
 
 
 class RunForecasts(Protocol):
@@ -36,30 +40,37 @@ class PricePolicy(Policy):
     """Decide by one price, with what was known at each moment.
 
     Args:
-        forecasts: Of run times.
+        forecasts: Makes untaught forecasts of run times.
         pace: How the price follows demand and money.
         loss_weight: How many saved hours one lost hour outweighs.
+        earlier_jobs: Rows before the window on which the price is rehearsed, so that it does not begin blind;
+            0: it begins with ``pace.first_price``.
     """
 
     name = "price"
 
     def __init__(
         self,
-        forecasts: RunForecasts,
+        forecasts: Callable[[], RunForecasts],
         *,
         pace: Pace | None = None,
         loss_weight: float = 1.0,
+        earlier_jobs: int = EARLIER_JOBS,
     ) -> None:
-        self._forecasts = forecasts
+        self._make = forecasts
+        self._forecasts = forecasts()
         self._pace = pace or Pace()
         self._loss_weight = loss_weight
+        self._earlier_jobs = earlier_jobs
         self._price: DemandPrice
         self._chances: Floats
+        self._returns: Ints
 
     def begin(self, world: World) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-        self._price = DemandPrice(self._pace, world.now)
+        self._price = self._first_price(world)
         self._forecasts.learn_history(world.jobs, world.now)
+        self._returns = np.zeros(len(world.jobs), np.int64)
         self._chances = np.zeros((len(world.jobs), len(self._forecasts.edges)))
 
     def submitted(self, world: World, row: int) -> None:
@@ -93,6 +104,8 @@ class PricePolicy(Policy):
         offered = self._best(world, row, elapsed, wait, 0.0)
         if self._is_worth(world, row, elapsed, offered):
             world.go_on(row, elapsed, offered.stop)
+        if row not in world.cloud:
+            self._returns[row] += 1
 
     def turn_came(self, world: World, row: int) -> bool:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
@@ -101,11 +114,30 @@ class PricePolicy(Policy):
         stays = offered.value > 0.0 and offered.value >= price_now(self._price, world)
         if not stays:
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
+            self._returns[row] += 1
         return stays
 
     def ended(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         self._forecasts.learn(world.jobs, row)
+
+    def _first_price(self, world: World) -> DemandPrice:
+        """The price after the rows before the window, at the same money; without any, the first price."""
+        jobs = world.jobs
+        count = min(jobs.first, self._earlier_jobs)
+        largest = int(jobs.table.processors[jobs.first - count : jobs.first].max(initial=0))
+        if count < _MIN_EARLIER_JOBS or largest > jobs.machine:
+            return DemandPrice(self._pace, world.now)
+        earlier = loop_jobs(jobs.table, skip=jobs.first - count, jobs=count, nodes=jobs.machine)
+        share = world.tokens.per_second * earlier.span / earlier.core_seconds
+        policy = PricePolicy(self._make, pace=self._pace, loss_weight=self._loss_weight, earlier_jobs=0)
+        rehearsed = World(earlier, replace(world.options, budget_share=share), policy)
+        rehearsed.tokens.held = self._pace.reserve_days * rehearsed.tokens.per_day
+        rehearsed.run()
+        rows = slice(earlier.first, jobs.first)
+        table = jobs.table
+        has_ended = table.submit[rows] + np.maximum(table.wait[rows], 0.0) + table.run[rows] <= world.now
+        return policy._price.after_rehearsal(world.now, lambda key: bool(has_ended[key[0]]))
 
     def _starts(self, world: World) -> Floats:
         # By limits: forecast run times (mean, median, upper quantiles, mixtures) decide no better
@@ -139,5 +171,7 @@ class PricePolicy(Policy):
         )
 
     def _is_worth(self, world: World, row: int, elapsed: float, offered: Slice) -> bool:
-        self._price.note((row, elapsed), index=offered.value, cost=offered.cost, now=world.now)
+        # a job that has returned from the cloud and goes there again is further demand
+        key = row, int(self._returns[row]), elapsed
+        self._price.note(key, index=offered.value, cost=offered.cost, now=world.now)
         return offered.value > 0.0 and offered.value >= price_now(self._price, world)

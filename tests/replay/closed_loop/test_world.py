@@ -10,7 +10,7 @@ from advisor.model.errors import BadInput
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
 from advisor.replay.closed_loop.price_policy import PricePolicy
-from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions
+from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions, price_now
 from tests.replay.closed_loop.hand_made import log
 
 RICH = WorldOptions(budget_share=1000.0, boot_seconds=10.0, slowdown=2.0, round_seconds=5.0)
@@ -142,14 +142,14 @@ def test_every_policy_moves_the_waiting_jobs_where_money_is_plenty(policy: Polic
 
 
 def test_the_price_moves_what_saves_time_and_leaves_what_does_not() -> None:
-    result, _ = ran(PricePolicy(KnownRuns(), pace=CHEAP), [*BUSY, (995.0, 4, 300.0)])
+    result, _ = ran(PricePolicy(KnownRuns, pace=CHEAP), [*BUSY, (995.0, 4, 300.0)])
     assert result.moved.tolist() == [False, True, True, False]  # the last would wait less than a boot
 
 
 def test_the_price_probes_a_job_that_may_be_short_and_takes_it_back() -> None:
     rows = [(0.0, 4, 4000.0), (1.0, 4, 3000.0, 4000.0)]
     forecasts = KnownRuns(4.0, 4.0, 4.0)
-    result, world = ran(PricePolicy(forecasts, pace=Pace(first_price=2.0)), rows)
+    result, world = ran(PricePolicy(lambda: forecasts, pace=Pace(first_price=2.0)), rows)
     assert result.moved[1]
     assert result.end[1] == 7000.0
     assert 0.0 < result.cost[1] < 4 * 100.0
@@ -164,7 +164,7 @@ def test_a_budget_is_never_exceeded() -> None:
     ]
     for share in (0.02, 0.1):
         options = WorldOptions(budget_share=share, boot_seconds=10.0)
-        for policy in (Overflow(), Starburst(), Clairvoyant(), PricePolicy(KnownRuns(30.0))):
+        for policy in (Overflow(), Starburst(), Clairvoyant(), PricePolicy(lambda: KnownRuns(30.0))):
             world = World(loop_jobs(log(rows, machine=4)), options, policy)
             result = world.run()
             assert float(result.cost.sum()) <= world.budget * (1.0 + 1e-9), policy.name
@@ -178,3 +178,20 @@ def test_a_log_without_its_machines_size_is_refused() -> None:
         loop_jobs(log(BUSY, machine=4), nodes=2)
     with pytest.raises(BadInput, match="3 are skipped"):
         loop_jobs(log(BUSY, machine=4), skip=3)
+
+
+def test_the_price_begins_with_what_the_earlier_rows_have_shown() -> None:
+    draw = np.random.default_rng(5)
+    times = np.cumsum(draw.integers(1, 400, 600))
+    rows = [(float(time), 2, float(draw.integers(200, 2000)), 2000.0) for time in times]
+    jobs = loop_jobs(log(rows, machine=4), skip=400)
+
+    def first_price(earlier_jobs: int) -> float:
+        policy = PricePolicy(KnownRuns, earlier_jobs=earlier_jobs)
+        world = World(jobs, WorldOptions(), policy)
+        policy.begin(world)
+        return price_now(policy._price, world)
+
+    assert first_price(0) == Pace().first_price
+    assert first_price(400) not in {Pace().first_price, 0.0}
+    assert first_price(400) == first_price(5_000)  # there are no more
