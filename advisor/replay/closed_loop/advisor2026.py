@@ -21,7 +21,7 @@ from advisor.decide.submission.record import RecordKeeper, could_have_saved
 from advisor.decide.submission.table_row import job_of
 from advisor.model.advice import Placement
 from advisor.model.estimate import Estimates
-from advisor.model.settings import PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
 from advisor.model.site import SiteState, TrackRecord
 from advisor.predict.forecast.rolling import ForecastOptions
 from advisor.predict.knn.tracker import ClusterTracker
@@ -51,7 +51,7 @@ class Advisor2026(Policy):
     def begin(self, world: World) -> None:
         """Grow the forests on the log's rows before the first job, and earn their record."""
         placement = settings_of(world.options, rule="advisor")
-        self._settings = Settings(placement=placement)
+        self._settings = Settings(placement=placement, cluster=ClusterSettings(policy="advisor"))
         self._tracker = ClusterTracker(world.jobs.machine)
         self._forests = LoopForests(world, self._options, with_past=True)
         self._ledger = _Ledger(placement)
