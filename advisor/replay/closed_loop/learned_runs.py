@@ -9,7 +9,7 @@ import numpy as np
 from advisor.model.table import UNKNOWN_CODE
 from advisor.predict.run_times.grid import GRID
 from advisor.predict.run_times.run_times import RunTimes
-from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
 
 _MAX_HISTORY: Final = 100_000
 """Rows before the window that teach, the newest."""
@@ -22,23 +22,34 @@ class LearnedRuns:
 
     def __init__(self) -> None:
         self._times = RunTimes()
+        self._places: dict[int, Ints] = {}  # row of the log to where the experts looked at its submission
 
     def learn_history(self, jobs: LoopJobs, until: float) -> None:
         """Learn the log's rows before the window that had ended by ``until``, in the order of their ends."""
         table, first = jobs.table, max(0, jobs.first - _MAX_HISTORY)
         rows = slice(first, jobs.first)
         ends = table.submit[rows] + np.maximum(table.wait[rows], 0.0) + table.run[rows]
-        for row in np.argsort(ends, kind="stable").tolist():
-            if ends[row] <= until:
-                self._times.learn(*_key(jobs, first + row), float(table.run[first + row]))
+        moments = np.concatenate([ends, table.submit[rows]])
+        for event in np.argsort(moments, kind="stable").tolist():
+            row = first + event % len(ends)
+            if event >= len(ends):
+                self._places[row] = self._times.look_up(*_key(jobs, row))
+            elif moments[event] <= until:
+                self._learn(jobs, row, float(table.run[row]))
+        self._places.clear()
 
     def forecast(self, jobs: LoopJobs, row: int) -> Floats:
         """Probabilities by bin, shape ``(bins,)``; nothing above the job's limit."""
-        return self._times.forecast(*_key(jobs, jobs.first + row))
+        key = _key(jobs, jobs.first + row)
+        self._places.setdefault(jobs.first + row, self._times.look_up(*key))
+        return self._times.forecast(*key)
 
     def learn(self, jobs: LoopJobs, row: int) -> None:
         """Learn a job that has ended."""
-        self._times.learn(*_key(jobs, jobs.first + row), float(jobs.run[row]))
+        self._learn(jobs, jobs.first + row, float(jobs.run[row]))
+
+    def _learn(self, jobs: LoopJobs, row: int, run: float) -> None:
+        self._times.learn(*_key(jobs, row), run, place=self._places.pop(row, None))
 
 
 def _key(jobs: LoopJobs, row: int) -> tuple[int, int, int, int, int, float]:

@@ -95,6 +95,15 @@ def test_a_repeated_run_time_is_learned_within_few_jobs() -> None:
     assert model.forecast(*job)[place - 1 : place + 2].sum() > 0.6
 
 
+def test_jobs_that_run_to_their_limit_are_expected_to_do_so_under_another_limit() -> None:
+    model = RunTimes()
+    for limit in np.random.default_rng(1).uniform(HOUR, 40 * HOUR, 500).tolist():
+        model.learn(5, 1, 1, 1, 4, limit, limit + 60.0)
+    limit = 60 * HOUR
+    given = model.forecast(5, 1, 1, 1, 4, limit)
+    assert given[bin_of(limit) - 1 :].sum() > 0.5, given
+
+
 def test_a_user_s_new_habit_outweighs_the_old_one() -> None:
     model = RunTimes()
     job: Job = (1, 1, 1, 1, 1, 86400.0)
@@ -132,7 +141,7 @@ def test_what_was_learned_can_be_saved_and_loaded() -> None:
     ("name", "value"),
     [
         ("format", np.array([99], np.int64)),
-        ("weight", np.full((2, 2), 1.0)),
+        ("power", np.full((2, 2), 1.0)),
         ("squares", None),
         ("mass", np.full((512, BINS), np.nan, np.float32)),
         ("last", np.full((512, 2), 100, np.int8)),
@@ -153,3 +162,19 @@ def test_a_run_beyond_the_grid_is_learned_in_its_last_bin() -> None:
     for _ in range(20):
         model.learn(1, 1, 1, 1, 1, math.nan, 10 * float(GRID[-1]))
     assert model.forecast(1, 1, 1, 1, 1, math.nan)[-1] > 0.5
+
+
+def test_a_job_teaches_what_followed_the_run_times_known_at_its_submission() -> None:
+    """The place of a submission stays what it was, however much is learned meanwhile."""
+    job: Job = (1, 1, 1, 1, 1, 86400.0)
+    model = RunTimes(slots=512)
+    model.learn(*job, 10.0)
+    place = model.look_up(*job)
+    kept = place.copy()
+    model.learn(*job, 5000.0, place=place)
+    assert np.array_equal(place, kept)
+    assert not np.array_equal(model.look_up(*job), kept)
+    without = RunTimes(slots=512)
+    without.learn(*job, 10.0)
+    without.learn(*job, 5000.0, place=without.look_up(*job))
+    assert np.array_equal(model.forecast(*job), without.forecast(*job))
