@@ -116,11 +116,18 @@ class PaidTimes:
             found.add(use.job_id)
             begin, end = spans.get(use.node, (use.start, use.end))
             spans[use.node] = min(begin, use.start), max(end, use.end)
+        if not spans:
+            return found
+        first, last = min(begin for begin, _ in spans.values()), max(end for _, end in spans.values())
+        column = node_use.c
+        during = column.is_final & (column.start_time < last) & (column.end_time > first)
+        wanted = sa.select(column.job_id, column.node, column.start_time, column.end_time).where(during)
         with self._database.reading() as connection:
-            for node, (begin, end) in spans.items():
-                there = (node_use.c.node == node) & node_use.c.is_final
-                same = (node_use.c.start_time < end) & (node_use.c.end_time > begin)
-                found.update(connection.execute(sa.select(node_use.c.job_id).where(there, same)).scalars())
+            for names in _parts(sorted(spans)):
+                for row in connection.execute(wanted.where(column.node.in_(names))):
+                    begin, end = spans[row.node]
+                    if row.start_time < end and row.end_time > begin:
+                        found.add(row.job_id)
         return found
 
     def jobs_ended_after(self, time: float) -> set[int]:

@@ -92,12 +92,12 @@ class Node:
     @property
     def is_down(self) -> bool:
         """True when Slurm does not use the node until an admin acts."""
-        return not self.states.isdisjoint(_UNUSABLE)
+        return is_down(self.states)
 
     @property
     def is_draining(self) -> bool:
         """True when no new job will start on the node."""
-        return "DRAIN" in self.states
+        return is_draining(self.states)
 
     @property
     def is_busy(self) -> bool:
@@ -108,6 +108,16 @@ class Node:
     def power(self) -> NodePower:
         """Power state; nothing is done about ``UNKNOWN``."""
         return _power_of(self.states)
+
+
+def is_down(states: frozenset[str]) -> bool:
+    """Whether Slurm's words for a node's state say that it is not used until an admin acts."""
+    return not states.isdisjoint(_UNUSABLE)
+
+
+def is_draining(states: frozenset[str]) -> bool:
+    """Whether Slurm's words for a node's state say that no new job starts there."""
+    return "DRAIN" in states
 
 
 @lru_cache(maxsize=4096)

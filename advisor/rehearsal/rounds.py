@@ -13,7 +13,7 @@ unless one of these holds:
 - waiting jobs are asked again, and a job has started or ended on-premise;
 - its last round is `heartbeat_seconds` ago.
 
-The poll does not write the status file, which nobody reads here.
+The poll writes no status file, and the day's bill is not added up: both are for readers.
 
 So what happens on-premise is seen at the next decision and not before, with the times that squeue and sacct
 give; and a snapshot is as young as its submission, where a live one is up to a period old.
@@ -31,7 +31,7 @@ from advisor.service.waiting.feature import WaitingFeature
 
 _MIN_REST_SECONDS: Final = 0.5
 POLL: Final = "poll"
-_FOR_READERS: Final = frozenset({"write status"})
+_FOR_READERS: Final = frozenset({"write status", "bill of today"})
 """Steps that write only what people read."""
 LEARNING: Final = ("learn", "forests")
 """In this order: what the first stores the second learns from."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 from advisor.model.cluster import Node
+from advisor.model.errors import BadInput
 from advisor.model.job import Job
+from advisor.slurm.node_sets import expand
 
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
@@ -110,7 +113,7 @@ class JobView:
         return self.state == PENDING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SlurmSnapshot:
     """All jobs and nodes at one moment, from one query each, shared by all loops (F29 in docs/faults.md).
 
@@ -130,6 +133,36 @@ class SlurmSnapshot:
     def node(self, name: str) -> Node | None:
         """The node with this name."""
         return next((node for node in self.nodes if node.name == name), None)
+
+    def nodes_of(self, partition: str) -> tuple[Node, ...]:
+        """Nodes of a partition."""
+        return self._by_partition.get(partition, ())
+
+    @cached_property
+    def _by_partition(self) -> Mapping[str, tuple[Node, ...]]:
+        """Every loop asks for them, some for several thousand nodes."""
+        found: dict[tuple[str, ...], list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault(node.partitions, []).append(node)
+        if len(found) == len({name for names in found for name in names}):
+            return {name: tuple(nodes) for names, nodes in found.items() for name in names}
+        names = {name for partitions in found for name in partitions}
+        return {name: tuple(node for node in self.nodes if name in node.partitions) for name in names}
+
+    @cached_property
+    def jobs_on(self) -> Mapping[str, list[QueuedJob]]:
+        """Jobs that hold processors, by node name; a list of nodes that cannot be read is left out."""
+        found: dict[str, list[QueuedJob]] = {}
+        for queued in self.jobs:
+            if not (queued.holds_processors and queued.nodes):
+                continue
+            try:
+                names = expand(queued.nodes)
+            except BadInput:  # text from outside
+                continue
+            for name in names:
+                found.setdefault(name, []).append(queued)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,9 +84,8 @@ class MemoryCluster:
             return
         now = self.now()
         self._advance_on_premise(now)
-        for node in self.nodes.values():
-            if node.power is not NodePower.DOWN:
-                self._look_at_node(node, now)
+        for node in self._awake():
+            self._look_at_node(node, now)
         for job in self.jobs.values():
             if job.state in ("CONFIGURING", RUNNING):
                 self._look_at_job(job, now)
@@ -101,7 +100,7 @@ class MemoryCluster:
     @property
     def has_cloud_work(self) -> bool:
         """Whether a cloud node is not powered down, or a job of the burst partition has not ended."""
-        return any(node.power is not NodePower.DOWN for node in self.nodes.values()) or any(
+        return bool(self._awake()) or any(
             job.partition == BURST and job.state not in ENDED for job in self.jobs.values()
         )
 
@@ -112,8 +111,8 @@ class MemoryCluster:
     def _due(self, now: float) -> Iterator[float]:
         if self.on_premise is not None:
             yield self.on_premise.next_end
-        for node in self.nodes.values():
-            if node.power is not NodePower.DOWN and (seconds := self._power_seconds(node)) is not None:
+        for node in self._awake():
+            if (seconds := self._power_seconds(node)) is not None:
                 yield (node.silent_since or node.since) + seconds + 1.0
         for job in self.jobs.values():
             if job.state == RUNNING and job.start_time is not None and job.partition != ON_PREMISE:
@@ -143,6 +142,11 @@ class MemoryCluster:
                 job.state, job.start_time, job.runs = RUNNING, time, job.runs + 1
             else:
                 self._end(job, time)
+
+    def _awake(self) -> list[MemoryNode]:
+        """Nodes that are not powered down."""
+        down = NodePower.DOWN
+        return [node for node in self.nodes.values() if node.power is not down]
 
     def _start_waiting(self, now: float) -> None:
         for job in self.jobs.values():
@@ -217,7 +221,7 @@ class MemoryCluster:
         """Power idle nodes down; SuspendProgram is called once for all of them."""
         idle = [
             node
-            for node in self.nodes.values()
+            for node in self._awake()
             if node.power is NodePower.UP
             and node.job_id is None
             and (node.powers_down_after_job or now - node.since > self.times.idle)

@@ -51,8 +51,6 @@ class MemorySlurm(MemoryCluster):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._faults: deque[tuple[str, str]] = deque()
-        self._shown: dict[int, tuple[object, QueuedJob]] = {}
-        self._shown_nodes: dict[str, tuple[object, Node]] = {}
 
     def fail(self, how: str, times: int = 1, *, call: str = "") -> None:
         """Let the next calls, or those of one name, fail.
@@ -96,7 +94,7 @@ class MemorySlurm(MemoryCluster):
                 memory_mb=1 << 20,
                 partitions=(ON_PREMISE,),
             )
-            cloud = tuple(map(self._as_node, self.nodes.values()))
+            cloud = tuple([node.shown or self._as_node(node) for node in self.nodes.values()])
             jobs = tuple(self._as_queued(job) for job in self.jobs.values() if job.state not in ENDED)
             return SlurmSnapshot(time=now, jobs=jobs, nodes=(fixed, *cloud))
 
@@ -296,20 +294,17 @@ class MemorySlurm(MemoryCluster):
 
     def _as_node(self, node: MemoryNode) -> Node:
         """A node as sinfo says it; the same record as long as nothing has changed."""
-        key = node.words, node.features, node.address, node.reason, node.active, node.weight
-        before = self._shown_nodes.get(node.name)
-        if before is None or before[0] != key:
-            self._shown_nodes[node.name] = before = key, as_node(node, self.node_processors)
-        return before[1]
+        if node.shown is None:
+            node.shown = as_node(node, self.node_processors)
+        return node.shown
 
     def _as_queued(self, job: MemoryJob) -> QueuedJob:
         """A job as squeue says it; the same record as long as nothing has changed."""
-        waits = job.state == PENDING and job.begin_time > self.now()
-        reason = job.reason if job.is_held or not waits else "BeginTime"
-        if reason == "Resources" and any(other in self.jobs for other in job.after):
+        reason = job.reason
+        if reason == "Resources" and job.begin_time > self.now():
+            reason = "BeginTime"
+        elif reason == "Resources" and any(other in self.jobs for other in job.after):
             reason = "Dependency"
-        key = job.partition, job.state, job.start_time, job.restarts, reason, job.nodes, job.limit_seconds
-        before = self._shown.get(job.job_id)
-        if before is None or before[0] != (key, job.admin_comment):
-            self._shown[job.job_id] = before = (key, job.admin_comment), as_queued(job, reason)
-        return before[1]
+        if job.shown is None or job.shown.reason != reason:
+            job.shown = as_queued(job, reason)
+        return job.shown

@@ -45,9 +45,24 @@ class SlurmTimes:
     forget: float = math.inf
 
 
+class _Shown:
+    """A record of which Slurm shows a copy; a change of any attribute makes the copy out of date."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+        if name != "shown":
+            object.__setattr__(self, "shown", None)
+
+
 @dataclass(slots=True)
-class MemoryNode:
-    """A node of the burst partition; one job at a time has it."""
+class MemoryNode(_Shown):
+    """A node of the burst partition; one job at a time has it.
+
+    Attributes:
+        shown: As Slurm last showed it, if nothing has changed since.
+    """
 
     name: str
     power: NodePower = NodePower.DOWN
@@ -62,6 +77,7 @@ class MemoryNode:
     weight: int = 100
     features: tuple[str, ...] = ("cloud",)
     active: tuple[str, ...] = ("cloud",)
+    shown: Node | None = None
 
     @classmethod
     def of(cls, node: Node) -> Self:
@@ -93,7 +109,7 @@ class MemoryNode:
 
 
 @dataclass(slots=True, kw_only=True)
-class MemoryJob:
+class MemoryJob(_Shown):
     """A job: what was asked for, and how it is.
 
     Attributes:
@@ -111,6 +127,7 @@ class MemoryJob:
         after: Jobs that have to end before it may start (``afterany``).
         described: What else its user said.
         cloud_core_seconds: Processors times seconds of its runs in the burst partition.
+        shown: As Slurm last showed it, if nothing has changed since.
         runs: How often it has begun to run.
         ends: Every state it has ended in: a job ends once.
         nodes, had: Nodes it has now; nodes it had last.
@@ -146,6 +163,7 @@ class MemoryJob:
     after: tuple[int, ...] = ()
     described: Job | None = None
     cloud_core_seconds: float = 0.0
+    shown: QueuedJob | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.ages_since):

@@ -13,7 +13,7 @@ from msgspec import structs
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
-from advisor.model.cluster import Node, NodePower
+from advisor.model.cluster import Node, NodePower, is_down, is_draining
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.money import reserved_free, reserved_in_force
@@ -25,11 +25,11 @@ from advisor.service.observation.cloud_rooms import NO_ROOM, cloud_rooms
 from advisor.service.observation.committed import with_committed
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import (
+    PAID_FOR,
     active_features,
     burst_nodes,
     cluster_state,
     free_nodes,
-    is_paid_for,
 )
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
@@ -166,10 +166,11 @@ class PollLoop:
     def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
         usable = _usable(nodes)
-        up = sum(is_paid_for(node) for node in usable)
+        powers = Counter(node.power for node in usable)
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure_today()
         _, on_demand_open = self._is_open()
-        common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
+        of_all = {node.features for node in usable}
+        common = set[str].intersection(*map(set, of_all)) if of_all else set[str]()
         processors = min((node.processors for node in usable), default=0)
         prices = self._prices()
         return CloudState(
@@ -189,15 +190,13 @@ class PollLoop:
             promised_by_account=promised_by_account,
             spot_usd_per_core_hour=prices.spot.usd_per_hour / processors if processors else None,
             on_demand_usd_per_core_hour=prices.on_demand.usd_per_hour / processors if processors else None,
-            nodes_up=up,
+            nodes_up=sum(powers[power] for power in PAID_FOR),
             nodes_total=len(usable),
             processors_per_node=processors,
             memory_mb_per_node=min((node.memory_mb for node in usable), default=0),
             features=tuple(sorted(common)),
             # slurmctld matches submissions with the active features
-            nodes_with=MappingProxyType(
-                Counter(feature for node in usable for feature in set(active_features(node)))
-            ),
+            nodes_with=_nodes_with(usable),
             steady_free_nodes=self._steady_free(usable),
         )
 
@@ -241,4 +240,16 @@ class PollLoop:
 
 def _usable(nodes: Sequence[Node]) -> list[Node]:
     """A node that is down or drained takes no job; one that waits to be powered up does."""
-    return [node for node in nodes if not (node.is_down or node.is_draining)]
+    unusable = {
+        states for states in {node.states for node in nodes} if is_down(states) or is_draining(states)
+    }
+    return [node for node in nodes if node.states not in unusable] if unusable else list(nodes)
+
+
+def _nodes_with(nodes: Sequence[Node]) -> MappingProxyType[str, float]:
+    """Number of nodes by active feature: slurmctld matches submissions with those."""
+    alike = Counter((node.features, node.active_features) for node in nodes)
+    found = Counter[str]()
+    for (features, active), count in alike.items():
+        found.update(dict.fromkeys(features if active is None else active, count))
+    return MappingProxyType(dict(found))

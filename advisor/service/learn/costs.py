@@ -42,7 +42,7 @@ class Costs:
             prices.
 
     Attributes:
-        today: The day's rows of the bill as of the last round; None before it.
+        today: The day's rows of the bill as of the last `bill_today`; None before it.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Costs:
         self._meter = meter
         self._metered: float | None = None  # until when paid time was known in the last round
         self._noted_day = -math.inf
+        self._is_billed = True
         self.today: Rows | None = None
 
     def note(self, ended: Sequence[JobOutcome]) -> None:
@@ -85,7 +86,12 @@ class Costs:
         # the earliest of all nodes: a minute is paid in advance, and some node may be counted no longer
         self._metered = min((piece.until for piece in paid), default=since)
         self._noted_day = midnight(now)
-        self.today = self._store.bill(self._noted_day)
+        self._is_billed = False
+
+    def bill_today(self) -> None:
+        """Add up the day's rows anew, if anything was noted since."""
+        if not self._is_billed:
+            self.today, self._is_billed = self._store.bill(self._noted_day), True
 
     def _share(self, job_ids: Iterable[int]) -> None:
         costs = dict[int, float]()

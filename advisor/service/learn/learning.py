@@ -104,6 +104,7 @@ class LearnLoop:
             Step("learn ends", self.learn_ends),
             *(() if self._run_times is None else (Step("learn run times", self._run_times.learn),)),
             Step("note costs", self.note_costs),
+            Step("bill of today", self.costs.bill_today),
             Step("save knowledge", self.save_knowledge),
             Step("save sizes", self.save_sizes),
             *(() if self._run_times is None else (Step("save run times", self._run_times.save),)),

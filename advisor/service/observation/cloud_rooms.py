@@ -87,9 +87,9 @@ def _ends(nodes: Sequence[Node], snapshot: SlurmSnapshot) -> Times:
     widths = np.array([node.processors for node in nodes])
     ends = np.where(np.arange(widths.max()) < widths[:, None], _FREE, math.inf)
     for row, node in enumerate(nodes):
-        jobs = on_node.get(node.name, [])
-        if not jobs and node.power is not NodePower.POWERING_DOWN:
+        if node.name not in on_node and "POWERING_DOWN" not in node.states:
             continue
+        jobs = on_node.get(node.name, [])
         own = ends[row, : node.processors]
         own[:] = now + _POWERING_DOWN_SECONDS if node.power is NodePower.POWERING_DOWN else _FREE
         taken = 0
@@ -152,10 +152,13 @@ def _put(ends: Times, usable: _Rows, queued: QueuedJob, now: float) -> None:
 def _kinds(nodes: Sequence[Node]) -> dict[str, list[int]]:
     """Row numbers by capacity: nodes that may be spot, and nodes that are on-demand or reserved."""
     found: dict[str, list[int]] = {capacity.value: [] for capacity in Capacity}
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...] | None], list[int]] = {}
     for row, node in enumerate(nodes):
-        for kind in _kinds_with(node.features, active_features(node)):
-            found[kind].append(row)
-    return found
+        alike.setdefault((node.features, node.active_features), []).append(row)
+    for (features, active), rows in alike.items():
+        for kind in _kinds_with(features, features if active is None else active):
+            found[kind] += rows
+    return {kind: sorted(rows) for kind, rows in found.items()}
 
 
 @lru_cache(maxsize=256)

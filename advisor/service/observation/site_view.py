@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
-from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.model.site import FreeNodes
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow
 from advisor.service.observation.placeholders import standing_for_others
-from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _HAS_ROOM: Final = frozenset({"IDLE", "MIXED"})
 _TAKES_JOBS: Final = _HAS_ROOM | {"DYNAMIC_NORM"}
+PAID_FOR: Final = frozenset({NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN})
+"""Power states of a cloud node whose instance costs money."""
 _MAX_GROUPS: Final = 64
 """Groups of free nodes in the submit server's snapshot: it goes through them while sbatch waits."""
 _MAX_STATES: Final = 120_960
@@ -95,22 +95,12 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
 
 def burst_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[Node, ...]:
     """Nodes of the burst partition."""
-    return tuple(node for node in snapshot.nodes if settings.cluster.burst_partition in node.partitions)
+    return snapshot.nodes_of(settings.cluster.burst_partition)
 
 
-def jobs_by_node(snapshot: SlurmSnapshot) -> dict[str, list[QueuedJob]]:
+def jobs_by_node(snapshot: SlurmSnapshot) -> Mapping[str, list[QueuedJob]]:
     """Jobs that hold processors, by node name."""
-    found: dict[str, list[QueuedJob]] = {}
-    for queued in snapshot.jobs:
-        if not (queued.holds_processors and queued.nodes):
-            continue
-        try:
-            names = expand(queued.nodes)
-        except BadInput:  # text from outside
-            continue
-        for name in names:
-            found.setdefault(name, []).append(queued)
-    return found
+    return snapshot.jobs_on
 
 
 def processors_on_a_node(queued: QueuedJob) -> int:
@@ -120,7 +110,7 @@ def processors_on_a_node(queued: QueuedJob) -> int:
 
 def is_paid_for(node: Node) -> bool:
     """Whether a cloud node is up or changes its power state: its instance costs money."""
-    return node.power in (NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN)
+    return node.power in PAID_FOR
 
 
 def active_features(node: Node) -> tuple[str, ...]:
