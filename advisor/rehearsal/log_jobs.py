@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.model.job import Job
-from advisor.model.settings import Settings
-from advisor.model.table import JobTable
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.service.exchange.protocol import VERSION, AdviseRequest
 from advisor.testing.memory_slurm_records import ON_PREMISE, MemoryJob
 
@@ -34,66 +33,54 @@ class LogJobs:
     """A window of a log.
 
     Args:
-        table: A log's jobs that ran, in submission order.
-        skip, count: Rows before the window, which are the site's history, and rows of it.
+        window: The jobs; earlier rows of its log are the site's history.
         cloud_factor: Run time in the cloud divided by that on-premise.
+        partition: The on-premise partition.
     """
 
-    def __init__(
-        self, table: JobTable, *, skip: int, count: int, cloud_factor: float, settings: Settings
-    ) -> None:
-        self._table = table
-        self.first, self.last = skip, min(len(table), skip + count)
+    def __init__(self, window: LoopJobs, *, cloud_factor: float, partition: str = ON_PREMISE) -> None:
+        self.window = window
+        self._table = window.table
         self._factor = cloud_factor
-        self._partition = settings.cluster.on_premise_partitions[0]
-        self._start = table.start_of_log or FIRST_TIME
-        requested = table.requested_time
-        limits = np.where(np.isnan(requested), table.run, requested)
-        self.limits = np.maximum(60.0, 60.0 * np.ceil(limits / 60.0))
-        """Time limits in whole minutes, seconds; of a job without one its run time."""
-        self.runs = np.minimum(table.run, self.limits)
-        self.processors = np.minimum(table.processors, table.total_processors or table.processors.max())
+        self._partition = partition
+        self._start = window.table.start_of_log or FIRST_TIME
 
     @property
     def begins_at(self) -> float:
         """First submission, epoch seconds."""
-        return self._time(self.first)
-
-    @property
-    def core_seconds(self) -> float:
-        """Work of the window: processors times run time."""
-        window = slice(self.first, self.last)
-        return float(np.sum(self.processors[window] * self.runs[window]))
+        return self._time(self.window.first)
 
     @property
     def node_processors(self) -> int:
         """Greatest number of processors of which every job of the window takes a multiple."""
-        return int(np.gcd.reduce(self.processors[self.first : self.last]))
+        return int(np.gcd.reduce(self.window.processors))
 
     def __len__(self) -> int:
-        return self.last - self.first
+        return len(self.window)
 
     def _time(self, row: int) -> float:
         return self._start + float(self._table.submit[row])
 
     def __iter__(self) -> Iterator[LogJob]:
-        for row in range(self.first, self.last):
-            time = self._time(row)
-            yield LogJob(row=row, time=time, request=self._request(row), job=self._job(row, time))
+        window = self.window
+        for index in range(len(window)):
+            row, limit = window.first + index, float(window.limit[index])
+            job = self._job(row, float(window.run[index]), limit)
+            yield LogJob(row=row, time=job.submit_time, request=self._request(row, limit), job=job)
 
     def past(self) -> Iterator[tuple[MemoryJob, float, float]]:
         """Jobs that had ended when the window began: job, start and end as logged (epoch seconds)."""
-        for row in range(self.first):
-            time = self._time(row)
-            start = time + max(0.0, float(self._table.wait[row]))
-            if start + self.runs[row] <= self.begins_at:
-                yield self._job(row, time), start, start + float(self.runs[row])
-
-    def _request(self, row: int) -> AdviseRequest:
         table = self._table
-        minutes = int(self.limits[row] / 60.0)
-        is_explicit = not math.isnan(table.requested_time[row])
-        group = int(table.group[row])
+        for row in range(self.window.first):
+            requested, run = float(table.requested_time[row]), float(table.run[row])
+            limit = run if math.isnan(requested) else max(1.0, requested)
+            start = self._time(row) + max(0.0, float(table.wait[row]))
+            end = start + min(run, limit)
+            if end <= self.begins_at:
+                yield self._job(row, min(run, limit), limit), start, end
+
+    def _request(self, row: int, limit: float) -> AdviseRequest:
+        table, minutes, group = self._table, math.ceil(limit / 60.0), int(self._table.group[row])
         return AdviseRequest(
             v=VERSION,
             seq=row,
@@ -102,27 +89,26 @@ class LogJobs:
             user=_name("user", int(table.user[row])),
             name=_name("job", int(table.executable[row])),
             default_partition=self._partition,
-            time_limit=minutes if is_explicit else None,
+            time_limit=None if math.isnan(table.requested_time[row]) else minutes,
             partition_time_limit=minutes,
-            num_tasks=int(self.processors[row]),
+            num_tasks=int(table.processors[row]),
         )
 
-    def _job(self, row: int, time: float) -> MemoryJob:
-        table = self._table
-        group = int(table.group[row])
-        run = float(self.runs[row])
+    def _job(self, row: int, run: float, limit: float) -> MemoryJob:
+        table, time = self._table, self._time(row)
+        group, processors = int(table.group[row]), int(table.processors[row])
         return MemoryJob(
             job_id=row + 1,
             seconds=run,
             cloud_seconds=run * self._factor,
             submit_time=time,
-            processors=int(self.processors[row]),
+            processors=processors,
             partition=ON_PREMISE,
-            limit_seconds=float(self.limits[row]),
+            limit_seconds=limit,
             described=Job(
                 job_id=row + 1,
                 submit_time=time,
-                processors=int(self.processors[row]),
+                processors=processors,
                 user=_name("user", int(table.user[row])),
                 group=None if group < 0 else str(_FIRST_GROUP + group),
                 name=_name("job", int(table.executable[row])),

@@ -126,7 +126,7 @@ class Rehearsal:
             submit=np.array([job.submit_time for job in submitted]),
             start=np.array([math.nan if job.start_time is None else job.start_time for job in submitted]),
             end=np.array([job.end_time for job in submitted]),
-            run=self._jobs.runs[self._jobs.first : self._jobs.last],
+            run=self._jobs.window.run,
             processors=np.array([job.size for job in submitted]),
             in_cloud=np.array([job.partition == BURST for job in submitted]),
             paid_core_seconds=np.array([job.cloud_core_seconds for job in submitted]),

@@ -13,6 +13,7 @@ from advisor.model.table import JobTable
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
+from advisor.replay.closed_loop.log import loop_jobs
 from advisor.simulate.demand import demand_of
 from advisor.simulate.engine import simulate
 
@@ -54,7 +55,7 @@ def settings(mode: Mode, **more: Any) -> Settings:
 
 def rehearse(mode: Mode, *, skip: int = 60, is_every_round: bool = False, **more: Any) -> Rehearsed:
     in_force = settings(mode, **more)
-    jobs = LogJobs(log(), skip=skip, count=JOBS, cloud_factor=1.05, settings=in_force)
+    jobs = LogJobs(loop_jobs(log(), skip=skip), cloud_factor=1.05)
     shape = SiteShape(processors=PROCESSORS, cloud_nodes=30)
     return Rehearsal(in_force, shape, jobs, is_every_round=is_every_round).run()
 
