@@ -9,7 +9,8 @@ unless one of these holds:
   at its next multiple after that poll;
 - a decision is next (a submission): before it the queue is polled if the last poll is older than a period,
   and if jobs have ended or were advised since, the loops that learn have their rounds first;
-- the loop's work depends on time (`TIMED`), and there is anything in the burst partition;
+- the loop's work depends on time (`TIMED`), there is anything in the burst partition, and a minute has passed
+  since its last round;
 - waiting jobs are asked again, and a job has started or ended on-premise;
 - its last round is `heartbeat_seconds` ago.
 
@@ -30,6 +31,7 @@ from advisor.service.running.loops import LoopRunner
 from advisor.service.waiting.feature import WaitingFeature
 
 _MIN_REST_SECONDS: Final = 0.5
+_TIMED_SECONDS: Final = 60.0
 POLL: Final = "poll"
 _FOR_READERS: Final = frozenset({"write status", "bill of today"})
 """Steps that write only what people read."""
@@ -99,6 +101,8 @@ class Rounds:
         urgent = runner.urgent_task_due_in
         if urgent < math.inf:
             due = min(due, now + urgent)
+        if turn.name in self._timed and self._site.slurm.has_cloud_work:
+            due = min(due, turn.last + max(_TIMED_SECONDS, turn.period))
         if not self._every and self._has_news(turn):
             due = min(due, turn.last + turn.period * max(1, math.ceil((now - turn.last) / turn.period)))
         return max(now, due)
@@ -110,8 +114,6 @@ class Rounds:
             return False
         if turn.name == ASKING:
             return self._asks and turn.seen != (self._polls, self._site.slurm.queue_changes)
-        if turn.name in self._timed and self._site.slurm.has_cloud_work:
-            return True
         return turn.seen != (self._polls,)
 
     def _changes(self) -> tuple[int, ...]:

@@ -18,13 +18,12 @@ from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
 VARIANTS: Final = ("default", "default-capped", "all-switches-capped")
-"""Without a cap; with a cap of the budget's part for a day; that and every switch that is off by default."""
+"""Without a cap; with a cap of the budget's part for a day; that with hedged starts, speculation
+and matching (portfolio scheduling is not simulated)."""
 _DAY: Final = 86_400.0
 _SWITCHES: Final[dict[str, dict[str, Any]]] = {
-    "hedge": {"enabled": True},
-    "portfolio": {"enabled": True},
+    "hedge": {"enabled": True, "by_default": True},
     "matching": {"enabled": True},
-    "size": {"enabled": True, "safeguard": True},
 }
 
 Tick = Callable[[str, int, int], None]

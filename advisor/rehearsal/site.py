@@ -32,11 +32,13 @@ from advisor.service.submit.answering import Answered, Answerer, starts_hedged
 from advisor.service.submit.models import model_loader
 from advisor.service.submit.state_holder import StateHolder
 from advisor.testing.memory_ec2 import MemoryEc2
+from advisor.testing.memory_places import MemoryPlaces
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
 from advisor.testing.memory_slurm_records import MemoryJob
 
 _PAGE: Final = 1000
 _FORGET_SECONDS: Final = 300.0
+_FIRST_PLACEHOLDER: Final = 1_000_000_000  # above the ids of every log's jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +98,12 @@ class SimulatedSite:
         self.slurm = MemorySlurm(
             now=time.read,
             program=self._program,
+            started=self._started,
             answers=self.machines.answers,
             node_count=shape.cloud_nodes,
             node_processors=shape.node_processors,
             processors=shape.processors,
+            first_job_id=_FIRST_PLACEHOLDER,
             times=SlurmTimes(
                 resume=shape.resume_seconds,
                 idle=shape.idle_seconds,
@@ -108,6 +112,7 @@ class SimulatedSite:
             ),
         )
         self._messages = 0
+        time.slept = self.slurm.advance
         self.holder = StateHolder(
             settings,
             load_model=model_loader(settings.paths.models, probability_cut=settings.size.probability_cut),
@@ -136,6 +141,7 @@ class SimulatedSite:
         )
         jobs: Any = self.slurm
         slurm: Any = self.slurm
+        places: Any = MemoryPlaces(self.slurm)
         return Connections(
             slurm=slurm,
             fleet=fleet,
@@ -144,6 +150,7 @@ class SimulatedSite:
             spot=SpotParts(
                 Interruptions(settings.ec2, settings.cluster.name, connect=self.ec2.connect), jobs
             ),
+            places=places,
             pool_order=order,
             wishes=jobs,
             again=self._again,
@@ -185,6 +192,11 @@ class SimulatedSite:
         if starts_hedged(answered.record.advice):
             self.control.hedges_announced([Announced(answered.record.advice.advice_id, request.uid)])
         return answered
+
+    def _started(self, job: MemoryJob) -> None:
+        """The start of a placeholder is told to control, as its program does."""
+        if job.described is not None and job.described.placeholder_for is not None:
+            self.control.slot_came()
 
     def _again(self, job: Job) -> AdviseReply:
         """Ask about a job that waits, as by the socket."""

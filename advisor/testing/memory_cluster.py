@@ -34,9 +34,11 @@ class MemoryCluster:
         times: Time-outs.
         is_away: slurmctld does not run: no call is answered, and nothing starts.
         features: Features of every node, as in slurm.conf.
+        started: Told of each job that starts on-premise.
         processors: On-premise, under EASY backfilling, where time limits kill; 0: there is always room, and
             limits do not kill.
         node_processors: Of a cloud node.
+        first_job_id: Least id that `submit` gives.
         queue_changes, cloud_changes: How often a job has started or ended on-premise; how often anything else
             has changed, but for nodes that have powered down.
     """
@@ -48,8 +50,10 @@ class MemoryCluster:
     times: SlurmTimes = field(default_factory=SlurmTimes)
     is_away: bool = False
     features: tuple[str, ...] = ("cloud",)
+    started: Callable[[MemoryJob], None] = lambda _job: None
     processors: int = 0
     node_processors: int = 4
+    first_job_id: int = 1
     queue_changes: int = 0
     cloud_changes: int = 0
 
@@ -62,7 +66,7 @@ class MemoryCluster:
         self.on_premise = OnPremise(self.processors, self.now()) if self.processors else None
         self.ended_runs = MemoryAccounting()
         self._forgettable = deque[MemoryJob]()
-        self._last_id = 0
+        self._last_id = self.first_job_id - 1
 
     def submit(self, seconds: float, **changes: Any) -> MemoryJob:
         """Submit a job."""
@@ -139,6 +143,7 @@ class MemoryCluster:
         for time, job, has_started in self.on_premise.advance(now):
             self.queue_changes += 1
             if has_started:
+                self.started(job)
                 job.state, job.start_time, job.runs = RUNNING, time, job.runs + 1
             else:
                 self._end(job, time)
@@ -147,6 +152,23 @@ class MemoryCluster:
         """Nodes that are not powered down."""
         down = NodePower.DOWN
         return [node for node in self.nodes.values() if node.power is not down]
+
+    def queue_anew(self, job: MemoryJob) -> None:
+        """Let a waiting job be queued with what has changed about it; one that runs stays."""
+        if self.on_premise is not None and job.state == PENDING:
+            self.on_premise.remove(job.job_id)
+
+    def _cancel(self, job: MemoryJob) -> None:
+        now = self.now()
+        if self.on_premise is not None:
+            self.on_premise.remove(job.job_id)
+        if job.start_time is not None:
+            self._note_run(job, "CANCELLED", now)
+        self._leave(job, now)
+        job.state, job.end_time = "CANCELLED", now
+        job.ends.append(job.state)
+        if math.isfinite(self.times.forget):
+            self._forgettable.append(job)
 
     def _start_waiting(self, now: float) -> None:
         for job in self.jobs.values():

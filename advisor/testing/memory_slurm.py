@@ -178,8 +178,7 @@ class MemorySlurm(MemoryCluster):
             for job in self._not_ended(job_ids):
                 if job.state != PENDING:
                     raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
-                if self.on_premise is not None:
-                    self.on_premise.remove(job.job_id)  # it is queued anew with what has changed
+                self.queue_anew(job)
                 job.partition = changes.get("partition", job.partition)
                 job.excluded = changes.get("excnodelist", job.excluded)
                 job.prefer = changes.get("prefer", job.prefer)
@@ -209,6 +208,18 @@ class MemorySlurm(MemoryCluster):
 
         self._call("requeue", again)
 
+    def cancel(self, job_ids: Collection[int]) -> None:
+        """End jobs, as scancel does; those that have ended are left alone."""
+
+        def end() -> None:
+            self.cloud_changes += 1
+            for job in (self.jobs[job_id] for job_id in job_ids if job_id in self.jobs):
+                if job.state not in ENDED:
+                    self._cancel(job)
+            self.told.append(("cancel", tuple(job_ids), {}))
+
+        self._call("cancel", end)
+
     def hold(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
 
@@ -216,8 +227,7 @@ class MemorySlurm(MemoryCluster):
             self.cloud_changes += 1
             for job in self._not_ended(job_ids):
                 job.is_held = True
-                if self.on_premise is not None and job.state == PENDING:
-                    self.on_premise.remove(job.job_id)
+                self.queue_anew(job)
             self.told.append(("hold", tuple(job_ids), {}))
 
         self._call("hold", keep)

@@ -11,7 +11,6 @@ step polls Slurm first, so that a kill at any point loses nothing and repeats no
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -57,7 +56,7 @@ class WatchLoop:
         settings, slurm, places, view, small_jobs, clock, quantiles: What the loop reads and acts on.
         record: The hedge entries, on disk.
         slowdown: Without it the settings' s(c).
-        pause: Sleeps for some seconds.
+        pause: Sleeps for some seconds; None: by the clock.
         budget: Core-seconds that all hedges may use; None: no limit.
     """
 
@@ -75,7 +74,7 @@ class WatchLoop:
         quantiles: AskQuantiles,
         clock: Clock,
         slowdown: AskSlowdown | None = None,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], None] | None = None,
         budget: HedgeBudget | None = None,
     ) -> None:
         self._settings = settings
@@ -96,7 +95,7 @@ class WatchLoop:
             places=places,
             record=record,
             clock=clock,
-            pause=pause,
+            pause=pause or clock.sleep,
             between=self._placing.between,
         )
 

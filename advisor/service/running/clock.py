@@ -14,7 +14,9 @@ class Clock:
     Attributes:
         wall: Epoch seconds: for records and for what Slurm and EC2 say. May jump.
         monotonic: Seconds that only ever grow: for every period, age and time-out.
+        sleep: Waits so many seconds.
     """
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep

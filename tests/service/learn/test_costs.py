@@ -70,6 +70,7 @@ class Site:
         self._lines = list(lines)
         self.loop.ingest_accounting()
         self.loop.note_costs()
+        self.loop.costs.bill_today()
 
     def advise(self, job_id: int) -> None:
         advice = Advice(
