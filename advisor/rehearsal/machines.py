@@ -25,9 +25,6 @@ class Machines:
     Args:
         ec2: Its callbacks are taken over.
         boot_seconds: From the launch until slurmd answers.
-
-    Attributes:
-        changes: How often an instance was launched, taken back or ended.
     """
 
     def __init__(self, ec2: MemoryEc2, boot_seconds: float) -> None:
@@ -36,7 +33,6 @@ class Machines:
         self._at: dict[str, _Machine] = {}
         self._boots: list[float] = []
         self._past_seconds = 0.0
-        self.changes = 0
         ec2.launched, ec2.terminating, ec2.forgotten = self._launched, self._ending, self._forgotten
 
     def answers(self, node: str, address: str, since: float) -> bool:
@@ -73,14 +69,12 @@ class Machines:
         return max(MIN_BILLED_SECONDS, end - item.launched_at)
 
     def _launched(self, item: MemoryInstance) -> None:
-        self.changes += 1
         ready = item.launched_at + max(self._boot_seconds, self._ec2.times.pending)
         node = node_of(item.tags, item.launch_index) or ""
         self._at[item.private_ip] = _Machine(item, node, ready)
         heapq.heappush(self._boots, ready)
 
     def _ending(self, item: MemoryInstance) -> None:
-        self.changes += 1
         self._at.pop(item.private_ip, None)
 
     def _forgotten(self, item: MemoryInstance) -> None:

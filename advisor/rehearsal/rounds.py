@@ -4,11 +4,12 @@ A loop has its rounds at its own period, but for those in which it would see not
 unless one of these holds:
 
 - the loop was woken, or its urgent task is due (hand-overs of nodes, hedged jobs);
-- since its last round a cloud node, an instance, or a job of the burst partition has changed, or another loop
-  has changed anything in Slurm: the poll then comes at the next multiple of its period, and each other loop
-  at its next multiple after that poll;
+- since its last round a cloud node has booted or failed, a job has begun in the burst partition or was
+  requeued, or a loop has changed a job or a node's state: the poll then comes at the next multiple of its
+  period, and each other loop at its next multiple after that poll;
+- a hand-over that ends instances waits: the reconcile loop counts what they cost before they are ended;
 - a decision is next (a submission): before it the queue is polled if the last poll is older than a period,
-  and if jobs have ended or were advised since, the loops that learn have their rounds first;
+  and if jobs have ended since, the loops that learn have their rounds first;
 - the loop's work depends on time (`TIMED`), there is anything in the burst partition, and a minute has passed
   since its last round;
 - waiting jobs are asked again, and a job has started or ended on-premise;
@@ -35,6 +36,7 @@ _TIMED_SECONDS: Final = 60.0
 POLL: Final = "poll"
 _FOR_READERS: Final = frozenset({"write status", "bill of today"})
 """Steps that write only what people read."""
+RECONCILE: Final = "reconcile"
 LEARNING: Final = ("learn", "forests")
 """In this order: what the first stores the second learns from."""
 TIMED: Final = frozenset({"portfolio", "acquire", "watch"})
@@ -117,12 +119,16 @@ class Rounds:
         return turn.seen != (self._polls,)
 
     def _changes(self) -> tuple[int, ...]:
-        return self._site.slurm.cloud_changes, self._site.machines.changes
+        return (self._site.slurm.cloud_changes,)
 
     # ------------------------------------------------------------------ rounds
 
     def run_due(self) -> None:
         """Run what is due now, the poll first."""
+        if self._site.suspends:  # what the instances cost is counted while they run
+            self._site.suspends = False
+            if (reconcile := self._turns.get(RECONCILE)) is not None:
+                self._run(reconcile)
         for turn in (self._poll, *(each for each in self._turns.values() if each is not self._poll)):
             if turn.runner.urgent_task_due_in <= 0.0:
                 turn.runner.run_urgent_task()
@@ -144,7 +150,7 @@ class Rounds:
         return self._turns[LEARNING[0]].learned != self._lessons()
 
     def _lessons(self) -> tuple[int, ...]:
-        return self._site.slurm.ended_runs.count, self._site.advice_given
+        return (self._site.slurm.ended_runs.count,)
 
     def _run(self, turn: _Turn) -> None:
         site, now = self._site, self._site.time.now

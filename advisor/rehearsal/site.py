@@ -86,6 +86,7 @@ class SimulatedSite:
     Attributes:
         slurm, ec2, machines: The doubles.
         control, answerer, holder, spool: The shipped parts.
+        suspends: Whether a hand-over that ends instances waits.
     """
 
     def __init__(self, settings: Settings, shape: SiteShape, time: VirtualTime) -> None:
@@ -112,6 +113,7 @@ class SimulatedSite:
             ),
         )
         self._messages = 0
+        self.suspends = False
         time.slept = self.slurm.advance
         self.holder = StateHolder(
             settings,
@@ -212,6 +214,7 @@ class SimulatedSite:
     def _program(self, operation: str, nodes: tuple[str, ...], jobs: Mapping[str, int]) -> None:
         """Resume-, Suspend- or ResumeFailProgram: what slurm_hooks/resume and its kin hand over."""
         self._messages += 1
+        self.suspends |= operation != "resume"
         rows = [{"job_id": job, "nodes_resume": node} for node, job in jobs.items()]
         message = {
             "v": 1,

@@ -39,8 +39,9 @@ class MemoryCluster:
             limits do not kill.
         node_processors: Of a cloud node.
         first_job_id: Least id that `submit` gives.
-        queue_changes, cloud_changes: How often a job has started or ended on-premise; how often anything else
-            has changed, but for nodes that have powered down.
+        queue_changes: How often a job has started or ended on-premise.
+        cloud_changes: How often anything else has changed, but for addresses, ends of jobs in the cloud, and
+            nodes that power down.
     """
 
     now: Callable[[], float]
@@ -214,7 +215,6 @@ class MemoryCluster:
             return
         seconds = self._run_seconds(job)
         if job.start_time is not None and now - job.start_time >= seconds:
-            self.cloud_changes += 1
             self._end(job, job.start_time + seconds)
 
     def _end(self, job: MemoryJob, time: float) -> None:
@@ -252,7 +252,6 @@ class MemoryCluster:
             self._power_down(*idle)
 
     def _power_down(self, *nodes: MemoryNode) -> None:
-        self.cloud_changes += 1
         for node in nodes:
             node.power, node.since = NodePower.POWERING_DOWN, self.now()
             node.powers_down_after_job = False

@@ -115,7 +115,7 @@ class MemorySlurm(MemoryCluster):
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; one field more is one that is not known here."""
 
         def update() -> None:
-            self.cloud_changes += 1
+            self.cloud_changes += state is not None or features is not None or weight is not None
             for node in self._known(nodes):
                 node.weight = node.weight if weight is None else weight
                 if features is not None:

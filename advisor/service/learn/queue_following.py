@@ -53,6 +53,8 @@ class QueueStream:
         self._places: set[int] = set()  # placeholders in the queue
         self._events: list[tuple[float, ...]] = []
         self._first = 0
+        self._bytes = bytearray()
+        self._packed = (-1, 0)  # number of the first event in `_bytes`, and how many are there
         self._time = 0.0
         self._total = 0
         self._base = ""
@@ -128,6 +130,7 @@ class QueueStream:
             self._requeued.forget_all_but(under_way)
             left = [event(EventKind.LEAVE, key, cut.time) for key in cut.gone]
             self._events = left + self._events[cut.index - self._first :]
+            self._packed = (-1, 0)
             self._first = cut.index - len(left)
             self._base = base
             self._base_codes = codes
@@ -176,8 +179,18 @@ class QueueStream:
                 total_processors=self._total,
                 bounds={target: bounds[target] for target in TARGETS},
                 names=self.codes.new_since(self._base_codes),
-                events=np.array(self._events, dtype="<f8").tobytes(),
+                events=self._encoded(),
             )
+
+    def _encoded(self) -> bytes:
+        """All events as bytes; only those since the last call are encoded anew."""
+        first, count = self._packed
+        if first != self._first or count > len(self._events):
+            self._bytes, count = bytearray(), 0
+        if new := self._events[count:]:
+            self._bytes += np.array(new, dtype="<f8").tobytes()
+        self._packed = self._first, len(self._events)
+        return bytes(self._bytes)
 
     def _add(self, events: list[tuple[float, ...]]) -> None:
         events.sort(key=lambda row: (row[TIME], row[KIND], row[KEY]))
