@@ -37,7 +37,7 @@ def settings_of(
     own = base or Settings()
     waiting: dict[str, Any] = {} if variant == "default" else {"daily_cap_usd": cap_usd}
     changes: dict[str, dict[str, Any]] = {
-        "cluster": {"default_mode": Mode.ACT},
+        "cluster": {"default_mode": Mode.ACT, "policy": "advisor"},
         "placement": {"baseline": slowdown, "overhead_per_processor": 0.0},
         "capacity": {"use_spot": False},
         "ec2": {"image_id": "ami-rehearsal", "on_demand_usd_per_hour": usd_per_node_hour},

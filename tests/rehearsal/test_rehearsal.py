@@ -47,7 +47,7 @@ def log() -> JobTable:
 
 def settings(mode: Mode, **more: Any) -> Settings:
     return Settings(
-        cluster=ClusterSettings(default_mode=mode),
+        cluster=ClusterSettings(default_mode=mode, policy="advisor"),
         ec2=Ec2Settings(image_id="ami-1", on_demand_usd_per_hour=0.36),
         **({"capacity": {"use_spot": False}, "placement": {"rule": "published"}} | more),
     )
