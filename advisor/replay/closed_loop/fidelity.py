@@ -114,7 +114,8 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
     if is_shorter and here - busy > _FEW:
         said.append(
             f"While jobs waited, {100 * busy:.0f} % of the processors were busy in the log and "
-            f"{100 * here:.0f} % in the simulation: nodes were down or reserved, or its scheduler left them idle."
+            f"{100 * here:.0f} % in the simulation: nodes were down or reserved, or its scheduler left them "
+            "idle."
         )
     if not is_shorter and busy - here > _FEW:
         said.append(
