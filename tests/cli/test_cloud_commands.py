@@ -21,7 +21,7 @@ from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport
 from advisor.service.exchange import status_file
 from advisor.service.stability.feature import stability_columns
-from advisor.service.state.budget_records import LaunchRequest
+from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from tests.service.cloud.test_loops import EMPTY_POOL, Rig
@@ -69,7 +69,7 @@ def report(tmp_path: Path) -> CloudReport:
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
     rig.cloud.budget.promise(
-        [LaunchRequest(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
+        [LaunchRequest(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], limits_of(rig.settings)
     )
     breakers = UnavailablePools(CLOSED_POOLS.at(tmp_path), rig.hands.clock.wall)
     breakers.mark_unavailable(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from advisor.decide.price.period_budget import period_span
 from advisor.ec2.instances import Instance
 from advisor.model.bill import PaidTime, midnight
 from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.cloud.money import alive_by_node, reserved_in_force, running_nodes, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.reckoning import Reckoning
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
-from advisor.service.state.budget import SpendingBudget, has_caps
-from advisor.service.state.budget_records import RunningNode
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.budget_records import RunningNode, limits_of
 
 AskPaid = Callable[[float], Iterable[PaidTime]]
 """Gives the paid stretches of time after a moment (epoch seconds), from the history."""
@@ -32,6 +34,7 @@ class Bookkeeping:
         prices: AskPrices,
         clock: Clock,
         paid_since: AskPaid,
+        reckoning: Reckoning,
     ) -> None:
         self._settings = settings
         self._budget = budget
@@ -39,6 +42,8 @@ class Bookkeeping:
         self._prices = prices
         self._clock = clock
         self._paid_since = paid_since
+        self._reckoning = reckoning
+        self._limits = limits_of(settings)
 
     def count(self, listed: Sequence[Instance]) -> None:
         """Add the cost of the instances that EC2 lists to the day's money, by the accounts that use them.
@@ -64,19 +69,23 @@ class Bookkeeping:
         Raises:
             AdvisorError: It is not known and cannot be rebuilt yet: nothing may be launched.
         """
-        if self._budget.is_in_the_way(self._settings.waiting):
+        if self._budget.is_in_the_way(self._limits):
             self._rebuild(instances())
 
     def _rebuild(self, listed: Sequence[Instance]) -> None:
         paid: Iterable[PaidTime] | None = None
-        if self._budget.needs_history:
+        now = self._clock.wall()
+        begins = [period_span(now, limit.period)[0] for limit in self._limits]
+        since = min(begins, default=midnight(now))
+        if self._budget.needs_history(since):
             try:
-                paid = self._paid_since(midnight(self._clock.wall()))
+                paid = self._paid_since(since)
             except AdvisorError as error:
-                if has_caps(self._settings.waiting):
+                if self._limits:
                     raise TellAdmin(
                         f"{self._budget.doubt}, and the history cannot be read ({error}): "
-                        "nothing is launched until today's spending is known, or until midnight UTC",
+                        "nothing is launched until what was spent is known, or until a new day or budget "
+                        "period begins (UTC)",
                         code="budget.unknown",
                     ) from error
                 paid = ()
@@ -91,7 +100,7 @@ class Bookkeeping:
             for item in listed
             if not item.is_alive and item.launch_time
         ]
-        self._budget.rebuild(self._running(listed, boots=True), ended, paid)
+        self._budget.rebuild(self._running(listed, boots=True), ended, paid, since)
 
     def _running(self, listed: Sequence[Instance], *, boots: bool = False) -> list[RunningNode]:
         snapshot = self._view.fresh()
@@ -99,7 +108,16 @@ class Bookkeeping:
         prices = self._prices()
         reserved = reserved_in_force(self._settings.capacity, prices)
         alive = alive_by_node(listed, nodes)
-        found = running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved, boots=boots)
+        found = running_nodes(
+            snapshot,
+            nodes,
+            alive,
+            prices,
+            reserved_nodes=reserved,
+            boots=boots,
+            run_seconds=self._reckoning.run_seconds,
+            idle_seconds=self._reckoning.idle_seconds,
+        )
         # orphans and second instances of a node are soon terminated: until then they cost money, too
         return found + [
             RunningNode(

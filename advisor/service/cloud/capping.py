@@ -11,12 +11,13 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.money import expected_seconds, usd_per_hour
+from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.reckoning import Reckoning
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.state.budget_records import LaunchRequest
+from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
 
@@ -40,12 +41,15 @@ class Caps:
         slurm: SlurmBackend,
         view: SharedView,
         prices: AskPrices,
+        reckoning: Reckoning,
     ) -> None:
         self._settings = settings
         self._cloud = cloud
         self._slurm = slurm
         self._view = view
         self._prices = prices
+        self._reckoning = reckoning
+        self._limits = limits_of(settings)
 
     def put_aside(
         self,
@@ -60,16 +64,17 @@ class Caps:
         """
         prices = self._prices()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
+        idle = self._reckoning.idle_seconds
         requests = []
         for node in nodes:
             queued = jobs.get(node)
             option = capacity_of.get(node, Capacity.ON_DEMAND)
             # a launch may cost the dearer of the requested capacity and its fallback
             price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
-            usd = price * (boot + expected_seconds(queued)) / 3600.0
+            usd = price * (boot + self._reckoning.run_seconds(queued) + idle) / 3600.0
             account = queued.job.account or "" if queued is not None else ""
             requests.append(LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=price))
-        refused = self._cloud.budget.promise(requests, self._settings.waiting)
+        refused = self._cloud.budget.promise(requests, self._limits)
         return {node: Failure(FailureClass.CAP, "DailyCap", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
@@ -80,7 +85,7 @@ class Caps:
         Returns:
             Waiting jobs that we moved: they are to go back on-premise.
         """
-        everything, accounts = self._cloud.budget.exhausted(self._settings.waiting)
+        everything, accounts = self._cloud.budget.exhausted(self._limits)
         if not everything and not accounts:
             return set()
         snapshot = self._view.fresh()

@@ -11,6 +11,7 @@ from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.reckoning import AskStop, Reckoning
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.state.cloud_record import CloudRecord
@@ -26,6 +27,7 @@ class CloudContext:
         interruptions: EC2's notices about the end of instances: the second source besides its list.
         prices: The prices in force; by default those of the settings.
         paid_since: Paid time in the history, should the budget have lost it.
+        stop_of: The stops of slices in the cloud.
     """
 
     settings: Settings
@@ -37,6 +39,7 @@ class CloudContext:
     interruptions: InterruptionRecord
     prices: AskPrices | None = None
     paid_since: AskPaid = lambda _: ()
+    stop_of: AskStop | None = None
 
     def prices_now(self) -> Prices:
         """The prices in force, without a call to EC2."""
@@ -51,11 +54,22 @@ class CloudContext:
             prices=self.prices_now,
             clock=self.clock,
             paid_since=self.paid_since,
+            reckoning=self._reckoning(),
         )
 
     def caps(self) -> Caps:
         """Return what keeps spending under the caps."""
-        return Caps(self.settings, cloud=self.cloud, slurm=self.slurm, view=self.view, prices=self.prices_now)
+        return Caps(
+            self.settings,
+            cloud=self.cloud,
+            slurm=self.slurm,
+            view=self.view,
+            prices=self.prices_now,
+            reckoning=self._reckoning(),
+        )
+
+    def _reckoning(self) -> Reckoning:
+        return Reckoning(self.settings, slurm=self.slurm, clock=self.clock, stop_of=self.stop_of)
 
     def addresses(self) -> Addresses:
         """Return what sets the addresses of nodes."""

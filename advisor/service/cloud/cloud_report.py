@@ -18,6 +18,7 @@ from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.state.budget_records import limits_of
 from advisor.slurm.protocol import SlurmSnapshot
 
 _DAYS_SHOWN: Final = 31
@@ -183,7 +184,7 @@ class CloudReport:
         return {
             "spent_today_usd": spent,
             "in_doubt": budget.doubt or None,
-            "launches_wait": budget.is_in_the_way(caps),
+            "launches_wait": budget.is_in_the_way(limits_of(self._settings)),
             "rebuilt_today": budget.rebuilt_today or None,
             "promised_usd": promised,
             "promised_by_account": dict(promised_by_account),

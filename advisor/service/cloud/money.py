@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import CapacitySettings
-from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
+from advisor.service.observation.advice_of_jobs import moved_by_us, predicted_cloud_seconds
 from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.state.budget_records import RunningNode
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
+_MONTH_SECONDS: Final = 31 * 86400.0
+
+AskSeconds = Callable[[QueuedJob | None], float]
+"""How long a job is reckoned to run in the cloud; None: a job that nobody knows."""
 
 
 def usd_per_hour(option: Capacity, prices: Prices) -> float:
@@ -56,6 +61,21 @@ def expected_seconds(queued: QueuedJob | None) -> float:
     return min(_MAX_SECONDS, found) if found is not None else _MAX_SECONDS
 
 
+def worst_seconds(queued: QueuedJob | None, stop_seconds: float | None) -> float:
+    """Longest run time in the cloud: to its stop, else to its time limit, else a month.
+
+    Args:
+        stop_seconds: The stop of a hedged job as the watch loop has it now; None: as its AdminComment says.
+    """
+    if queued is None:
+        return _MAX_SECONDS
+    if stop_seconds is None and (moved := moved_by_us(queued)) is not None and moved.hedge is not None:
+        stop_seconds = moved.hedge.stop_seconds
+    limit = queued.job.requested_time
+    longest = _MONTH_SECONDS if limit is None else limit
+    return longest if stop_seconds is None else min(longest, stop_seconds + ENDING_SECONDS)
+
+
 def running_nodes(
     snapshot: SlurmSnapshot,
     nodes: Mapping[str, Node],
@@ -64,11 +84,14 @@ def running_nodes(
     *,
     reserved_nodes: int = 0,
     boots: bool = False,
+    run_seconds: AskSeconds = expected_seconds,
+    idle_seconds: float = 0.0,
 ) -> list[RunningNode]:
     """Every node that costs money now; the oldest on-demand instances use the reservations.
 
     `advisor.model.bill` says how jobs share a node. ``boots``: promises to booting nodes are unknown, so they
-    get the expected cost of their jobs.
+    get the expected cost of their jobs. ``run_seconds``: how long a job is reckoned to run in the cloud;
+    ``idle_seconds``: how long a node idles behind its last job.
     """
     on_node = jobs_by_node(snapshot)
     on_demand = [item for item in alive.values() if item.option is not Capacity.SPOT]
@@ -80,7 +103,8 @@ def running_nodes(
         price = 0.0 if instance.instance_id in paid_for else usd_per_hour(instance.option, prices)
         node = nodes.get(name)
         is_up = node is not None and node.power is NodePower.UP
-        left = _left_seconds(jobs, snapshot.time) if is_up or jobs else _MAX_SECONDS
+        left = _left_seconds(jobs, snapshot.time, run_seconds) if is_up or jobs else _MAX_SECONDS
+        left += idle_seconds if jobs else 0.0
         found.append(
             RunningNode(
                 instance_id=instance.instance_id,
@@ -113,9 +137,9 @@ def _shares(jobs: Sequence[QueuedJob]) -> dict[str, float]:
     )
 
 
-def _left_seconds(jobs: Sequence[QueuedJob], now: float) -> float:
+def _left_seconds(jobs: Sequence[QueuedJob], now: float, run_seconds: AskSeconds) -> float:
     left = (
-        expected_seconds(queued) - (now - queued.start_time if queued.start_time is not None else 0.0)
+        run_seconds(queued) - (now - queued.start_time if queued.start_time is not None else 0.0)
         for queued in jobs
     )
     return max(0.0, max(left, default=0.0))

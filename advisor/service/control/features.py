@@ -114,7 +114,7 @@ class Features:
             self.hedge,
             self._placement(),
             self._portfolio(),
-            self._price() if settings.budget.is_set else self._waiting(),
+            self._price() if settings.cluster.policy == "price" else self._waiting(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -225,7 +225,7 @@ class Features:
         return WaitingFeature(loop, shared.clock)
 
     def _price(self) -> Feature | None:
-        """On where a budget or a price of an hour is set; it moves waiting jobs instead of `_waiting`."""
+        """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
         if self.learn.run_times is None:
             return None
         from advisor.service.price.feature import PriceFeature

@@ -55,7 +55,7 @@ class LearnFeature(Feature):
         self.knowledge = Knowledge(settings, store, models, self.ratios.ratio)
         self.run_times = (
             RunTimeKnowledge(settings, store, models, clock, self.ratios.ratio)
-            if settings.budget.is_set
+            if settings.cluster.policy == "price"
             else None
         )
         self.loop = LearnLoop(

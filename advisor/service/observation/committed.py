@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from advisor.decide.explanation.admin_comment import RecordedAdvice
+from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
 from advisor.decide.submission.capacity import cost_usd
 from advisor.model.advice import Capacity
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.service.observation.advice_of_jobs import moved_by_us
@@ -33,6 +36,8 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
         if capacity is Capacity.RESERVED:
             reserved += job.array_tasks * cloud.nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)
+        if settings.budget.usd:
+            run = _worst_seconds(job, moved)
         cost = cost_usd(job, run, capacity, cloud, settings)
         if math.isfinite(cost):
             usd += cost
@@ -41,3 +46,11 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
     if not (usd or reserved):
         return cloud
     return cloud.committed(usd, by_account, reserved)
+
+
+def _worst_seconds(job: Job, moved: RecordedAdvice) -> float:
+    """Run time in the cloud at worst: to the stop of its slice, else to its time limit."""
+    limit = math.nan if job.requested_time is None else job.requested_time
+    if moved.hedge is None:
+        return limit
+    return min(moved.hedge.stop_seconds + ENDING_SECONDS, limit)

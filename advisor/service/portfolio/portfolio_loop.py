@@ -31,6 +31,7 @@ from advisor.service.portfolio.portfolio_view import (
 )
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.state.budget_records import limits_of
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.records import PortfolioState
 from advisor.service.state.state_files import PORTFOLIO, VERDICT
@@ -170,7 +171,7 @@ class PortfolioLoop:
     @property
     def _no_more(self) -> str:
         """Why no further node may be rented; empty if it may."""
-        everything, _ = self._cloud.budget.exhausted(self._settings.waiting)
+        everything, _ = self._cloud.budget.exhausted(limits_of(self._settings))
         return "the day's money is spent or promised" if everything else self._cloud.protected
 
     # ------------------------------------------------------------------------------------- apply

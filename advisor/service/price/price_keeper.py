@@ -32,6 +32,7 @@ _SAVE_SECONDS: Final = 600.0
 _MAX_SEEN: Final = 100_000
 _READ_HOURS: Final = 1.0
 """Between two readings of the price: soon enough on a first day without a history."""
+_NO_BUDGET: Final = "neither budget.usd nor budget.usd_per_hour_saved is set"
 _NO_MONEY: Final = "the advisor launches no nodes here, so it does not know what is spent"
 
 
@@ -160,6 +161,8 @@ class PriceKeeper:
         }
 
     def _doubt(self) -> str:
+        if not self._settings.budget.is_set:
+            return _NO_BUDGET
         if not self._settings.budget.usd:
             return ""
         if self._spending is None:

@@ -28,6 +28,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge, hazard_of
 from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.budget_records import limits_of
 from advisor.service.state.records import AcquirerState
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
@@ -242,7 +243,7 @@ class AcquireLoop:
             # the next nodes may fail for the same reason, so one node tries
             is_pausing = any(0.0 < time - now <= _MAX_PAUSE for time in self._not_before.values())
             missing = 0 if is_pausing else min(missing, 1 - len(self._asked))
-        if missing <= 0 or self._budget.exhausted(self._settings.waiting)[0]:
+        if missing <= 0 or self._budget.exhausted(limits_of(self._settings))[0]:
             return
         names = [node.name for node in kept.asleep if node.name not in self._asked]
         names = sorted(names, key=lambda name: self._not_before.get(name, 0.0))[:missing]

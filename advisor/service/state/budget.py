@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
+from advisor.decide.price.period_budget import spent_in_period
 from advisor.files.state_file import StateFile
-from advisor.model.bill import MIN_SECONDS, PaidTime, cost_by_day, day_of
+from advisor.model.bill import MIN_SECONDS, PaidTime, cost_by_day, day_of, midnight
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import WaitingSettings
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget_records import (
     Amounts,
@@ -34,6 +34,7 @@ from advisor.service.state.budget_records import (
     Rebuilt,
     RunningNode,
     Seen,
+    SpendingLimit,
     in_all,
     of_history,
     share_out,
@@ -45,9 +46,11 @@ _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch t
 _MAX_DAYS: Final = 400
 _MAX_PAID: Final = 100_000  # stretches kept for a history that cannot be written
 
+Limits: TypeAlias = Sequence[SpendingLimit]
+
 
 class SpendingBudget:
-    """What may still be spent today (UTC). Thread-safe.
+    """What may still be spent in a day or another period (UTC). Thread-safe.
 
     Attributes:
         doubt: Why today's spending is unknown until `rebuild`; empty if it is known.
@@ -69,19 +72,19 @@ class SpendingBudget:
 
     # ------------------------------------------------------------------ rebuilding
 
-    @property
-    def needs_history(self) -> bool:
-        """Whether today's spending must be taken from the history, because no copy of it was left.
+    def needs_history(self, since: float) -> bool:
+        """Whether what was spent since a moment must be taken from the history: no copy of it was left.
 
-        On a later day than that of the loss, everything that counts was counted since.
+        What was spent after the loss was counted since.
         """
-        return bool(self.doubt) and not self._is_known and day_of(self._doubted_at) == self._today()
+        return bool(self.doubt) and not self._is_known and day_of(self._doubted_at) >= day_of(since)
 
     def rebuild(
         self,
         running: Sequence[RunningNode],
         ended: Iterable[RunningNode],
         paid: Iterable[PaidTime] | None,
+        since: float | None = None,
     ) -> None:
         """Make up for lost records, never for less than what was spent.
 
@@ -92,7 +95,8 @@ class SpendingBudget:
         Args:
             running: Instances that cost money now; for booting nodes, with the expected cost of their jobs.
             ended: The other instances that EC2 lists.
-            paid: Paid stretches of today, if `needs_history`.
+            paid: Paid stretches since ``since``, if `needs_history`.
+            since: A midnight of UTC, epoch seconds; None: the last one.
         """
         with self._lock:
             if not self.doubt:
@@ -101,10 +105,11 @@ class SpendingBudget:
             counted_at, mine = self._saved_at, self._paid()
             known = {piece.instance_id for piece in mine}
             if paid is not None:
-                usd, seen, counted_at = of_history(list(paid), mine, now)
+                begin = midnight(now) if since is None else since
+                by_day, seen, counted_at = of_history(list(paid), mine, begin, now)
                 self._seen = seen | self._seen
-                self._days[self._today()] = {"": usd}
-                self._unattributed = {self._today(): usd}
+                self._days |= {day: {"": usd} for day, usd in by_day.items()}
+                self._unattributed = by_day
                 self._last_count = None  # those of the history were counted longer ago
             for item in ended:
                 if item.launch_time > counted_at and item.instance_id not in known | self._seen.keys():
@@ -208,48 +213,51 @@ class SpendingBudget:
 
     # ------------------------------------------------------------------ promising
 
-    def promise(self, requests: Sequence[LaunchRequest], caps: WaitingSettings) -> dict[str, str]:
+    def promise(self, requests: Sequence[LaunchRequest], limits: Limits) -> dict[str, str]:
         """Set money aside for nodes that are about to be launched; on disk when this returns.
 
         Returns:
-            Nodes that may not be launched, and the cap that forbids it, in words.
+            Nodes that may not be launched, and the limit that forbids it, in words.
 
         Raises:
-            TellAdmin: There is a cap, and promises cannot be written or today's spending is unknown: nothing
+            TellAdmin: There is a limit, and promises cannot be written or what was spent is unknown: nothing
                 may be launched.
         """
-        if self.is_in_the_way(caps):
+        if self.is_in_the_way(limits):
             raise TellAdmin(
                 f"{self.doubt}: nothing is launched until what was spent today is known", code="budget.doubt"
             )
         with self._lock:
             for request in requests:  # a node asked for again: its earlier promise is replaced
                 self._promises.pop(request.node, None)
-            total, by_account = self._exposure()
             refused: dict[str, str] = {}
             for request in requests:
-                mine = by_account.get(request.account, 0.0) + self._unattributed.get(self._today(), 0.0)
-                if why := request.refusal(total, mine, caps):
+                if why := self._refusal(request, limits):
                     refused[request.node] = why
                     continue
                 self._promises[request.node] = Promise(
                     request.account, request.usd, self._clock.wall(), request.usd_per_hour
                 )
-                total += request.usd
-                by_account[request.account] = by_account.get(request.account, 0.0) + request.usd
             try:
                 self._save()
             except OSError as error:
-                if has_caps(caps):
+                if limits:
                     text = f"{self._file.path} can't be written ({error.strerror})"
                     raise TellAdmin(
                         f"{text}: with a cap nothing is launched until it can", code="budget.not_saved"
                     ) from error
         return refused
 
-    def is_in_the_way(self, caps: WaitingSettings) -> bool:
-        """Whether nothing may be launched because today's spending is in doubt."""
-        return bool(self.doubt) and (self.is_damaged or has_caps(caps))
+    def _refusal(self, request: LaunchRequest, limits: Limits) -> str:
+        for limit in limits:
+            total, mine = self._exposure(limit, request.account)
+            if why := request.refusal(total, mine, limit):
+                return why
+        return ""
+
+    def is_in_the_way(self, limits: Limits) -> bool:
+        """Whether nothing may be launched because what was spent is in doubt."""
+        return bool(self.doubt) and (self.is_damaged or bool(limits))
 
     def release(self, nodes: Iterable[str], *, launched: bool) -> None:
         """Drop the promises of nodes that will cost nothing more.
@@ -317,17 +325,17 @@ class SpendingBudget:
         with self._lock:
             return {day: dict(accounts) for day, accounts in self._days.items()}
 
-    def exhausted(self, caps: WaitingSettings) -> tuple[bool, frozenset[str]]:
-        """Whether the day's cap is reached, and which accounts have reached theirs."""
+    def exhausted(self, limits: Limits) -> tuple[bool, frozenset[str]]:
+        """Whether a limit is reached, and which accounts have reached theirs."""
         with self._lock:
-            total, by_account = self._exposure()
-            unattributed = self._unattributed.get(self._today(), 0.0)
-        accounts = {
-            account
-            for account, cap in caps.account_daily_cap_usd.items()
-            if cap and by_account.get(account, 0.0) + unattributed >= cap
-        }
-        return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
+            accounts = {
+                account
+                for limit in limits
+                for account, cap in limit.accounts.items()
+                if cap and self._exposure(limit, account)[1] >= cap
+            }
+            is_over = any(limit.usd and self._exposure(limit, "")[0] >= limit.usd for limit in limits)
+        return is_over, frozenset(accounts)
 
     def _spent(self) -> Amounts:
         return in_all(self._days.get(self._today(), {}))
@@ -335,9 +343,19 @@ class SpendingBudget:
     def _promised(self) -> Amounts:
         return in_all(self._with_promises({}))
 
-    def _exposure(self) -> tuple[float, dict[str, float]]:
-        by_account = self._with_promises(self._days.get(self._today(), {}))
-        return sum(by_account.values()), by_account
+    def _exposure(self, limit: SpendingLimit, account: str) -> tuple[float, float]:
+        """Dollars spent or promised in the limit's period: in all, and at most by one account."""
+        now = self._clock.wall()
+        total = dict.fromkeys(self._days, 0.0)
+        own = dict(total)
+        for day, accounts in self._days.items():
+            total[day], own[day] = sum(accounts.values()), accounts.get(account, 0.0)
+        unknown = spent_in_period(self._unattributed, now, limit.period)
+        spent = spent_in_period(total, now, limit.period)
+        mine = spent_in_period(own, now, limit.period) + (unknown if account else 0.0)
+        promises = self._promises.values()
+        promised = sum(promise.usd for promise in promises)
+        return spent + promised, mine + sum(one.usd for one in promises if one.account == account)
 
     def _with_promises(self, by_account: Mapping[str, float]) -> dict[str, float]:
         total = dict(by_account)
@@ -375,8 +393,3 @@ class SpendingBudget:
 def _not_before(earliest: float, begin: float) -> float:
     """Begin no earlier; a difference below one second comes from reading two clocks and is no jump."""
     return earliest if earliest - begin >= 1.0 else begin
-
-
-def has_caps(caps: WaitingSettings) -> bool:
-    """Whether any cap limits spending."""
-    return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))

@@ -10,11 +10,12 @@ from typing import Final, Self
 
 import msgspec
 
+from advisor.decide.price.period_budget import Period
 from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
 from advisor.model.errors import AdvisorError
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings import Settings, WaitingSettings
 
 _GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on
 
@@ -50,18 +51,54 @@ class LaunchRequest:
     usd: float
     usd_per_hour: float
 
-    def refusal(self, total: float, mine: float, caps: WaitingSettings) -> str:
-        """Which cap forbids it, in words; empty if none does.
+    def refusal(self, total: float, mine: float, limit: SpendingLimit) -> str:
+        """Which limit forbids it, in words; empty if none does.
 
-        ``total`` and ``mine`` are dollars spent or promised today: in total, and for the node's account.
+        ``total`` and ``mine`` are dollars spent or promised in the limit's period: in total, and for the
+        node's account.
         """
-        cap = caps.daily_cap_usd
-        if cap and total + self.usd > cap:
-            return f"{total:.2f} USD of {cap:.2f} for today are spent or promised"
-        cap = caps.account_daily_cap_usd.get(self.account, 0.0)
+        when = _WHEN[limit.period]
+        if limit.usd and total + self.usd > limit.usd:
+            return f"{total:.2f} USD of {limit.usd:.2f} for {when} are spent or promised"
+        cap = limit.accounts.get(self.account, 0.0)
         if cap and mine + self.usd > cap:
-            return f"{mine:.2f} USD of {cap:.2f} for account {self.account} today are spent or promised"
+            return f"{mine:.2f} USD of {cap:.2f} for account {self.account} {when} are spent or promised"
         return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingLimit:
+    """What the burst partition, and single accounts, may spend in a period of UTC.
+
+    Attributes:
+        usd: US dollars in all; 0: no limit.
+        accounts: The same by account; accounts that are not named have no limit of their own.
+    """
+
+    usd: float
+    accounts: Mapping[str, float]
+    period: Period
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it limits anything."""
+        return bool(self.usd or any(self.accounts.values()))
+
+
+_WHEN: Final[Mapping[Period, str]] = {"day": "today", "week": "this week", "month": "this month"}
+
+
+def daily_limits(caps: WaitingSettings) -> tuple[SpendingLimit, ...]:
+    """The caps of a day; empty where there are none."""
+    limit = SpendingLimit(usd=caps.daily_cap_usd, accounts=caps.account_daily_cap_usd, period="day")
+    return (limit,) if limit.is_set else ()
+
+
+def limits_of(settings: Settings) -> tuple[SpendingLimit, ...]:
+    """All limits in force: the caps of a day, and the budget of a period."""
+    budget = settings.budget
+    limit = SpendingLimit(usd=budget.usd, accounts=budget.accounts, period=budget.period)
+    return (*daily_limits(settings.waiting), *((limit,) if limit.is_set else ()))
 
 
 @dataclass(slots=True)
@@ -205,21 +242,21 @@ class BudgetFile:
 
 
 def of_history(
-    paid: Sequence[PaidTime], mine: Sequence[PaidTime], now: float
-) -> tuple[float, dict[str, Seen], float]:
-    """What the history knows of the day, together with what was counted in memory since.
+    paid: Sequence[PaidTime], mine: Sequence[PaidTime], since: float, now: float
+) -> tuple[dict[str, float], dict[str, Seen], float]:
+    """What the history knows of the period, together with what was counted in memory since.
 
     Args:
         paid: Stretches that the history has.
         mine: Stretches in memory; the history may have some of them, and shorter ones of the same instances.
+        since: Begin of the period, a midnight of UTC, epoch seconds.
         now: Epoch seconds.
 
     Returns:
-        US dollars spent since midnight UTC.
+        US dollars spent on each day of the period.
         Instances that only the history knows and that may still run.
         The end of the history's last stretch, epoch seconds; 0 if it has none.
     """
-    today = day_of(now)
     spans: dict[str, list[PaidTime]] = {}
     for piece in mine:
         spans.setdefault(piece.instance_id, []).append(piece)
@@ -228,9 +265,11 @@ def of_history(
         for piece in paid
         if not any(own.since <= piece.since < own.until for own in spans.get(piece.instance_id, ()))
     ]
-    usd = 0.0
+    by_day = {day_of(now): 0.0}
     for piece in [*others, *mine]:
-        usd += cost_by_day(piece.since, piece.until, piece.usd_per_hour).get(today, 0.0)
+        for day, usd in cost_by_day(piece.since, piece.until, piece.usd_per_hour).items():
+            if day >= day_of(since):
+                by_day[day] = by_day.get(day, 0.0) + usd
     counted_at = max((piece.until for piece in paid), default=0.0)
     seen = {
         piece.instance_id: Seen(
@@ -239,4 +278,4 @@ def of_history(
         for piece in sorted(paid, key=lambda piece: piece.until)
         if min(now, counted_at) - piece.until < _GROWING_SECONDS and piece.instance_id not in spans
     }
-    return usd, seen, counted_at
+    return by_day, seen, counted_at

@@ -14,7 +14,7 @@ from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Capacity, Job, Mode, Placement
 from advisor.model.bill import midnight
-from advisor.model.settings import Ec2Settings, Settings, WaitingSettings
+from advisor.model.settings import Ec2Settings, Settings
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
@@ -260,8 +260,7 @@ def test_day_one_10_requeued_and_on_two_nodes(metered: Metered) -> None:
 
 
 def test_a_node_that_was_ended_is_paid_until_then_and_a_minute_at_least(metered: Metered) -> None:
-    caps = WaitingSettings()
-    metered.budget.promise([LaunchRequest(node="burst1", account="", usd=1.0, usd_per_hour=60.0)], caps)
+    metered.budget.promise([LaunchRequest(node="burst1", account="", usd=1.0, usd_per_hour=60.0)], ())
     metered.until(10.0, node(60.0))
     metered.until(30.0, node(60.0))
     metered.budget.release(["burst1"], launched=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.model import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.service.state.budget_records import LaunchRequest, RunningNode
+from advisor.service.state.budget_records import LaunchRequest, RunningNode, limits_of
 from advisor.slurm.steering import Demand, PowerSaving
 from tests.service.cloud_world import comment
 from tests.service.portfolio_world import PortfolioWorld, node, running, waiting
@@ -330,7 +330,7 @@ def test_nothing_more_is_rented_when_the_days_money_is_gone(tmp_path: Path) -> N
     world = PortfolioWorld(tmp_path, cap_usd=1.0, leader="ODA-WSPT-WorstFit+h2+bf")
     world.cloud.budget.rebuild([], [], [])
     promised = world.cloud.budget.promise(
-        [LaunchRequest(node="burst3", account="", usd=1.0, usd_per_hour=0.1)], world.settings.waiting
+        [LaunchRequest(node="burst3", account="", usd=1.0, usd_per_hour=0.1)], limits_of(world.settings)
     )
     assert not promised
     world.slurm.add(waiting(1))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
+from advisor.model.bill import PaidTime
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
 from advisor.service.state.budget import SpendingBudget
-from advisor.service.state.budget_records import LaunchRequest, RunningNode
+from advisor.service.state.budget_records import LaunchRequest, RunningNode, SpendingLimit, daily_limits
 from advisor.service.state.state_files import BUDGET
 from tests.service.doubles import Hands
 
@@ -91,7 +92,7 @@ class Spending(RuleBasedStateMachine):
             LaunchRequest(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17)
             for number in numbers
         ]
-        refused = self.budget.promise(wishes, self.caps)
+        refused = self.budget.promise(wishes, daily_limits(self.caps))
         if crashes:
             self.restart()  # after the promises were written, before anything else is known
         for number in numbers:
@@ -169,8 +170,8 @@ def running(node: str = "burst1", **changes: object) -> RunningNode:
     return RunningNode(**(values | changes))  # type: ignore[arg-type]
 
 
-def wish(node: str, usd: float) -> LaunchRequest:
-    return LaunchRequest(node=node, account="physics", usd=usd, usd_per_hour=1.0)
+def wish(node: str, usd: float, account: str = "physics") -> LaunchRequest:
+    return LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=1.0)
 
 
 def test_a_shared_node_is_paid_for_by_its_jobs_processors(tmp_path: Path, hands: Hands) -> None:
@@ -223,7 +224,7 @@ def test_f32_two_clocks_are_never_read_at_the_same_moment(tmp_path: Path, hands:
 def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
     tmp_path: Path, hands: Hands
 ) -> None:
-    caps = WaitingSettings(daily_cap_usd=1.0)
+    caps = daily_limits(WaitingSettings(daily_cap_usd=1.0))
     assert budget_in(tmp_path, hands).promise([wish("burst1", 0.8)], caps) == {}
     budget = budget_in(tmp_path, hands)
     assert "0.80 USD of 1.00" in budget.promise([wish("burst2", 0.8)], caps)["burst2"]
@@ -235,7 +236,7 @@ def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
 
 def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
     budget = budget_in(tmp_path, hands)
-    caps = WaitingSettings(daily_cap_usd=1.0)
+    caps = daily_limits(WaitingSettings(daily_cap_usd=1.0))
     budget.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], caps)
     hands.pass_by(HOUR / 4)
     budget.release(["burst1", "burst2"], launched=True)
@@ -247,8 +248,8 @@ def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path:
 def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:
     budget = SpendingBudget(BUDGET.at(tmp_path / "missing"), hands.clock)
     with pytest.raises(TellAdmin, match="nothing is launched"):
-        budget.promise([wish("burst1", 0.1)], WaitingSettings(daily_cap_usd=1.0))
-    assert budget.promise([wish("burst1", 0.1)], WaitingSettings()) == {}
+        budget.promise([wish("burst1", 0.1)], daily_limits(WaitingSettings(daily_cap_usd=1.0)))
+    assert budget.promise([wish("burst1", 0.1)], ()) == {}
 
 
 def test_a_new_day_begins_at_nothing_and_the_old_one_is_kept(tmp_path: Path, hands: Hands) -> None:
@@ -275,7 +276,7 @@ def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Ha
 
 # ---------------------------------------------------------------------- D5: what was kept is damaged or gone
 
-CAP = WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0})
+CAP = daily_limits(WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0}))
 NOON = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0 + 43_200.0
 
 
@@ -302,8 +303,11 @@ def damage(folder: Path, *names: str) -> None:
 
 
 def exposures(budget: SpendingBudget) -> dict[str, float]:
-    total, by_account = budget._exposure()
-    return {"all": total, **by_account}
+    (spent, mine), (promised, theirs) = budget.exposure_today()
+    return {
+        "all": spent + promised,
+        **{name: mine.get(name, 0.0) + theirs.get(name, 0.0) for name in {*mine, *theirs}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -331,7 +335,7 @@ def test_d5_a_damaged_budget_is_said_kept_aside_and_blocks_launches(
     assert [(log["event"], log["log_level"]) for log in logs] == [("state.damaged", "error")]
     assert (spent / "budget.json.bad").read_bytes() == content
     assert (budget.is_damaged, budget.doubt) == (True, "budget.json was damaged")
-    for caps in (CAP, WaitingSettings()):
+    for caps in (CAP, ()):
         with pytest.raises(TellAdmin, match="nothing is launched"):
             budget.promise([wish("burst3", 0.01)], caps)
     budget.count([running()])
@@ -343,7 +347,7 @@ def test_d5_what_was_written_the_time_before_is_what_is_known(spent: Path, hands
     damage(spent, "budget.json")
     budget = budget_in(spent, hands)
     assert budget.doubt
-    assert not budget.needs_history
+    assert not budget.needs_history(NOON)
     budget.rebuild([running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)], [], None)
     assert exposures(budget) == pytest.approx(before, abs=0.01)
     assert (budget.doubt, budget.rebuilt_today) == ("", "budget.json was damaged")
@@ -376,7 +380,7 @@ def test_d5_without_any_copy_the_history_says_what_was_spent(spent: Path, hands:
     damage(spent, "budget.json", "budget.json.old")
     hands.pass_by(HOUR)
     budget = budget_in(spent, hands)
-    assert budget.needs_history
+    assert budget.needs_history(NOON)
     budget.rebuild([running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)], [], paid)
     assert budget.spent_today()[0] == pytest.approx(4.0, abs=0.01)
     # whose the three dollars were is not known: they count for each account's cap
@@ -391,7 +395,7 @@ def test_d5_without_a_budget_what_runs_is_counted_from_its_launch(tmp_path: Path
     budget = SpendingBudget(BUDGET.at(tmp_path), hands.clock)
     with pytest.raises(TellAdmin, match="there was no budget"):
         budget.promise([wish("burst3", 0.01)], CAP)
-    assert budget.promise([wish("burst3", 0.01)], WaitingSettings()) == {}  # nothing to guard
+    assert budget.promise([wish("burst3", 0.01)], ()) == {}  # nothing to guard
     budget.rebuild([running(launch_time=NOON - 4 * HOUR, left_usd=0.5)], [], [])
     assert budget.spent_today()[0] == pytest.approx(4.0)
     assert budget.promise([wish("burst3", 1.0)], CAP).keys() == {"burst3"}
@@ -403,7 +407,7 @@ def test_d5_tomorrow_no_history_is_needed(spent: Path, hands: Hands) -> None:
     budget = budget_in(spent, hands)
     hands.pass_by(86_400.0)
     assert budget.doubt
-    assert not budget.needs_history
+    assert not budget.needs_history(hands.wall)
 
 
 def test_d5_what_was_counted_while_the_history_could_not_be_read_stays_counted(
@@ -435,3 +439,46 @@ def test_d5_what_was_counted_while_the_history_could_not_be_read_stays_counted(
 def test_d5_a_number_no_float_can_hold_is_damage(spent: Path, hands: Hands) -> None:
     (spent / "budget.json").write_text('{"days":{"2027-01-15":{"physics":1' + "0" * 400 + "}}}")
     assert budget_in(spent, hands).is_damaged
+
+
+# ---------------------------------------------------------------------- a budget of a longer period
+
+MONTH = (SpendingLimit(usd=10.0, accounts={"physics": 4.0}, period="month"),)
+
+
+def test_a_months_budget_counts_what_was_spent_on_its_earlier_days(tmp_path: Path, hands: Hands) -> None:
+    hands.wall = NOON
+    budget = budget_in(tmp_path, hands)
+    node = running(launch_time=NOON, usd_per_hour=1.0, shares={"physics": 1.0}, left_usd=0.0)
+    budget.count([node])
+    hands.pass_by(HOUR * 3)
+    budget.count([node])
+    budget.count([])
+    hands.pass_by(24 * HOUR)
+    assert budget.spent_today()[0] == 0.0
+    assert "this month" in budget.promise([wish("burst1", 7.5, "bio")], MONTH)["burst1"]
+    assert budget.promise([wish("burst1", 5.0, "bio")], MONTH) == {}
+    assert budget.promise([wish("burst2", 0.4)], MONTH) == {}
+    assert "physics" in budget.promise([wish("burst3", 0.05), wish("burst4", 1.0)], MONTH)["burst4"]
+    assert budget.exhausted(MONTH) == (False, frozenset())
+    hands.pass_by(31 * 24 * HOUR)
+    budget.release(["burst1", "burst2", "burst3"], launched=False)
+    assert budget.promise([wish("burst1", 9.5, "bio")], MONTH) == {}
+
+
+def test_a_lost_record_is_rebuilt_for_the_whole_period(tmp_path: Path, hands: Hands) -> None:
+    hands.wall = NOON + 48 * HOUR
+    (tmp_path / "budget.json").write_bytes(b"{")
+    budget = SpendingBudget(BUDGET.at(tmp_path), hands.clock)
+    since = NOON - 12 * HOUR
+    assert budget.needs_history(since)
+    two_days_ago = PaidTime(
+        instance_id="i-1", node="burst1", since=NOON, until=NOON + 6 * HOUR, usd_per_hour=1.0
+    )
+    last = PaidTime(
+        instance_id="i-2", node="burst2", since=hands.wall - 360.0, until=hands.wall, usd_per_hour=1.0
+    )
+    budget.rebuild([], [], [two_days_ago, last], since)
+    assert budget.spent_today()[0] == pytest.approx(0.1)
+    assert "6.10 USD of 10.00 for this month" in budget.promise([wish("burst1", 4.5, "bio")], MONTH)["burst1"]
+    assert "for account physics" in budget.promise([wish("burst1", 0.1)], MONTH)["burst1"]
