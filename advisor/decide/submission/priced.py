@@ -15,6 +15,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
 from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.submission.capacity import (
@@ -65,7 +66,9 @@ class _Option(NamedTuple):
     @property
     def worst_usd(self) -> float:
         """Of one task that does not end before its stop."""
-        return self.usd_per_second * (self.paid_seconds + self.run_seconds) if self.usd_per_second else 0.0
+        if not self.usd_per_second:
+            return 0.0
+        return self.usd_per_second * (self.paid_seconds + self.run_seconds + ENDING_SECONDS)
 
 
 def priced(
@@ -256,3 +259,11 @@ def saving_deviation(
         mean += share * saved
         square += share * saved * saved
     return math.sqrt(max(0.0, square - mean * mean) + chance * wait_variance)
+
+
+def warm() -> None:
+    """Compile, or load from the cache, what a decision by the price needs."""
+    chances = np.full(len(GRID), 1.0 / len(GRID))
+    offer = CloudOffer(60.0, 1.0, 1.0, 60.0, is_whole=False)
+    best_slice(chances, GRID, limit=60.0, elapsed=0.0, wait=60.0, offer=offer, loss_weight=1.0)
+    saving_deviation(chances, GRID, 60.0, 60.0, 60.0, 1.0, 60.0, 1.0)

@@ -19,6 +19,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.exchange import snapshot as snapshots
+from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.exchange.status_file import write as write_status
 from advisor.service.observation.cloud_rooms import NO_ROOM, cloud_rooms
@@ -31,12 +32,13 @@ from advisor.service.observation.site_view import (
     cluster_state,
     free_nodes,
 )
+from advisor.service.price.queue_view import on_premise_queue, seen_queue
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import AskWhetherOpen, CloudRecord
-from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
 _CONFIG_SECONDS: Final = 60.0
 _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
@@ -148,6 +150,7 @@ class PollLoop:
             Snapshot(
                 state=site,
                 job_requeue=self.job_requeue,
+                queue=self._queue(snapshot),
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),
@@ -155,6 +158,11 @@ class PollLoop:
                 },
             ),
         )
+
+    def _queue(self, snapshot: SlurmSnapshot) -> SeenQueue | None:
+        if self._settings.cluster.policy != "price":
+            return None
+        return seen_queue(on_premise_queue(snapshot, self._settings))
 
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""

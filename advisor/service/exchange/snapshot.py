@@ -16,6 +16,7 @@ import msgspec
 from advisor.files.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
+from advisor.service.exchange.seen_queue import SeenQueue
 
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -30,11 +31,13 @@ class Snapshot:
             after it are not in here, and the submit server counts those itself.
         job_requeue: Slurm's ``JobRequeue``: whether a job that does not say may be requeued. None while it is
             not known.
+        queue: The on-premise queue; None where no decision asks for it.
         counters: Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
     """
 
     state: SiteState
     job_requeue: bool | None = None
+    queue: SeenQueue | None = None
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -45,6 +48,7 @@ class _Wire(msgspec.Struct, frozen=True):
     state: SiteState
     job_requeue: bool | None = None
     counters: dict[str, float] = {}
+    queue: SeenQueue | None = None
 
 
 def _plain(value: Any) -> Any:
@@ -74,6 +78,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
         state=snapshot.state,
         job_requeue=snapshot.job_requeue,
         counters=snapshot.counters,
+        queue=snapshot.queue,
     )
     replace_file(path, _encoder.encode(wire))
 
@@ -100,4 +105,4 @@ def read(path: Path) -> Snapshot:
         raise UseFallback(f"{path}: {error}", code="snapshot.unreadable") from error
     if wire.format != FORMAT:
         raise UseFallback(f"{path}: format {wire.format}, not {FORMAT}", code="snapshot.unreadable")
-    return Snapshot(state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters)
+    return Snapshot(state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters, queue=wire.queue)

@@ -16,11 +16,9 @@ from advisor.predict.run_times.grid import GRID, Floats
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.service.learn.as_here import AskRatio, outcome_here
 from advisor.service.running.clock import Clock
+from advisor.service.submit.run_times import RUN_TIMES_KIND
 
 log = structlog.get_logger(__name__)
-
-RUN_TIMES_KIND: Final = "run-times"
-"""Under this kind `advisor control` saves ``RunTimesOfJobs.to_arrays()`` for `advisor serve`."""
 
 _SAVE_SECONDS: Final = 600.0
 _FIRST_JOBS: Final = 200_000

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.settings import Settings
+from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS, SeenQueue
 from advisor.service.observation.site_view import without_doubles
 from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 Floats = NDArray[np.float64]
 
-NO_LIMIT_SECONDS: Final = 365.0 * 86_400.0
-"""Stands for the time limit of a job that has none."""
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
 
@@ -89,6 +88,19 @@ def forecast_waits(queue: OnPremiseQueue) -> Floats:
     )
     found = closed_queue_starts(queue.processors, queue.time, running, waiting) - queue.time
     return np.clip(found[[first[index] for index in range(len(queue.waiting))]], 0.0, NO_LIMIT_SECONDS)
+
+
+def seen_queue(queue: OnPremiseQueue) -> SeenQueue:
+    """The queue for the submit server."""
+    running = [
+        (q.job.processors * q.job.array_tasks, q.start_time or queue.time, limit_of(q)) for q in queue.running
+    ]
+    waiting = [(processors, limit) for _, processors, limit in _rows(queue)]
+    return SeenQueue.of(
+        queue.processors,
+        np.array(running, np.float64).reshape(-1, 3),
+        np.array(waiting, np.float64).reshape(-1, 2),
+    )
 
 
 def _rows(queue: OnPremiseQueue) -> Iterator[tuple[int, int, float]]:

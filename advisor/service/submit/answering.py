@@ -24,12 +24,13 @@ from advisor.decide.submission.advise import advise
 from advisor.decide.submission.capacity import boot_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
-from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
+from advisor.model.estimate import NO_ESTIMATE, NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest, AgainRequest
 from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.forecasting import QueueForecast, planned_wait, priced_estimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
@@ -64,6 +65,7 @@ class Answerer:
         self._lock = holder.lock
         self._recent = RecentSubmissions()
         self._recent_base: Snapshot | None = None
+        self._queue: QueueForecast | None = None
         # unique across restarts: start time, a random part, a counter
         self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
         self._ids = itertools.count(1)
@@ -96,16 +98,21 @@ class Answerer:
             state = _without(job, self._site_state(knowledge, now, None))
             # its own constraint is named anew by what is preferred or required (`_node_features`)
             asked = AdviseRequest(v=VERSION, seq=request.seq, features="&".join(job.features) or None)
-            estimates = self._estimates_again(knowledge, job, state)
-            if (wait := request.wait_seconds) is not None:
-                known = Estimate(seconds=wait, variance=0.0, lower=wait, upper=wait, quantiles=(wait,))
-                estimates = replace(estimates, wait=known)
+            estimates = self._estimates_again(knowledge, job, state, request.wait_seconds)
             answered = self._answered(asked, knowledge, state, job, estimates)
             if answered.reply.partition is not None:
                 self._recent.add(answered.submission)
         return answered
 
-    def _estimates_again(self, knowledge: KnownNow, job: Job, state: SiteState) -> Estimates:
+    def _priced(self, knowledge: KnownNow, job: Job, wait: Estimate) -> Estimates:
+        return priced_estimates(job, wait, self._holder.run_times.current, _size_of(job, knowledge))
+
+    def _estimates_again(
+        self, knowledge: KnownNow, job: Job, state: SiteState, wait_seconds: float | None
+    ) -> Estimates:
+        wait = NO_ESTIMATE if wait_seconds is None else planned_wait(wait_seconds)
+        if knowledge.settings.cluster.policy == "price":
+            return self._priced(knowledge, job, wait)
         own = self._holder.placement.usable(knowledge.settings, state.time)
         if own is None or state.cluster is None or state.record is None:
             return self._estimates(knowledge, replace(job, submit_time=state.time), state)
@@ -120,7 +127,8 @@ class Answerer:
         values = advice.values()
         return Answered(
             reply=reply_to(request, job, advice, values, knowledge),
-            record=AdviceRecord(advice=advice, job=job, estimates=estimates),
+            # the ledger keeps the quantiles, which say the same in a third of the room
+            record=AdviceRecord(advice=advice, job=job, estimates=replace(estimates, run_chances=())),
             submission=submission_of(job, advice, values, state.cloud, knowledge.settings),
         )
 
@@ -129,6 +137,9 @@ class Answerer:
         if snapshot is not self._recent_base:
             self._recent_base = snapshot
             self._recent.rebase(None if snapshot is None else snapshot.state)
+            self._queue = None
+            if knowledge.starts is not None and snapshot is not None and snapshot.queue is not None:
+                self._queue = QueueForecast(knowledge.starts, snapshot.queue.processors, self._recent.since)
         state = self._recent.state(now)
         if is_believable(snapshot, now, knowledge.settings) and not is_outdated(snapshot, configured_at):
             return state
@@ -146,6 +157,8 @@ class Answerer:
 
     def _note(self, submission: Submission, job: Job) -> None:
         self._recent.add(submission)
+        if self._queue is not None:
+            self._queue.join(submission, submission.time)
         if submission.on_premise and submission.tasks and self._holder.placement.current is not None:
             self._holder.placement.current.advised(job, submission.tasks)
 
@@ -153,6 +166,10 @@ class Answerer:
         if state.cluster is None:
             return Estimates()
         try:
+            if knowledge.settings.cluster.policy == "price":
+                queue = self._queue
+                wait = NO_ESTIMATE if queue is None else planned_wait(queue.wait(job, state.time))
+                return self._priced(knowledge, job, wait)
             own = self._holder.placement.usable(knowledge.settings, state.time)
             # without a record nobody could say what may be staked
             if own is not None and state.record is not None:

@@ -21,6 +21,7 @@ snapshot.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -99,6 +100,11 @@ class RecentSubmissions:
         self._clear()
         for submission in self._since:
             self._count(submission)
+
+    @property
+    def since(self) -> Iterable[Submission]:
+        """Jobs advised since the snapshot."""
+        return self._since
 
     def add(self, submission: Submission) -> None:
         """Count one advised job."""

@@ -21,7 +21,7 @@ from advisor.service.running import huge_pages
 from advisor.service.running.metrics import ServeMetrics
 from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
-from advisor.service.submit import live_placement
+from advisor.service.submit import forecasting, live_placement
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
 from advisor.service.submit.state_holder import LoadModel, StateHolder
@@ -89,6 +89,7 @@ class Service:
     def warm_up(self) -> None:
         """Answer questions nobody asked, so that kernels are compiled and caches filled before the first."""
         live_placement.warm()
+        forecasting.warm()
         for sequence in range(_WARM_UP_QUESTIONS):
             request = AdviseRequest(
                 v=VERSION, seq=sequence, user="warm-up", name="warm-up", min_cpus=1 + sequence % 64, dry=True

@@ -28,7 +28,10 @@ from advisor.model.settings_section import for_reading
 from advisor.predict.knn.predictor import SizeClassifier
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.forecasting import profile_of
 from advisor.service.submit.live_placement import PlacementFollower
+from advisor.service.submit.run_times import RunTimesFollower
+from advisor.simulate.pool.start_profile import StartProfile
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
@@ -82,6 +85,7 @@ class KnownNow:
         settings: In force, but for what Slurm itself says of the same in the snapshot. For reading only.
         snapshot: Last good look at the site.
         model: Last good model.
+        starts: When a job that joins the snapshot's queue would start; None where that is unknown.
         group_names: Group ids met so far; asking the name service may take seconds, so it is never done while
             answering.
     """
@@ -89,6 +93,7 @@ class KnownNow:
     settings: Settings
     snapshot: Snapshot | None = None
     model: LoadedModel | None = None
+    starts: StartProfile | None = None
     group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
 
 
@@ -115,6 +120,8 @@ class StateHolder:
         """Held while an answer is worked out: models are asked by one thread at a time."""
         self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
         """Forecasts of the advisor's own placement rule."""
+        self.run_times = RunTimesFollower(settings.paths.models)
+        """Run times, for the policy "price"."""
         self._load_model = load_model
         self._monotonic = monotonic
         self._load_anew = False
@@ -155,7 +162,13 @@ class StateHolder:
 
     def refresh(self) -> None:
         """One look at everything; each part by itself, so that one that fails hurts no other."""
-        parts = (self._look_at_snapshot, self.placement.refresh, self._look_at_models, self._look_at_groups)
+        parts = (
+            self._look_at_snapshot,
+            self.placement.refresh,
+            self._look_at_models,
+            self._look_at_run_times,
+            self._look_at_groups,
+        )
         for part in parts:
             try:
                 part()
@@ -182,11 +195,12 @@ class StateHolder:
         # remembered first: an unreadable file is reported once, not at every look
         self._signature = signature
         snapshot = snapshots.read(path)
+        starts = profile_of(snapshot)
         with self._swap:
             settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
             if in_force is not self._settings:
                 self._settings, settings = in_force, for_reading(in_force)
-            self.current = replace(self.current, snapshot=snapshot, settings=settings)
+            self.current = replace(self.current, snapshot=snapshot, starts=starts, settings=settings)
 
     def _look_at_models(self) -> None:
         now = self._monotonic()
@@ -211,6 +225,10 @@ class StateHolder:
         settings = self.current.settings
         is_own = settings.placement.rule == "advisor" and self.placement.current is not None
         return is_own and self.current.model is not None and not settings.size.enabled
+
+    def _look_at_run_times(self) -> None:
+        if self.current.settings.cluster.policy == "price":
+            self.run_times.refresh()
 
     def _look_at_groups(self) -> None:
         if not self._unknown_groups:

@@ -1,0 +1,46 @@
+"""Run times as distributions in the submit server: those that `advisor control` has saved last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from advisor.history.models import ModelStore
+from advisor.model.job import Job
+from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+
+RUN_TIMES_KIND: Final = "run-times"
+"""Under this kind `advisor control` saves ``RunTimesOfJobs.to_arrays()``, every ten minutes."""
+
+log = structlog.get_logger(__name__)
+
+
+class RunTimesFollower:
+    """Keeps :attr:`current` up to date; :meth:`refresh` is the watcher thread's.
+
+    Args:
+        models: Folder of the models.
+    """
+
+    def __init__(self, models: Path) -> None:
+        self._store = ModelStore(folder=models)
+        self._version: str | None = None
+        self.current: RunTimesOfJobs | None = None
+
+    def refresh(self) -> None:
+        """Load newer ones, where there are any.
+
+        Raises:
+            AdvisorError: They are damaged; what there is stays.
+        """
+        version = self._store.current(RUN_TIMES_KIND)
+        if version is None or version == self._version:
+            return
+        self._version = version  # also when it fails: it is not tried again every time
+        arrays, _ = self._store.load(RUN_TIMES_KIND, version)
+        known = RunTimesOfJobs.from_arrays(arrays)
+        known.chances(Job(job_id=0, submit_time=0.0, processors=1, requested_time=3600.0))
+        self.current = known
+        log.info("run_times.in_use", version=version)

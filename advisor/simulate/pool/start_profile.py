@@ -1,0 +1,171 @@
+"""When a job that joins the end of a queue would start, read off one simulation of the queue without it.
+
+Under EASY backfilling the last job of a queue delays no other job before it starts itself. So it starts at
+the first scheduling pass that leaves it room: the free processors suffice, and it either ends before the
+head's reservation or takes only processors that stay free then. One simulation by time limits serves every
+job that might join, and finding a start takes a microsecond.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from advisor.compiled import compiled
+from advisor.simulate.pool._ends import ENDING
+from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, Floats, advance
+
+_OVERDUE_SECONDS: Final = 1.0
+"""A job that has reached its limit ends within this."""
+
+
+class StartProfile(NamedTuple):
+    """What each scheduling pass leaves; arrays of shape ``(passes,)``.
+
+    Attributes:
+        times: Of the passes, seconds, ascending.
+        free: Free processors.
+        shadows: When the head of the queue is reserved to start, seconds; infinite where no job waits.
+        extras: Processors that stay free then.
+    """
+
+    times: Floats
+    free: Floats
+    shadows: Floats
+    extras: Floats
+
+
+def start_profile(processors: int, now: float, running: Floats, waiting: Floats) -> StartProfile:
+    """Simulate a queue until it is empty, every job running to its limit.
+
+    Args:
+        processors: Of the machine.
+        now: Seconds, on the clock of the starts.
+        running: Processors, start and limit (seconds) of each job that has processors, shape ``(r, 3)``.
+        waiting: Processors and limit (seconds) of each waiting job, first of the queue first, shape
+            ``(w, 2)``.
+    """
+    ahead = len(running)
+    count = ahead + len(waiting)
+    jobs = np.zeros(count, JOB)
+    jobs["where"][:ahead], jobs["where"][ahead:] = RUNNING, WAITING
+    jobs["processors"][:ahead], jobs["processors"][ahead:] = running[:, 0], waiting[:, 0]
+    jobs["limit"][:ahead], jobs["limit"][ahead:] = running[:, 2], waiting[:, 1]
+    jobs["run"] = jobs["limit"]
+    jobs["start"][:ahead] = running[:, 1]
+    ends = np.maximum(running[:, 1] + running[:, 2], now + _OVERDUE_SECONDS)
+    jobs["planned_end"][:ahead] = jobs["end"][:ahead] = ends
+    by_end = np.argsort(ends, kind="stable")
+    ending = np.zeros(count, ENDING)
+    ending["time"][:ahead], ending["row"][:ahead] = ends[by_end], by_end  # sorted, so a heap
+    scalars = np.zeros(1, SCALARS)
+    scalars["now"], scalars["is_due"] = now, 1
+    scalars["running"], scalars["waiting"], scalars["endings"] = ahead, count - ahead, ahead
+    scalars["free"] = max(0, processors - int(running[:, 0].sum()))
+    queue, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    queue[: count - ahead], rows[:ahead] = np.arange(ahead, count), by_end
+    arrays = Arrays(jobs, queue, rows, ending, np.zeros(2 * count + 8, EVENT), scalars)
+    found = np.empty((4, 2 * count + 2))
+    return StartProfile(*found[:, : _follow(arrays, found)])
+
+
+def start_of(profile: StartProfile, processors: int, limit: float, now: float) -> float:
+    """When a job that joins the queue now would start, seconds; infinite where the machine is too small.
+
+    Args:
+        processors: Requested.
+        limit: Seconds.
+        now: Seconds, not before the profile's first pass.
+    """
+    return _start_of(*profile, float(processors), limit, now)
+
+
+@compiled
+def _follow(arrays: Arrays, found: Floats) -> int:
+    """Write the passes to ``found``, shape ``(4, n)``; their number."""
+    scalars, ending = arrays.scalars[0], arrays.ending
+    until, count = scalars.now, 0
+    while count < found.shape[1]:
+        advance(arrays, until, arrays.events.shape[0])
+        is_empty = scalars.waiting == 0
+        found[0, count] = scalars.now
+        found[1, count] = scalars.free
+        found[2, count] = np.inf if is_empty else scalars.shadow
+        found[3, count] = scalars.free if is_empty else scalars.extra
+        count += 1
+        if scalars.endings == 0:
+            break
+        until = ending[0].time
+    return count
+
+
+@compiled
+def _start_of(
+    times: Floats,
+    free: Floats,
+    shadows: Floats,
+    extras: Floats,
+    processors: float,
+    limit: float,
+    now: float,
+) -> float:
+    first = max(0, int(np.searchsorted(times, now, side="right")) - 1)
+    for i in range(first, times.shape[0]):
+        time = max(float(times[i]), now)
+        if processors <= free[i] and (time + limit <= shadows[i] or processors <= extras[i]):
+            return time
+    return np.inf
+
+
+def with_job(profile: StartProfile, processors: int, limit: float, now: float) -> StartProfile:
+    """Return the profile once a job has joined the queue, without a new simulation.
+
+    The job keeps the start that it has now. In a whole simulation it might delay jobs that wait before it and
+    are not the head, and jobs that join later might delay it: the next simulation shows that.
+    """
+    start = start_of(profile, processors, limit, now)
+    if start == np.inf:
+        return profile
+    found = np.empty((4, len(profile.times) + 2))
+    _take(*profile, float(processors), start, start + limit, found)
+    return StartProfile(*found)
+
+
+@compiled
+def _take(
+    times: Floats,
+    free: Floats,
+    shadows: Floats,
+    extras: Floats,
+    processors: float,
+    start: float,
+    end: float,
+    found: Floats,
+) -> None:
+    """Write the passes with two more at the job's start and end, and without its processors between them."""
+    # merge: passes in order, the start and the end of the job at their places
+    row, added = 0, 0
+    for i in range(found.shape[1]):
+        following = times[row] if row < times.shape[0] else np.inf
+        moment = start if added == 0 else end if added == 1 else np.inf
+        if following <= moment:
+            time, source = following, row
+            row += 1
+        else:
+            time, source = moment, max(0, row - 1)
+            added += 1
+        found[0, i], found[1, i] = time, free[source]
+        found[2, i], found[3, i] = shadows[source], extras[source]
+    at_start = 0.0
+    for i in range(found.shape[1]):
+        time = found[0, i]
+        if start <= time < end:
+            found[1, i] -= processors
+            if end > found[2, i] or found[2, i] == np.inf:
+                found[3, i] = max(0.0, found[3, i] - processors)
+            if time == start:
+                at_start = found[1, i]
+    for i in range(found.shape[1]):
+        if found[0, i] < start and found[2, i] == np.inf:  # no job waits before it: it is the head
+            found[2, i], found[3, i] = start, at_start

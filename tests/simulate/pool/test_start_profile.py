@@ -1,0 +1,106 @@
+"""A job placed in the profile starts when the whole simulation with it says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
+from advisor.simulate.pool.start_profile import start_of, start_profile, with_job
+
+MACHINE = 32
+NOW = 1000.0
+
+
+def simulated(running: np.ndarray, waiting: np.ndarray, processors: int, limit: float) -> float:
+    """The start of the last of all waiting jobs in the whole simulation."""
+    every = np.vstack((waiting, [[processors, limit]]))
+    starts = closed_queue_starts(
+        MACHINE,
+        NOW,
+        RunningJobs(running[:, 0].astype(np.int64), running[:, 1], running[:, 2], running[:, 2]),
+        WaitingJobs(every[:, 0].astype(np.int64), every[:, 1], every[:, 1]),
+    )
+    return float(starts[-1])
+
+
+def queue_of(seed: int, waiting: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    running, free = [], MACHINE
+    while (width := int(rng.integers(1, 12))) <= free:
+        running.append((width, NOW - rng.uniform(0.0, 900.0), rng.uniform(300.0, 5000.0)))
+        free -= width
+    behind = [(int(rng.integers(1, MACHINE + 1)), rng.uniform(60.0, 9000.0)) for _ in range(waiting)]
+    return np.array(running).reshape(-1, 3), np.array(behind).reshape(-1, 2)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 40), st.integers(1, MACHINE), st.floats(60.0, 50_000.0))
+def test_the_start_is_that_of_the_whole_simulation(
+    seed: int, waiting: int, processors: int, limit: float
+) -> None:
+    running, behind = queue_of(seed, waiting)
+    profile = start_profile(MACHINE, NOW, running, behind)
+    assert start_of(profile, processors, limit, NOW) == pytest.approx(
+        simulated(running, behind, processors, limit), abs=1e-6
+    )
+
+
+def test_as_time_goes_by_a_job_starts_no_sooner_than_now() -> None:
+    running, behind = queue_of(1, 0)
+    profile = start_profile(MACHINE, NOW, running, behind)
+    assert start_of(profile, MACHINE, 60.0, NOW + 1e6) == NOW + 1e6
+
+
+def test_a_job_larger_than_the_machine_never_starts() -> None:
+    running, behind = queue_of(2, 5)
+    assert start_of(start_profile(MACHINE, NOW, running, behind), MACHINE + 1, 60.0, NOW) == np.inf
+
+
+def test_an_empty_machine_takes_the_job_at_once() -> None:
+    profile = start_profile(MACHINE, NOW, np.zeros((0, 3)), np.zeros((0, 2)))
+    assert start_of(profile, MACHINE, 60.0, NOW + 5.0) == NOW + 5.0
+
+
+@given(st.integers(0, 10_000), st.integers(0, 30), st.integers(1, MACHINE), st.floats(60.0, 20_000.0))
+def test_a_job_that_joined_takes_its_processors_from_its_start_to_its_limit(
+    seed: int, waiting: int, processors: int, limit: float
+) -> None:
+    profile = start_profile(MACHINE, NOW, *queue_of(seed, waiting))
+    start = start_of(profile, processors, limit, NOW)
+    joined = with_job(profile, processors, limit, NOW)
+    assert np.all(np.diff(joined.times) >= 0.0)
+    for time in (*profile.times, start, 0.5 * (start + limit + start), start + limit):
+        before = profile.free[np.searchsorted(profile.times, time, side="right") - 1]
+        after = joined.free[np.searchsorted(joined.times, time, side="right") - 1]
+        taken = processors if start <= time < start + limit else 0
+        assert after == before - taken
+
+
+def test_jobs_that_join_an_empty_queue_start_one_behind_the_other() -> None:
+    full = np.array([[MACHINE, NOW - 10.0, 110.0]])
+    profile = start_profile(MACHINE, NOW, full, np.zeros((0, 2)))
+    starts = []
+    for _ in range(3):
+        starts.append(start_of(profile, 20, 50.0, NOW))
+        profile = with_job(profile, 20, 50.0, NOW)
+    assert starts == [NOW + 100.0, NOW + 150.0, NOW + 200.0]
+    assert start_of(profile, 12, 100.0, NOW) == NOW + 100.0  # it fits beside them
+
+
+def test_starts_of_jobs_that_join_are_near_the_whole_simulations() -> None:
+    misses, waits = [], []
+    for seed in range(60):
+        running, behind = queue_of(seed, seed % 30)
+        profile = start_profile(MACHINE, NOW, running, behind)
+        rng = np.random.default_rng(seed + 1000)
+        for _ in range(4):
+            processors, limit = int(rng.integers(1, 20)), rng.uniform(60.0, 9000.0)
+            whole = simulated(running, behind, processors, limit)
+            misses.append(abs(start_of(profile, processors, limit, NOW) - whole))
+            waits.append(whole - NOW)
+            profile = with_job(profile, processors, limit, NOW)
+            behind = np.vstack((behind, [[processors, limit]]))
+    assert np.mean(np.array(misses) < 1.0) > 0.8
+    assert np.mean(misses) < 0.05 * np.mean(waits)
