@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Self
+
+import numpy as np
 
 from advisor.model.errors import BadInput
 from advisor.replay.closed_loop.fidelity import fidelity_of
@@ -16,6 +21,8 @@ from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
 CURVE_SHARES: Final = (0.01, 0.02, 0.05, 0.10)
 """Budget shares of the curve of saved hours against dollars."""
+
+_TELLING_SECONDS: Final = 0.5
 
 Tick = Callable[[str, int, int], None]
 """``tick(what, done, total)``."""
@@ -135,13 +142,54 @@ def _run(jobs: LoopJobs, asked: Rehearsal, tasks: Sequence[_Task], tick: Tick | 
 
     # those that take long begin first
     ordered = sorted(tasks, key=lambda task: list(POLICIES).index(task.policy), reverse=True)
-    processes = min(asked.processes, len(tasks))
-    parallel = Parallel(n_jobs=processes, return_as="generator_unordered")
-    found = parallel(delayed(_simulate)(jobs, asked.world, task, None) for task in ordered)
-    for count, one in enumerate(found, start=1):
-        if tick is not None:
-            tick("policies", count, len(tasks))
-        yield one
+    with _Counts(len(tasks), len(jobs), tick) as counts:
+        parallel = Parallel(n_jobs=min(asked.processes, len(tasks)), return_as="generator_unordered")
+        yield from parallel(
+            delayed(_counted)(jobs, asked.world, task, counts.path, at) for at, task in enumerate(ordered)
+        )
+
+
+class _Counts:
+    """Jobs that each task has done, in a file that the processes share; a thread tells the sum.
+
+    Args:
+        tasks, jobs: Tasks, and jobs of each.
+        tick: Told the sum, a few times a second.
+    """
+
+    def __init__(self, tasks: int, jobs: int, tick: Tick | None) -> None:
+        self._total, self._jobs, self._tick = tasks * jobs, jobs, tick
+        self._folder = TemporaryDirectory(prefix="advisor-rehearse-")
+        self.path = Path(self._folder.name) / "jobs"
+        self._counts = np.memmap(self.path, np.int64, "w+", shape=(tasks,))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="rehearsal progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        del self._counts
+        self._folder.cleanup()
+
+    def _tell(self) -> None:
+        while self._tick is not None and not self._over.wait(_TELLING_SECONDS):
+            self._tick("jobs of all policies", int(self._counts.sum()), self._total)
+
+
+def _counted(jobs: LoopJobs, options: WorldOptions, task: _Task, path: Path, at: int) -> _Done:
+    """Simulate in a process of its own."""
+    counts = np.memmap(path, np.int64, "r+")
+
+    def count(_what: str, done: int, _total: int) -> None:
+        counts[at] = done
+
+    done = _simulate(jobs, options, task, count)
+    counts[at] = len(jobs)
+    return done
 
 
 def _simulate(jobs: LoopJobs, options: WorldOptions, task: _Task, tick: Tick | None) -> _Done:
