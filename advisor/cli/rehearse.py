@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,6 +66,14 @@ def rehearse(
     processes: Annotated[
         int, typer.Option(min=0, help="Policies that are simulated at the same time; 0: one for each core.")
     ] = 0,
+    shipped: Annotated[
+        bool,
+        typer.Option(
+            "--shipped",
+            help="Also run the submit server and the control loops themselves on a virtual clock, under the "
+            "rule of 2026 (slower: some milliseconds a job).",
+        ),
+    ] = False,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -101,7 +110,21 @@ def rehearse(
     )
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
-        result = run(loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes), asked, tick)
+        window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
+        result = run(window, asked, tick)
+        if shipped:
+            from advisor.rehearsal.shipped import rehearse_shipped
+            from advisor.service.running.logs import configure
+
+            configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
+            result["rows"] += rehearse_shipped(
+                window,
+                budget_share=budget_share,
+                usd_per_core_hour=price,
+                boot_seconds=boot,
+                slowdown=slowdown,
+                tick=tick,
+            )["rows"][1:]
     if out is not None:
         from advisor.service.admin.rehearsal_page import write_rehearsal
 

@@ -4,7 +4,7 @@ The price is read off recent demand. Each slice that was considered has an index
 an expected cost. At the right price, the slices of the last weeks whose index was above it would have used up
 what accrues, and within ``horizon_days`` what is held above a reserve for busy days. So the price follows the
 load and the money without a gain to tune; the horizon makes it slow (a fast controller costs more than a bad
-rule: CLOSEDLOOP.md).
+rule: docs/designs/0019-one-price.md).
 """
 
 from __future__ import annotations

@@ -23,13 +23,14 @@ MAX_TRACEBACK_CHARACTERS: Final = 8_000
 _CUT: Final = " [...] "
 
 
-def configure(stream: TextIO | None = None) -> None:
+def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
     """Send what this process logs to one stream: plain lines to a terminal, else one JSON object a line.
 
     Warnings that libraries log through the standard library, and what ends a thread, go the same way.
 
     Args:
         stream: Where to; standard error by default, because standard output belongs to a command's result.
+        level: The least serious events that are written.
     """
     to = sys.stderr if stream is None else stream
     shared: list[structlog.typing.Processor] = [
@@ -41,7 +42,7 @@ def configure(stream: TextIO | None = None) -> None:
     ]
     structlog.configure(
         processors=[*shared, renderer(is_terminal=to.isatty())],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(to),
         cache_logger_on_first_use=False,
     )
