@@ -108,11 +108,6 @@ def processors_on_a_node(queued: QueuedJob) -> int:
     return max(1, queued.job.processors // (queued.job.nodes or 1))
 
 
-def is_paid_for(node: Node) -> bool:
-    """Whether a cloud node is up or changes its power state: its instance costs money."""
-    return node.power in PAID_FOR
-
-
 def active_features(node: Node) -> tuple[str, ...]:
     """The node's active features; its available ones where Slurm was not asked for the active ones."""
     return node.features if node.active_features is None else node.active_features
