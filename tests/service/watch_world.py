@@ -14,7 +14,7 @@ from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.service.hedge.small_jobs import SmallJobs
-from advisor.service.hedge.watching import WatchLoop
+from advisor.service.hedge.watching import SliceDecider, WatchLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.state.hedge_budget import HedgeBudget
@@ -120,6 +120,7 @@ class World:
         self.comment = hedged_comment(60.0, HedgeKind.HEDGE, 10)
         self.hedge: dict[str, object] = {}
         self.quantiles: tuple[float, ...] = ()
+        self.slices: SliceDecider | None = None
         self.boot()
 
     def boot(self) -> None:
@@ -149,6 +150,7 @@ class World:
             quantiles=lambda _: self.quantiles,
             budget=self.budget,
             pause=self.clock.sleep,
+            slices=lambda: self.slices,
             **parts,  # type: ignore[arg-type]
         )
 

@@ -47,6 +47,7 @@ from advisor.slurm.steering import BurstSteering
 if TYPE_CHECKING:
     from advisor.service.cloud.feature import CloudFeature
     from advisor.service.hedge.feature import HedgeFeature
+    from advisor.service.price.feature import PriceFeature
     from advisor.service.stability.feature import StabilityFeature
 
 
@@ -107,14 +108,16 @@ class Features:
         self._connections = connections
         self._shared = shared
         self.learn = self._learn()
+        self.price: PriceFeature | None = None
         self.hedge = self._hedge()
         self.cloud = self._cloud()
         self.stability = self._stability()
+        self.price = self._price()
         features = (
             self.hedge,
             self._placement(),
             self._portfolio(),
-            self._price() if settings.cluster.policy == "price" else self._waiting(),
+            self._waiting() if self.price is None else self.price,
             self.cloud,
             self.stability,
             self._take_back(),
@@ -161,6 +164,7 @@ class Features:
             store=self._shared.store,
             slowdown=self.learn.slowdown,
             wake_poll=self._shared.wake_poll,
+            slices=lambda: None if self.price is None else self.price.slices,
         )
 
     def _placement(self) -> Feature | None:
@@ -224,13 +228,14 @@ class Features:
         )
         return WaitingFeature(loop, shared.clock)
 
-    def _price(self) -> Feature | None:
+    def _price(self) -> PriceFeature | None:
         """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
         if self.learn.run_times is None:
             return None
         from advisor.service.price.feature import PriceFeature
         from advisor.service.price.price_keeper import PriceKeeper
         from advisor.service.price.price_loop import PriceLoop, asking_by_socket
+        from advisor.service.price.slice_decider import Slices
         from advisor.service.price.valuing import Valuer
         from advisor.service.waiting.moving import Moves
 
@@ -262,7 +267,15 @@ class Features:
             again=asking_by_socket(settings),
             clock=shared.clock,
         )
-        return PriceFeature(loop, keeper, shared.clock)
+        slices = Slices(
+            settings,
+            view=shared.view,
+            keeper=keeper,
+            chances=self.learn.run_times,
+            slowdown=self.learn.slowdown,
+            cloud=lambda: loop.cloud,
+        )
+        return PriceFeature(loop, keeper, slices, shared.clock)
 
     def _cloud(self) -> CloudFeature | None:
         connections, shared = self._connections, self._shared
@@ -281,6 +294,7 @@ class Features:
             interruptions=InterruptionRecord(INTERRUPTIONS.at(self._settings.paths.state)),
             prices=shared.prices,
             paid_since=shared.store.paid_since,
+            stop_of=None if self.hedge is None else self.hedge.watch.stop_of,
         )
         return CloudFeature(
             context,

@@ -11,7 +11,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.service.exchange.announcing import Announced
-from advisor.service.hedge.watching import AskSlowdown, watch_loop
+from advisor.service.hedge.watching import AskSlowdown, SliceDecider, watch_loop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
@@ -31,6 +31,7 @@ class HedgeFeature(Feature):
         places: Submits and cancels placeholders.
         slowdown: How many times longer a job runs in the cloud than on-premise.
         wake_poll: Begins a poll of Slurm early.
+        slices: Decides about slices; None where the policy is not the price.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class HedgeFeature(Feature):
         clock: Clock,
         slowdown: AskSlowdown,
         wake_poll: Callable[[], None],
+        slices: Callable[[], SliceDecider | None] = lambda: None,
     ) -> None:
         self._places = places
         self._wake_poll = wake_poll
@@ -58,6 +60,7 @@ class HedgeFeature(Feature):
             clock=clock,
             slowdown=slowdown,
             budget=self.budget,
+            slices=slices,
         )
         self._runner = LoopRunner(self.watch, clock, urgent_task=self.watch.urgent_task)
         self.runners = (self._runner,)

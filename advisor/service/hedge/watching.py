@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -49,6 +49,18 @@ AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""
 
 
+class SliceDecider(Protocol):
+    """What becomes of a slice in the cloud (`advisor.service.price.slice_decider`)."""
+
+    def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
+        """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
+        ...
+
+    def stays(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
+        """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
+        ...
+
+
 class WatchLoop:
     """Watches jobs that may have to be requeued.
 
@@ -58,6 +70,7 @@ class WatchLoop:
         slowdown: Without it the settings' s(c).
         pause: Sleeps for some seconds; None: by the clock.
         budget: Core-seconds that all hedges may use; None: no limit.
+        slices: Decides about slices; None where the policy is not the price.
     """
 
     name = "watch"
@@ -76,7 +89,9 @@ class WatchLoop:
         slowdown: AskSlowdown | None = None,
         pause: Callable[[float], None] | None = None,
         budget: HedgeBudget | None = None,
+        slices: Callable[[], SliceDecider | None] = lambda: None,
     ) -> None:
+        self._slices = slices
         self._settings = settings
         self._budget = budget
         self._places = places
@@ -127,6 +142,13 @@ class WatchLoop:
     def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
         """The outcome of an ended job's hedge (:meth:`HedgeRecord.hedge_outcome`)."""
         return self._record.hedge_outcome(job_id, advice_id)
+
+    def stop_of(self, job_id: int) -> float | None:
+        """The stop of a job that keeps a place, seconds in the cloud; infinite once it stays; for any thread.
+
+        None: it keeps none.
+        """
+        return self._record.stop_of(job_id)
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows: hedge entries by phase, and counts since the first start."""
@@ -232,6 +254,9 @@ class WatchLoop:
             self._come_back(entry, queued, "its slot came")
 
     def _stays(self, entry: HedgeEntry, queued: QueuedJob) -> bool:
+        slices = self._slices() if entry.kind == HedgeKind.SLICE else None
+        if slices is not None:
+            return slices.stays(queued, self._elapsed(queued))
         is_sooner = stays_at_slot(
             processors=queued.job.processors,
             slowdown=self._slowdown(queued),
@@ -267,6 +292,14 @@ class WatchLoop:
                 further_wait_seconds=None if expected is None else expected - self._clock.wall(),
             ):
                 self._record.count("rounds_past_stop")
+                return
+        slices = self._slices() if entry.kind == HedgeKind.SLICE else None
+        if slices is not None:
+            stop = slices.next_stop(queued, elapsed, entry.placeholder)
+            if stop is not None and stop > elapsed:
+                self._record.count("slices_continued")
+                self._record.put(entry, stop_seconds=stop)
+                log.info("hedge.next_slice", job=entry.job_id, stop_seconds=round(stop))
                 return
         self._come_back(entry, queued, "its time in the cloud is over")
 
@@ -333,6 +366,7 @@ def watch_loop(
     clock: Clock,
     slowdown: AskSlowdown | None = None,
     budget: HedgeBudget | None = None,
+    slices: Callable[[], SliceDecider | None] = lambda: None,
 ) -> WatchLoop:
     """Build the loop; forecasts are read from the ledger."""
 
@@ -367,6 +401,7 @@ def watch_loop(
         clock=clock,
         budget=budget,
         slowdown=slowdown,
+        slices=slices,
     )
 
 

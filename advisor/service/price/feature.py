@@ -10,17 +10,19 @@ from msgspec import structs
 from advisor.model.site import SiteState
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
+from advisor.service.price.slice_decider import Slices
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
 
 
 class PriceFeature(Feature):
-    """Keeps the price, publishes it, and moves waiting jobs by it."""
+    """Keeps the price, publishes it, and moves waiting jobs by it; slices ask it again."""
 
-    def __init__(self, loop: PriceLoop, keeper: PriceKeeper, clock: Clock) -> None:
+    def __init__(self, loop: PriceLoop, keeper: PriceKeeper, slices: Slices, clock: Clock) -> None:
         self.loop = loop
         self.keeper = keeper
+        self.slices = slices
         self._runner = LoopRunner(loop, clock)
         self.runners = (self._runner,)
         self.steering = (loop.name,)

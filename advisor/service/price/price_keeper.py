@@ -109,6 +109,12 @@ class PriceKeeper:
         with self._lock:
             self._demand.note(key, index=index, cost=usd, now=now)
 
+    def commit(self, usd: float, account: str | None) -> None:
+        """Take tokens for a start that may cost so many dollars; the next poll knows it by itself."""
+        with self._lock:
+            if self._current is not None:
+                self._current = self._current.committed(usd, {account or "": usd})
+
     def rehearsed(self, kept: DemandKept) -> None:
         """Begin with the demand of a rehearsal of the site's history; seen demand is added to it."""
         with self._lock:

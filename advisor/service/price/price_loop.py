@@ -19,7 +19,7 @@ from advisor.model.advice import Mode, Placement
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState, Price
+from advisor.model.site import CloudState
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView
@@ -104,6 +104,11 @@ class PriceLoop:
         """Take in the cloud as a poll has seen it; may be called by any thread."""
         self._cloud = cloud
 
+    @property
+    def cloud(self) -> CloudState:
+        """The cloud as the last poll has seen it."""
+        return self._cloud
+
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
         return {
@@ -135,7 +140,7 @@ class PriceLoop:
             (one for one in valued if one.value >= price.seconds_per_usd), key=lambda one: -one.value
         )
         self.worth_it = len(best)
-        self._ask_and_move(best, price)
+        self._ask_and_move(best)
 
     def _due(self, queue: OnPremiseQueue) -> list[QueuedJob]:
         now = self._clock.monotonic()
@@ -153,8 +158,7 @@ class PriceLoop:
         self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
         return due
 
-    def _ask_and_move(self, best: Sequence[Valued], price: Price) -> None:
-        left = _Left(price)
+    def _ask_and_move(self, best: Sequence[Valued]) -> None:
         going: list[int] = []
         asked = 0
         is_over = False
@@ -165,12 +169,13 @@ class PriceLoop:
             if is_over or asked >= _MAX_ASKED or len(going) >= _MAX_MOVED:
                 self._valued_at.pop(job_id, None)  # the next round has its turn
                 return
-            if not left.has(one):
+            price = self._keeper.current
+            if price is None or one.worst_usd > price.tokens_of(one.queued.job.account):
                 return
             asked += 1
             try:
                 if self._goes(one):
-                    left.take(one)
+                    self._keeper.commit(one.worst_usd, one.queued.job.account)
                     going.append(job_id)
             except RetryLater:  # a submit server that hangs is not asked for 100 jobs
                 is_over = True
@@ -211,24 +216,6 @@ class PriceLoop:
             usd=round(one.usd, 4),
         )
         return self._moves.intend(queued, reply)
-
-
-class _Left:
-    """Tokens left while jobs of one round take theirs."""
-
-    def __init__(self, price: Price) -> None:
-        self._usd = price.tokens_usd
-        self._by_account = dict(price.tokens_by_account)
-
-    def has(self, one: Valued) -> bool:
-        account = one.queued.job.account or ""
-        return one.worst_usd <= min(self._usd, self._by_account.get(account, math.inf))
-
-    def take(self, one: Valued) -> None:
-        account = one.queued.job.account or ""
-        self._usd -= one.worst_usd
-        if account in self._by_account:
-            self._by_account[account] -= one.worst_usd
 
 
 def asking_by_socket(settings: Settings) -> AskAgain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -180,6 +181,14 @@ class HedgeRecord:
         if kept is not None and kept.advice_id == advice_id:
             return kept.hedge_outcome
         return self._ended.get(advice_id)
+
+    def stop_of(self, job_id: int) -> float | None:
+        """A job's stop, seconds in the cloud, infinite for one that stays; None: it has no entry."""
+        kept = self._kept.get(job_id)
+        if kept is None:
+            return None
+        is_open = kept.phase is not Phase.SETTLED and kept.stop_seconds is not None
+        return kept.stop_seconds if is_open else math.inf
 
     def _write(self) -> None:
         self._state.write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -438,3 +439,62 @@ def test_a_placeholder_gets_no_place_and_is_no_small_job(world: World) -> None:
     assert world.queue.requeued == []
     world.look(dataclasses.replace(small, job=structs.replace(small.job, name="run")))
     assert world.queue.requeued == [8]
+
+
+# ---------------------------------------------------------------------- slices
+
+
+class Decider:
+    """Says what a test wants of slices, and what it was asked."""
+
+    def __init__(self, stop: float | None = None, *, stays: bool = False) -> None:
+        self.stop, self.is_staying = stop, stays
+        self.asked: list[tuple[str, int]] = []
+
+    def next_stop(self, _queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
+        self.asked.append(("stop", placeholder))
+        return None if self.stop is None else elapsed_seconds + self.stop
+
+    def stays(self, queued: QueuedJob, _elapsed_seconds: float) -> bool:
+        self.asked.append(("turn", queued.job.job_id))
+        return self.is_staying
+
+
+def at_stop(world: World, decider: Decider) -> QueuedJob:
+    """A slice of twelve seconds in the cloud, its placeholder in the queue, at its stop."""
+    world.slices = decider
+    world.comment = hedged_comment(12.0, HedgeKind.SLICE, 10)
+    job = world.job()
+    world.look(job)
+    world.look(job, world.job(901, name="place-of-7", state="PENDING", partition="onprem"))
+    return job
+
+
+def test_a_slice_that_is_worth_going_on_gets_a_new_stop(world: World) -> None:
+    decider = Decider(100.0)
+    at_stop(world, decider)
+    entry = world.record.all()[0]
+    assert decider.asked == [("stop", 901)]
+    assert entry.phase is Phase.OPEN
+    assert entry.stop_seconds is not None
+    assert entry.stop_seconds > 100.0
+    assert world.loop.stop_of(7) == entry.stop_seconds
+    assert world.queue.requeued == []
+
+
+def test_a_slice_that_is_not_worth_going_on_is_brought_back(world: World) -> None:
+    at_stop(world, Decider(None))
+    assert world.record.all()[0].why == "its time in the cloud is over"
+    assert set(world.queue.requeued) == {7}
+
+
+@pytest.mark.parametrize(("stays", "phase"), [(True, Phase.SETTLED), (False, Phase.RETURNING)])
+def test_when_its_turn_comes_a_slice_stays_or_restarts_by_the_price(
+    world: World, *, stays: bool, phase: Phase
+) -> None:
+    decider = Decider(100.0, stays=stays)
+    job = at_stop(world, decider)
+    world.look(job, world.job(901, name="place-of-7", state="RUNNING", partition="onprem"))
+    assert decider.asked[-1] == ("turn", 7)
+    assert world.record.all()[0].phase is phase
+    assert (world.loop.stop_of(7) == math.inf) is stays

@@ -1,0 +1,135 @@
+"""What becomes of a slice in the cloud at its stop, and when its place's turn on-premise comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
+from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
+from advisor.decide.submission.capacity import cores_billed, usd_per_core_hour
+from advisor.model.advice import Capacity
+from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
+from advisor.service.learn.as_here import queued_here
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.price.price_keeper import PriceKeeper
+from advisor.service.price.queue_view import forecast_waits, on_premise_queue
+from advisor.service.price.valuing import AskSlowdown, RunChances
+from advisor.slurm.protocol import QueuedJob
+
+log = structlog.get_logger(__name__)
+
+_FREE_USD_PER_SECOND = 1e-12
+
+
+class Slices:
+    """Asks the price again about jobs that run in the cloud and keep a place on-premise.
+
+    Args:
+        keeper: The price and the tokens.
+        chances: Forecasts of run times.
+        slowdown: s(c) of a queued job.
+        cloud: The cloud as the last poll has seen it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        view: SharedView,
+        keeper: PriceKeeper,
+        chances: RunChances,
+        slowdown: AskSlowdown,
+        cloud: Callable[[], CloudState],
+    ) -> None:
+        self._settings = settings
+        self._view = view
+        self._keeper = keeper
+        self._chances = chances
+        self._slowdown = slowdown
+        self._cloud = cloud
+        self._waits: tuple[float, Mapping[int, float]] = (-math.inf, {})
+
+    def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
+        """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back.
+
+        Args:
+            queued: In the cloud, at its stop.
+            elapsed_seconds: What it has run there.
+            placeholder: The job that keeps its place; 0: none, and it would begin at the queue's end.
+        """
+        waits = self._forecast()
+        wait = waits.get(placeholder, max(waits.values(), default=0.0) if not placeholder else 0.0)
+        best = self._best(queued, elapsed_seconds, wait, is_whole=False)
+        stop = self._slowdown(queued) * best.stop
+        return stop if self._is_bought(queued, best, stop - elapsed_seconds, elapsed_seconds) else None
+
+    def stays(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
+        """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
+        best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
+        limit = queued.job.requested_time
+        left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
+        return self._is_bought(queued, best, left, elapsed_seconds)
+
+    def _best(self, queued: QueuedJob, elapsed_seconds: float, wait: float, *, is_whole: bool) -> Slice:
+        here = queued_here(queued, self._settings).job
+        slowdown = self._slowdown(queued)
+        elapsed = elapsed_seconds / slowdown
+        chances = self._chances.chances(here)
+        forget_below(chances, self._chances.edges, elapsed)
+        return best_slice(
+            chances,
+            self._chances.edges,
+            limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
+            elapsed=elapsed,
+            wait=wait,
+            offer=CloudOffer(
+                start_seconds=0.0,
+                slowdown=slowdown,
+                processors=self._usd_per_second(queued),
+                paid_start_seconds=0.0,
+                is_whole=is_whole,
+            ),
+            loss_weight=self._settings.price.loss_weight,
+        )
+
+    def _is_bought(self, queued: QueuedJob, best: Slice, more_seconds: float, elapsed_seconds: float) -> bool:
+        """Whether a slice is worth its price and its worst case is there; its tokens are then committed."""
+        price = self._keeper.current
+        key = f"{queued.job.job_id}@{queued.job.submit_time:.0f}+{elapsed_seconds:.0f}"
+        self._keeper.note(key, index=best.value, usd=best.cost, now=self._view.fresh().time)
+        if price is None or best.value <= 0.0 or best.value < price.seconds_per_usd:
+            return False
+        worst = self._usd_per_second(queued) * (more_seconds + ENDING_SECONDS)
+        account = queued.job.account
+        if worst > price.tokens_of(account):
+            log.info("price.slice_not_covered", job=queued.job.job_id, usd=round(worst, 4))
+            return False
+        self._keeper.commit(worst, account)
+        return True
+
+    def _usd_per_second(self, queued: QueuedJob) -> float:
+        cloud, moved = self._cloud(), moved_by_us(queued)
+        named = moved.capacity if moved is not None else None
+        capacity = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
+        usd = cores_billed(queued.job, cloud) * usd_per_core_hour(capacity, cloud, self._settings) / 3600.0
+        return max(usd, _FREE_USD_PER_SECOND)
+
+    def _forecast(self) -> Mapping[int, float]:
+        """Forecast waits by job id, once for each poll; empty where no poll is fresh."""
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            return {}
+        if snapshot.time != self._waits[0]:
+            queue = on_premise_queue(snapshot, self._settings)
+            waits = forecast_waits(queue)
+            found = {q.job.job_id: float(wait) for q, wait in zip(queue.waiting, waits, strict=True)}
+            self._waits = snapshot.time, found
+        return self._waits[1]

@@ -1,0 +1,81 @@
+"""A slice at its stop and at its turn: it goes on where that is worth the price and covered by tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.decide.price.slices import Floats
+from advisor.model import Job
+from advisor.predict.run_times.grid import GRID, bin_of
+from advisor.service.price.slice_decider import Slices
+from advisor.slurm.protocol import QueuedJob
+from tests.service.doubles import make_queued
+from tests.service.price.price_world import COMMENT, World
+
+HOUR = 3600.0
+
+
+class Runs:
+    """Half of the jobs run ten minutes, the others an hour."""
+
+    edges: Floats = GRID
+
+    def chances(self, _job: Job) -> Floats:
+        found = np.zeros(len(GRID))
+        found[bin_of(600.0)] = found[bin_of(HOUR)] = 0.5
+        return found
+
+
+def site(folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0) -> tuple[World, Slices]:
+    budget = {"usd": usd, "period": "day", "usd_per_hour_saved": usd_per_hour}
+    world = World(folder, budget=budget)
+    world.hands.pass_by(12 * HOUR)
+    for job_id in (1, 2):
+        world.slurm.put(job_id, "RUNNING", processors=8, start_time=world.hands.wall, requested_time=4 * HOUR)
+    world.slurm.put(901, processors=8, name="place-of-7", requested_time=2 * HOUR)
+    world.round()
+    slices = Slices(
+        world.settings,
+        view=world.view,
+        keeper=world.keeper,
+        chances=Runs(),
+        slowdown=lambda _queued: 1.05,
+        cloud=lambda: world.cloud,
+    )
+    return world, slices
+
+
+def in_cloud() -> QueuedJob:
+    return make_queued(
+        7, "RUNNING", queue="burst", processors=8, requested_time=2 * HOUR, admin_comment=COMMENT
+    )
+
+
+def test_a_job_far_from_its_turn_goes_on_and_commits_its_tokens(tmp_path: Path) -> None:
+    world, slices = site(tmp_path)
+    before = world.keeper.current
+    stop = slices.next_stop(in_cloud(), 1000.0, 901)
+    after = world.keeper.current
+    assert stop is not None
+    assert stop >= HOUR
+    assert before is not None
+    assert after is not None
+    worst = 8 * 0.05 / 3600.0 * (stop - 1000.0 + 60.0)
+    assert before.tokens_usd - after.tokens_usd == pytest.approx(worst, rel=0.01)
+
+
+def test_it_comes_back_where_the_price_is_too_high_or_tokens_are_missing(tmp_path: Path) -> None:
+    for number, (usd_per_hour, usd) in enumerate(((0.01, 240.0), (10.0, 0.3))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, slices = site(folder, usd_per_hour, usd)
+        assert slices.next_stop(in_cloud(), 1000.0, 901) is None
+
+
+def test_when_its_turn_has_come_it_stays_if_little_is_left(tmp_path: Path) -> None:
+    _, slices = site(tmp_path)
+    assert slices.stays(in_cloud(), 0.9 * HOUR)
+    assert not slices.stays(in_cloud(), 10.0)
