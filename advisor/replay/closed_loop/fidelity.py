@@ -17,6 +17,8 @@ MAX_RATIO: Final = 1.25
 """The simulation deviates where its mean wait and the log's have a larger ratio than this."""
 MIN_CORRELATION: Final = 0.98
 """It deviates where the starts come in another order than this rank correlation allows."""
+MIN_WAIT_CORRELATION: Final = 0.5
+"""It deviates where other jobs wait than in the log."""
 
 _FEW: Final = 0.01  # shares below it explain nothing
 _WAITED: Final = 60.0  # seconds; a job that waited longer did not start at once
@@ -67,16 +69,21 @@ def fidelity_of(jobs: LoopJobs, on_premise: LoopResult) -> Fidelity:
             reasons=("The log has no waits to compare with.",),
         )
     ratio = float(simulated.mean() / logged.mean()) if logged.mean() > 0.0 else None
-    correlation = _rank_correlation(submit + simulated, submit + logged)
+    starts = _rank_correlation(submit + simulated, submit + logged)
+    waits = _rank_correlation(simulated, logged)
     is_near = ratio is None or 1.0 / MAX_RATIO <= ratio <= MAX_RATIO
-    deviates = not is_near or (correlation is not None and correlation < MIN_CORRELATION)
+    deviates = (
+        not is_near
+        or (starts is not None and starts < MIN_CORRELATION)
+        or (waits is not None and waits < MIN_WAIT_CORRELATION)
+    )
     return Fidelity(
         jobs=len(logged),
         mean_wait_seconds=float(simulated.mean()),
         logged_mean_wait_seconds=float(logged.mean()),
         mean_wait_ratio=ratio,
-        start_rank_correlation=correlation,
-        wait_rank_correlation=_rank_correlation(simulated, logged),
+        start_rank_correlation=starts,
+        wait_rank_correlation=waits,
         median_absolute_deviation_seconds=float(np.median(np.abs(simulated - logged))),
         deviates=deviates,
         reasons=tuple(_reasons(jobs, on_premise)) if deviates else (),

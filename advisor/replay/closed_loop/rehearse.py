@@ -195,6 +195,6 @@ def _counted(jobs: LoopJobs, options: WorldOptions, task: _Task, path: Path, at:
 def _simulate(jobs: LoopJobs, options: WorldOptions, task: _Task, tick: Tick | None) -> _Done:
     began = time.perf_counter()
     world = World(jobs, replace(options, budget_share=task.share), POLICIES[task.policy]())
-    what = task.policy if task.policy == ALL_ON_PREMISE else f"{task.policy}, {task.share:.0%}"
+    what = task.policy if task.policy == ALL_ON_PREMISE else f"{task.policy}, {100 * task.share:g} %"
     result = world.run(None if tick is None else lambda done, total: tick(what, done, total))
     return _Done(task, result, time.perf_counter() - began)
