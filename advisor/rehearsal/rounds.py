@@ -12,7 +12,8 @@ unless one of these holds:
   and if jobs have ended since, the loops that learn have their rounds first;
 - the loop's work depends on time (`TIMED`), there is anything in the burst partition, and a minute has passed
   since its last round;
-- waiting jobs are asked again, and a job has started or ended on-premise;
+- waiting jobs are asked again, and a job has started or ended on-premise, or the last round is ten minutes
+  ago;
 - its last round is `heartbeat_seconds` ago.
 
 The poll writes no status file, and the day's bill is not added up: both are for readers.
@@ -40,7 +41,9 @@ RECONCILE: Final = "reconcile"
 LEARNING: Final = ("learn", "forests")
 """In this order: what the first stores the second learns from."""
 TIMED: Final = frozenset({"portfolio", "acquire", "watch"})
-ASKING: Final = "ask again"
+ASKING: Final = frozenset({"ask again", "price"})
+"""They ask about waiting jobs: after a change of the queue, and every ten minutes."""
+_ASKING_SECONDS: Final = 600.0
 
 
 @dataclass(slots=True)
@@ -81,8 +84,8 @@ class Rounds:
         self._heartbeat = heartbeat_seconds
         now = site.time.now
         self._timed = TIMED | ({"match"} if site.settings.matching.enabled else set())
-        waiting = [each.loop for each in site.control.features if isinstance(each, WaitingFeature)]
-        self._asks = any(loop.is_on for loop in waiting)
+        silent = [each for each in site.control.features if isinstance(each, WaitingFeature)]
+        self._asking = ASKING - {each.loop.name for each in silent if not each.loop.is_on}
         self._turns = {name: _Turn(runner, now) for name, runner in site.control.runners.items()}
         self._poll = self._turns[POLL]
         self._polls = 0
@@ -105,6 +108,8 @@ class Rounds:
             due = min(due, now + urgent)
         if turn.name in self._timed and self._site.slurm.has_cloud_work:
             due = min(due, turn.last + max(_TIMED_SECONDS, turn.period))
+        if turn.name in self._asking and self._site.slurm.is_anything_waiting:
+            due = min(due, turn.last + _ASKING_SECONDS)
         if not self._every and self._has_news(turn):
             due = min(due, turn.last + turn.period * max(1, math.ceil((now - turn.last) / turn.period)))
         return max(now, due)
@@ -114,9 +119,12 @@ class Rounds:
             return turn.seen != self._changes()
         if turn.name in LEARNING:
             return False
-        if turn.name == ASKING:
-            return self._asks and turn.seen != (self._polls, self._site.slurm.queue_changes)
+        if turn.name in ASKING:
+            return turn.name in self._asking and turn.seen != self._queue_seen()
         return turn.seen != (self._polls,)
+
+    def _queue_seen(self) -> tuple[int, ...]:
+        return self._polls, self._site.slurm.queue_changes
 
     def _changes(self) -> tuple[int, ...]:
         return (self._site.slurm.cloud_changes,)
@@ -163,8 +171,8 @@ class Rounds:
             changes = self._changes()
             self._polls += changes != turn.seen
             turn.seen = changes
-        elif turn.name == ASKING:
-            turn.seen = self._polls, site.slurm.queue_changes
+        elif turn.name in ASKING:
+            turn.seen = self._queue_seen()
         else:
             turn.seen = (self._polls,)
         turn.runner.take_wake()

@@ -17,10 +17,12 @@ from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
-VARIANTS: Final = ("default", "default-capped", "all-switches-capped")
+VARIANTS: Final = ("default", "default-capped", "all-switches-capped", "price", "price-slices")
 """Without a cap; with a cap of the budget's part for a day; that with hedged starts, speculation
-and matching (portfolio scheduling is not simulated)."""
+and matching (portfolio scheduling is not simulated); the one price with the budget's part for a month,
+without and with hedged starts."""
 _DAY: Final = 86_400.0
+_DAYS_A_MONTH: Final = 365.25 / 12.0
 _SWITCHES: Final[dict[str, dict[str, Any]]] = {
     "hedge": {"enabled": True, "by_default": True},
     "matching": {"enabled": True},
@@ -35,9 +37,11 @@ def settings_of(
 ) -> Settings:
     """Settings of a variant: acting, without spot, with the rehearsal's price and slowdown."""
     own = base or Settings()
-    waiting: dict[str, Any] = {} if variant == "default" else {"daily_cap_usd": cap_usd}
+    is_priced = variant in ("price", "price-slices")
+    is_capped = variant in ("default-capped", "all-switches-capped")
+    waiting: dict[str, Any] = {"daily_cap_usd": cap_usd} if is_capped else {}
     changes: dict[str, dict[str, Any]] = {
-        "cluster": {"default_mode": Mode.ACT, "policy": "advisor"},
+        "cluster": {"default_mode": Mode.ACT, "policy": "price" if is_priced else "advisor"},
         "placement": {"baseline": slowdown, "overhead_per_processor": 0.0},
         "capacity": {"use_spot": False},
         "ec2": {"image_id": "ami-rehearsal", "on_demand_usd_per_hour": usd_per_node_hour},
@@ -46,6 +50,10 @@ def settings_of(
     if variant == "all-switches-capped":
         changes["waiting"] = {**waiting, "speculate": True}
         changes |= _SWITCHES
+    if is_priced:
+        changes["budget"] = {"usd": _DAYS_A_MONTH * cap_usd, "period": "month"}
+    if variant == "price-slices":
+        changes["hedge"] = _SWITCHES["hedge"]
     sections = {name: getattr(own, name).model_copy(update=values) for name, values in changes.items()}
     return own.model_copy(update=sections)
 

@@ -109,6 +109,11 @@ class MemoryCluster:
             job.partition == BURST and job.state not in ENDED for job in self.jobs.values()
         )
 
+    @property
+    def is_anything_waiting(self) -> bool:
+        """Whether a job waits on-premise for processors."""
+        return self.on_premise is not None and self.on_premise.waiting > 0
+
     def next_event(self) -> float:
         """When something is due that depends on time alone, epoch seconds; the boot of a machine does not."""
         return min(self._due(self.now()), default=math.inf)

@@ -33,6 +33,11 @@ class OnPremise:
         return self._pool.free
 
     @property
+    def waiting(self) -> int:
+        """Jobs that wait."""
+        return len(self._pool.waiting)
+
+    @property
     def next_end(self) -> float:
         """When the next job may end, epoch seconds; infinite when none runs."""
         return self._pool.next_end if len(self._pool.running) else math.inf

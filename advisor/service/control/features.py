@@ -65,7 +65,8 @@ class Connections:
         steering: Steers the burst partition for the portfolio.
         pool_order: Orders the fleet's pools by how long nodes last in them.
         wishes: Which nodes jobs ask for.
-        again: Asks about a job that waits; None: by the submit server's socket.
+        again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
+            None: by the submit server's socket.
     """
 
     slurm: SlurmBackend
@@ -77,7 +78,7 @@ class Connections:
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
     wishes: NodeConstraintSource | None = None
-    again: Callable[[Job], AdviseReply] | None = None
+    again: Callable[[Job, float | None], AdviseReply] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +217,12 @@ class Features:
         from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
         from advisor.service.waiting.feature import WaitingFeature
 
-        shared = self._shared
+        shared, again = self._shared, self._connections.again
         loop = AskingAgainLoop(
             settings,
             **self._common,
             advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
-            again=self._connections.again or asking_by_socket(settings),
+            again=asking_by_socket(settings) if again is None else lambda job: again(job, None),
             state=state,
             paid_nodes=lambda: reserved_in_force(settings.capacity, shared.prices()),
             prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
@@ -264,7 +265,7 @@ class Features:
                 prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
             ),
             advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
-            again=asking_by_socket(settings),
+            again=self._connections.again or asking_by_socket(settings),
             clock=shared.clock,
         )
         slices = Slices(
