@@ -8,8 +8,9 @@ unless one of these holds:
   requeued, or a loop has changed a job or a node's state: the poll then comes at the next multiple of its
   period, and each other loop at its next multiple after that poll;
 - a hand-over that ends instances waits: the reconcile loop counts what they cost before they are ended;
-- a decision is next (a submission): before it the queue is polled if the last poll is older than a period,
-  and if jobs have ended since, the loops that learn have their rounds first;
+- a decision is next (a submission): before it the queue is polled if the last poll is older than a period; if
+  jobs have ended since, the loops that learn have their rounds first, and the reconcile loop if a cloud node
+  is up or what was spent is in doubt;
 - the loop's work depends on time (`TIMED`), there is anything in the burst partition, and a minute has passed
   since its last round;
 - waiting jobs are asked again, and a job has started or ended on-premise, or the last round is ten minutes
@@ -152,7 +153,14 @@ class Rounds:
         if self._has_learned_less() and now - learns[0].last >= learns[0].period:
             for turn in learns:
                 self._run(turn)
+        reconcile = self._turns.get(RECONCILE)
+        if reconcile is not None and self._costs() and now - reconcile.last >= reconcile.period:
+            self._run(reconcile)
         self._run(self._poll)
+
+    def _costs(self) -> bool:
+        """Whether money may be spent now, or what was spent is in doubt."""
+        return self._site.slurm.has_cloud_work or bool(self._site.control.cloud.budget.doubt)
 
     def _has_learned_less(self) -> bool:
         return self._turns[LEARNING[0]].learned != self._lessons()

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
-from advisor.slurm.protocol import PENDING, AccountingExport, QueuedJob, SlurmSnapshot
+from advisor.slurm.node_sets import fold
+from advisor.slurm.protocol import PENDING, AccountingExport, Partition, QueuedJob, SlurmSnapshot
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_cluster import MemoryCluster
 from advisor.testing.memory_slurm_records import (
@@ -30,7 +31,9 @@ from advisor.testing.memory_slurm_records import (
 
 __all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlurm", "SlurmTimes"]
 
-_JOB_FIELDS: Final = frozenset({"partition", "starttime", "timelimit", "features", "excnodelist", "prefer"})
+_JOB_FIELDS: Final = frozenset(
+    {"partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment"}
+)
 
 
 @dataclass
@@ -182,6 +185,7 @@ class MemorySlurm(MemoryCluster):
                 job.partition = changes.get("partition", job.partition)
                 job.excluded = changes.get("excnodelist", job.excluded)
                 job.prefer = changes.get("prefer", job.prefer)
+                job.admin_comment = changes.get("admincomment", job.admin_comment)
                 if (limit := changes.get("timelimit")) is not None and self.on_premise is not None:
                     job.limit_seconds = 60.0 * float(limit)
                 if (start := changes.get("starttime")) is not None:
@@ -250,6 +254,27 @@ class MemorySlurm(MemoryCluster):
         found: AbstractContextManager[AccountingExport] = self._call(
             "accounting", lambda: self.ended_runs.accounting(since, until)
         )
+        return found
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+
+        def look() -> tuple[Partition, ...]:
+            processors = self.node_processors * len(self.nodes)
+            return (
+                Partition(
+                    name=ON_PREMISE, is_up=True, nodes="fixed1", total_processors=self.processors or 4096
+                ),
+                Partition(
+                    name=BURST,
+                    is_up=True,
+                    nodes=fold(self.nodes),
+                    total_processors=processors,
+                    suspend_seconds=self.times.idle,
+                ),
+            )
+
+        found: tuple[Partition, ...] = self._call("partitions", look)
         return found
 
     def config(self) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.model.advice import Mode
-from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
+from advisor.model.settings import ClusterSettings, Ec2Settings, Policy, Settings
 from advisor.model.table import JobTable
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
@@ -45,9 +45,9 @@ def log() -> JobTable:
     )
 
 
-def settings(mode: Mode, **more: Any) -> Settings:
+def settings(mode: Mode, policy: Policy = "advisor", **more: Any) -> Settings:
     return Settings(
-        cluster=ClusterSettings(default_mode=mode, policy="advisor"),
+        cluster=ClusterSettings(default_mode=mode, policy=policy),
         ec2=Ec2Settings(image_id="ami-1", on_demand_usd_per_hour=0.36),
         **({"capacity": {"use_spot": False}, "placement": {"rule": "published"}} | more),
     )
@@ -97,6 +97,26 @@ def test_a_cap_of_a_day_bounds_what_is_paid(moved: Rehearsed) -> None:
     days = 1 + int((capped.end.max() - capped.submit.min()) // 86_400)
     assert capped.machine_usd <= 0.2 * days + 0.05
     assert 0 < capped.in_cloud.sum() < moved.in_cloud.sum()
+
+
+def test_hedged_jobs_end_once_wherever_they_run(on_premise: Rehearsed) -> None:
+    hedged = rehearse(Mode.ACT, hedge={"enabled": True, "by_default": True})
+    assert not any(hedged.failures.values())
+    assert np.all(np.isfinite(hedged.end))
+    came_back = (hedged.paid_core_seconds > 0.0) & ~hedged.in_cloud
+    assert came_back.any()
+    np.testing.assert_allclose((hedged.end - hedged.start)[came_back], hedged.run[came_back])
+    assert hedged.wait.mean() < on_premise.wait.mean()
+
+
+def test_the_price_moves_jobs_within_its_budget(on_premise: Rehearsed) -> None:
+    usd = 60.0
+    priced = rehearse(Mode.ACT, policy="price", budget={"usd": usd, "period": "month"})
+    assert not any(priced.failures.values())
+    assert priced.in_cloud.any()
+    days = (priced.end.max() - priced.submit.min()) / 86_400.0
+    assert priced.machine_usd <= usd * (days + 1.0) / 28.0
+    assert priced.wait.mean() < on_premise.wait.mean()
 
 
 def test_rounds_that_are_left_out_change_little() -> None:
