@@ -102,6 +102,10 @@ def bench_submit(
     ] = 100,
     clients: Annotated[int, typer.Option(min=1, help="sbatch processes at a time.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of runs: no hook, an empty one, ours.")] = 24,
+    policy: Annotated[
+        str | None, typer.Option(help="What decides; by default the settings' default.")
+    ] = None,
+    waiting: Annotated[int, typer.Option(min=0, help="Jobs in the on-premise queue.")] = 25,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """An advice on the bare socket beside an echo; sbatch with and without the hook."""
@@ -114,6 +118,8 @@ def bench_submit(
             submissions=submissions,
             clients=clients,
             rounds=rounds,
+            policy=policy,
+            waiting=waiting,
             tell=tell,
         )
     emit(result, output, listing(result))

@@ -27,8 +27,9 @@ import msgspec
 import numpy as np
 
 from advisor.decide.submission.record import record_of
+from advisor.decide.submission.table_row import job_of
 from advisor.history.models import ModelStore
-from advisor.model import CloudState, ClusterState, Job, JobTable, Mode, SiteState, TellAdmin
+from advisor.model import CloudState, ClusterState, Job, JobOutcome, JobTable, Mode, SiteState, TellAdmin
 from advisor.model.settings import (
     ClusterSettings,
     PathSettings,
@@ -37,7 +38,7 @@ from advisor.model.settings import (
     Settings,
     SubmitSettings,
 )
-from advisor.model.site import Earned, PerformanceRatios, Ratio, Room
+from advisor.model.site import Earned, PerformanceRatios, Price, Ratio, Room
 from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.predict.forecast.submission_features import Codes
@@ -45,6 +46,7 @@ from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
+from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.predict.size.size_history import SizeHistory
 from advisor.predict.size.size_model import SizeModel
 from advisor.replay.sources import load_table
@@ -52,8 +54,10 @@ from advisor.service.exchange import placement_store, queue_stream, snapshot
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.placement_store import Base
 from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_line
+from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.learn.queue_following import QueueStream
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
+from advisor.service.submit.run_times import RUN_TIMES_KIND
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from benchmarks import submit_slurm
 from benchmarks.timing import microseconds_each, percentiles, processor_seconds
@@ -64,7 +68,6 @@ _QUESTIONS_A_TURN: Final = 20
 _PRIORITY: Final = -5
 _PROCESSORS: Final = 256
 _RUNNING: Final = 40
-_WAITING: Final = 25
 _START_SECONDS: Final = 180.0
 _ECHO: Final = """
 import json, socket, sys, threading
@@ -86,6 +89,8 @@ def run(
     submissions: int = 100,
     clients: int = 4,
     rounds: int = 24,
+    policy: str | None = None,
+    waiting: int = 25,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
     """Measure.
@@ -96,16 +101,18 @@ def run(
         submissions, clients, rounds: Held jobs a run, submitted by so many sbatch at a time, in so many
             rounds of runs without a hook, with an empty one and with ours, on each of two kinds of slurmctld;
             0 submissions leave it out.
+        policy: ``cluster.policy``; None: its default.
+        waiting: Jobs in the on-premise queue.
         tell: Told what is being done.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         tell(f"training on {knowledge_base} jobs")
-        settings = _prepare(folder, knowledge_base)
+        settings = _prepare(folder, knowledge_base, policy, waiting)
         tell("starting advisor serve")
         pid = stack.enter_context(_serving(settings, folder))
         echo = stack.enter_context(_echoing(folder))
-        stack.enter_context(_looking(settings))
+        stack.enter_context(_looking(settings, waiting))
         tell(f"{questions} questions on the bare socket")
         result = _on_the_socket(settings.paths.submit_socket, echo, questions, pid)
         if submissions:
@@ -120,12 +127,14 @@ def run(
             )
         with SubmitClient(settings.paths.submit_socket) as client:
             pong = client.ping()
-    return {"knowledge_base": knowledge_base, "model_version": pong.model_version, **result}
+    site = {"policy": settings.cluster.policy, "waiting_jobs": waiting}
+    return {"knowledge_base": knowledge_base, **site, "model_version": pong.model_version, **result}
 
 
-def _prepare(folder: Path, jobs: int) -> Settings:
+def _prepare(folder: Path, jobs: int, policy: str | None, waiting: int) -> Settings:
+    chosen = {} if policy is None else {"policy": policy}
     settings = Settings(
-        cluster=ClusterSettings(default_mode=Mode.ACT),
+        cluster=ClusterSettings.model_validate({"default_mode": Mode.ACT, **chosen}),
         paths=PathSettings(run=folder / "run", state=folder / "state"),
         submit=SubmitSettings(snapshot_max_age_seconds=3600.0),
         rules=RuleSettings(move_deferred=True),  # the bench's jobs are held
@@ -142,14 +151,23 @@ def _prepare(folder: Path, jobs: int) -> Settings:
     predictor.learn_table(table, states_of(table))
     store = ModelStore(folder=settings.paths.models)
     store.save(PREDICTOR_KIND, *predictor.to_arrays())
-    _hand_over_forests(settings, store, table)
+    _hand_over_forests(settings, store, table, waiting)
+    store.save(RUN_TIMES_KIND, _run_times(table).to_arrays(), {})
     history = SizeHistory.from_table(table)
     store.save(SIZE_KIND, *SizeModel.retrain(history, now=float(table.end.max()) + 1.0).to_arrays())
-    snapshot.write(settings.paths.snapshot, _snapshot())
+    snapshot.write(settings.paths.snapshot, _snapshot(waiting))
     return settings
 
 
-def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable) -> None:
+def _run_times(table: JobTable) -> RunTimesOfJobs:
+    known = RunTimesOfJobs()
+    for row in np.argsort(table.end, kind="stable"):
+        job = job_of(table, int(row))
+        known.learn(JobOutcome(job=job, start_time=float(table.start[row]), end_time=float(table.end[row])))
+    return known
+
+
+def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable, waiting: int) -> None:
     """As `advisor control` does it: forests, the queue they go with, the events since (none)."""
     features = features_of(table)
     known = {target: Known.of(table, target) for target in TARGETS}
@@ -159,7 +177,7 @@ def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable) -
             pass
     stream = QueueStream(settings, Codes(), time.time() - float(table.end.max()))
     table = stream.coded(replace(table, start_of_log=stream.origin))
-    stream.look(_queue(table, time.time()), _PROCESSORS)
+    stream.look(_queue(table, time.time(), waiting), _PROCESSORS)
     cut = stream.cut()
     base = Base(
         name=placement_store.new_name(),
@@ -173,10 +191,10 @@ def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable) -
         queue_stream.write(settings.paths.run, content)
 
 
-def _queue(table: JobTable, now: float) -> SlurmSnapshot:
+def _queue(table: JobTable, now: float, waiting: int) -> SlurmSnapshot:
     """The log's last jobs as the queue: some run, some wait."""
     jobs = []
-    for number, row in enumerate(range(len(table) - _RUNNING - _WAITING, len(table))):
+    for number, row in enumerate(range(len(table) - _RUNNING - waiting, len(table))):
         runs = number < _RUNNING
         job = Job(
             job_id=10_000_000 + number,
@@ -197,11 +215,11 @@ def _queue(table: JobTable, now: float) -> SlurmSnapshot:
     return SlurmSnapshot(time=now, jobs=tuple(jobs), nodes=())
 
 
-def _snapshot() -> snapshot.Snapshot:
+def _snapshot(waiting: int) -> snapshot.Snapshot:
     now = time.time()
     cluster = ClusterState(
         time=now,
-        queue_size=_WAITING,
+        queue_size=waiting,
         queued_work_core_seconds=3.0e6,
         remaining_work_core_seconds=2.0e6,
         free_processors=8,
@@ -219,12 +237,23 @@ def _snapshot() -> snapshot.Snapshot:
     ratios = PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.2, jobs=900, applications=learned)
     won = Earned(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
     record = record_of(won, PlacementSettings())
-    state = SiteState(time=now, cluster=cluster, cloud=cloud, record=record, ratios=ratios)
-    return snapshot.Snapshot(state=state)
+    price = Price(seconds_per_usd=3_600.0, tokens_usd=100.0)
+    state = SiteState(time=now, cluster=cluster, cloud=cloud, record=record, ratios=ratios, price=price)
+    return snapshot.Snapshot(state=state, queue=_seen_queue(now, waiting))
+
+
+def _seen_queue(now: float, waiting: int) -> SeenQueue:
+    """A machine that is nearly full, and jobs of all widths and lengths that wait for it."""
+    generator = np.random.default_rng(2)
+    running = np.column_stack(
+        (np.full(_RUNNING, 6.0), np.full(_RUNNING, now - 3_000.0), generator.uniform(4e3, 9e4, _RUNNING))
+    )
+    behind = np.column_stack((2.0 ** generator.integers(0, 7, waiting), generator.uniform(600, 9e4, waiting)))
+    return SeenQueue.of(_PROCESSORS, running, behind)
 
 
 @contextmanager
-def _looking(settings: Settings) -> Iterator[None]:
+def _looking(settings: Settings, waiting: int) -> Iterator[None]:
     """Looks as `advisor control` hands them over: the server's own account begins anew with each."""
     stop = threading.Event()
 
@@ -232,7 +261,7 @@ def _looking(settings: Settings) -> Iterator[None]:
         while not stop.wait(settings.loops.snapshot_seconds):
             content = queue_stream.read(settings.paths.run)
             queue_stream.write(settings.paths.run, msgspec.structs.replace(content, time=time.time()))
-            snapshot.write(settings.paths.snapshot, _snapshot())
+            snapshot.write(settings.paths.snapshot, _snapshot(waiting))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -253,6 +282,7 @@ def _serving(settings: Settings, folder: Path) -> Iterator[int]:
         "ADVISOR_PATHS__RUN": str(settings.paths.run),
         "ADVISOR_PATHS__STATE": str(settings.paths.state),
         "ADVISOR_CLUSTER__DEFAULT_MODE": settings.cluster.default_mode.value,
+        "ADVISOR_CLUSTER__POLICY": settings.cluster.policy,
         "ADVISOR_RULES__MOVE_DEFERRED": str(settings.rules.move_deferred).lower(),
         "ADVISOR_SUBMIT__SNAPSHOT_MAX_AGE_SECONDS": str(settings.submit.snapshot_max_age_seconds),
     }

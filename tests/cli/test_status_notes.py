@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from advisor.service.admin.status_report import placement_notes
+from advisor.service.admin.status_report import _price_troubles, placement_notes
 
 EARNED = {"rule": "advisor", "record_trusted_seconds": 5.0, "record_earned": True}
 GROWING = {"rule": "published", "finished_jobs": 500, "first_forest_after_jobs": 1000}
@@ -33,6 +33,18 @@ def test_the_rule_that_decides_is_said(
     notes = list(placement_notes({"control": {"placement": placement}, "serve": serve}))
     assert len(notes) == bool(said)
     assert said in "".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [
+        ({"unknown": "no budget is set"}, ["there is no price, so no job moves: no budget is set"]),
+        ({"unknown": None}, []),
+        (None, []),
+    ],
+)
+def test_a_price_that_is_unknown_is_said(price: dict[str, Any] | None, said: list[str]) -> None:
+    assert list(_price_troubles({"control": {"price": price}})) == said
 
 
 def test_g17_16_status_shows_what_was_learned_of_the_clouds_speed() -> None:

@@ -45,7 +45,8 @@ _PLACEMENT_OF_CUNHA: Final = MappingProxyType(
 )
 _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
     {
-        "price": {"waiting": _NO_GATES},
+        # nothing asks the forests of the advisor's own placement rule
+        "price": {"waiting": _NO_GATES, "placement": {"rule": "published"}},
         "advisor": {},
         "cunha2017": {**_OFF, "placement": _PLACEMENT_OF_CUNHA},
         "zrigui2022": {**_OFF, "size": {"enabled": True}},

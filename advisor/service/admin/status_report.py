@@ -139,7 +139,8 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
 
 def _troubles(result: dict[str, Any]) -> list[str]:
     """Sentences about what keeps the advisor from working."""
-    return [*_process_troubles(result), *_cloud_troubles(result), *_loop_troubles(result)]
+    parts = (_process_troubles, _price_troubles, _cloud_troubles, _loop_troubles)
+    return [sentence for part in parts for sentence in part(result)]
 
 
 def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
@@ -159,6 +160,11 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield "the snapshot of the cluster is too old: every job stays on-premise"
     if all(mode == "shadow" for mode in result["modes"].values()):
         yield "all partitions are in shadow mode: advice is recorded, and no job is moved"
+
+
+def _price_troubles(result: dict[str, Any]) -> Iterator[str]:
+    if unknown := (result["control"].get("price") or {}).get("unknown"):
+        yield f"there is no price, so no job moves: {unknown}"
 
 
 def placement_notes(result: dict[str, Any]) -> Iterator[str]:

@@ -26,7 +26,8 @@ class RunTimesFollower:
 
     def __init__(self, models: Path) -> None:
         self._store = ModelStore(folder=models)
-        self._version: str | None = None
+        self._looked_at: str | None = None
+        self.version: str | None = None
         self.current: RunTimesOfJobs | None = None
 
     def refresh(self) -> None:
@@ -36,11 +37,11 @@ class RunTimesFollower:
             AdvisorError: They are damaged; what there is stays.
         """
         version = self._store.current(RUN_TIMES_KIND)
-        if version is None or version == self._version:
+        if version is None or version == self._looked_at:
             return
-        self._version = version  # also when it fails: it is not tried again every time
+        self._looked_at = version  # also when it fails: it is not tried again every time
         arrays, _ = self._store.load(RUN_TIMES_KIND, version)
         known = RunTimesOfJobs.from_arrays(arrays)
         known.chances(Job(job_id=0, submit_time=0.0, processors=1, requested_time=3600.0))
-        self.current = known
+        self.current, self.version = known, version
         log.info("run_times.in_use", version=version)
