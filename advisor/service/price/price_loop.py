@@ -22,6 +22,7 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import OnPremiseQueue, on_premise_queue
@@ -32,7 +33,7 @@ from advisor.service.running.loops import Step
 from advisor.service.waiting.candidates import as_asked
 from advisor.service.waiting.moving import Moves
 from advisor.service.waiting.queue_change import QueueChange
-from advisor.slurm.protocol import QueuedJob
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -124,6 +125,7 @@ class PriceLoop:
     def move(self) -> None:
         """Value the jobs that are due, ask about those that are worth it, and move them."""
         snapshot, price = self._view.fresh(), self._keeper.current
+        self._note_bought(snapshot)
         queue = on_premise_queue(snapshot, self._settings)
         due = self._due(queue)
         if not due:
@@ -132,8 +134,7 @@ class PriceLoop:
         valued = self._valuer.value(due, self._valuer.waits(queue), self._cloud, snapshot.time)
         self.valued += len(valued)
         for one in valued:
-            key = f"{one.queued.job.job_id}@{one.queued.job.submit_time:.0f}"
-            self._keeper.note(key, index=one.value, usd=one.usd, now=snapshot.time)
+            self._keeper.note(_key(one.queued), index=one.value, usd=one.usd, now=snapshot.time)
         if price is None:
             return
         best = sorted(
@@ -141,6 +142,16 @@ class PriceLoop:
         )
         self.worth_it = len(best)
         self._ask_and_move(best)
+
+    def _note_bought(self, snapshot: SlurmSnapshot) -> None:
+        """Count jobs that moved at their submission as demand, by what their AdminComment says of it."""
+        for queued in snapshot.jobs:
+            moved = moved_by_us(queued)
+            if moved is None or self._settings.cluster.burst_partition not in queued.partitions:
+                continue
+            hour_usd, usd = moved.numbers.get("hour_costs", 0.0), moved.numbers.get("predicted_cost", 0.0)
+            if hour_usd > 0.0 and usd > 0.0:
+                self._keeper.note(_key(queued), index=3600.0 / hour_usd, usd=usd, now=snapshot.time)
 
     def _due(self, queue: OnPremiseQueue) -> list[QueuedJob]:
         now = self._clock.monotonic()
@@ -216,6 +227,10 @@ class PriceLoop:
             usd=round(one.usd, 4),
         )
         return self._moves.intend(queued, reply)
+
+
+def _key(queued: QueuedJob) -> str:
+    return f"{queued.job.job_id}@{queued.job.submit_time:.0f}"
 
 
 def asking_by_socket(settings: Settings) -> AskAgain:

@@ -6,9 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reasons import Reason
+from advisor.model import Answer, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
 from advisor.service.state.state_files import MOVES
+from tests.decide.cases import ask
 from tests.service.price.price_world import World, by_account
 
 HOUR = 3600.0
@@ -150,3 +155,19 @@ def test_a_job_that_may_not_be_requeued_is_worth_a_whole_run_at_most(tmp_path: P
     world.chances.share[8] = 0.05
     valued = {one.queued.job.job_id: one for one in world.valued()}
     assert valued[7].worst_usd > 5 * valued[8].worst_usd
+
+
+def test_jobs_that_moved_at_their_submission_count_as_demand(tmp_path: Path) -> None:
+    """Else the price would be read off the jobs that stay alone, and be too low."""
+    world = with_tokens(tmp_path)
+    numbers = (("hour_costs", Quantity(0.5, "USD")), ("predicted_cost", Quantity(2.0, "USD")))
+    worth_it = Answer(
+        question=Question.WORTH_PAYING, verdict=Verdict.YES, reason=Reason.WORTH_ITS_PRICE, numbers=numbers
+    )
+    comment = admin_comment(replace(ask(), answers=(worth_it,)))
+    world.slurm.put(7, "RUNNING", queue="burst", admin_comment=comment)
+    world.slurm.put(8, queue="burst", admin_comment=None)  # its user sent it there
+    for _ in range(2):
+        world.round()
+    seen = world.keeper._demand.kept().seen.values()
+    assert [(index, usd) for _, index, usd in seen] == [(7200.0, 2.0)]

@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from advisor.model import Mode, RetryLater, UseFallback
 from advisor.service.exchange.announcing import Announcer
@@ -99,6 +101,17 @@ def read_reply(source: socket.socket | Any) -> list[str]:
     fields = fields_of(reader.readline())
     assert fields is not None
     return fields
+
+
+def test_the_version_shown_is_that_of_the_forecasts_that_decide(serve: Callable[..., Running]) -> None:
+    running = serve()
+    current = running.holder.current
+    cluster = structs.replace(current.settings.cluster, policy="price")
+    priced = structs.replace(current.settings, cluster=cluster)
+    running.holder.current = replace(current, settings=priced)
+    running.holder.run_times.version = "7"
+    with running.client() as client:
+        assert client.ping().model_version == "7"
 
 
 def test_answers_and_writes_down(serve: Callable[..., Running]) -> None:
