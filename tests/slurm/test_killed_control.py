@@ -110,6 +110,15 @@ def starts(site: Site, job: int) -> list[str]:
     return [line.split()[0] for line in lines if line.startswith(("burst", "onprem"))]
 
 
+def start_again(site: Site) -> None:
+    """Start control, which may die again before it is ready."""
+    try:
+        site.control.start()
+    except RetryLater:
+        if site.control.is_running:
+            raise
+
+
 @pytest.mark.parametrize(
     ("stop_seconds", "fates_of_control"),
     [
@@ -133,11 +142,7 @@ def test_a_job_comes_home_once_however_often_control_dies(
         nonlocal deaths
         if not site.control.is_running:
             deaths += 1
-            try:
-                site.control.start()
-            except RetryLater:
-                if site.control.is_running:
-                    raise  # else it has died again before it was ready
+            start_again(site)
 
     def wait_for(what: str, is_so: Callable[[], bool], seconds: float = 240.0) -> None:
         end = time.monotonic() + seconds
