@@ -155,6 +155,20 @@ def bench_portfolio(
     emit(result, output, listing(result))
 
 
+@bench.command("price")
+def bench_price(
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 5,
+    seed: SeedOption = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Whole queues valued by the one price, beside what each poll computes of them anyway."""
+    from benchmarks import price
+
+    with working("starting") as tell:
+        result = price.run(seed=seed, rounds=rounds, tell=tell)
+    emit(result, output, listing(result))
+
+
 @bench.command("launch")
 def bench_launch(
     nodes: Annotated[int, typer.Option(min=1, help="Cloud nodes asked for in one call.")] = 1000,
