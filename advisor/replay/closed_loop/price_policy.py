@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs, loop_jobs
 from advisor.replay.closed_loop.world import Policy, World, price_now
@@ -65,6 +65,11 @@ class PricePolicy(Policy):
         self._price: DemandPrice
         self._chances: Floats
         self._returns: Ints
+
+    @property
+    def demand(self) -> DemandKept:
+        """What the price was read off, as it is now; seconds per core-second and core-seconds."""
+        return self._price.kept()
 
     def begin(self, world: World) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""

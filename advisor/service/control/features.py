@@ -233,7 +233,7 @@ class Features:
         """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
         if self.learn.run_times is None:
             return None
-        from advisor.service.price.feature import PriceFeature
+        from advisor.service.price.feature import PriceFeature, rehearsing
         from advisor.service.price.price_keeper import PriceKeeper
         from advisor.service.price.price_loop import PriceLoop, asking_by_socket
         from advisor.service.price.slice_decider import Slices
@@ -267,6 +267,7 @@ class Features:
             advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
             again=self._connections.again or asking_by_socket(settings),
             clock=shared.clock,
+            rehearse=rehearsing(settings, shared.store, shared.clock),
         )
         slices = Slices(
             settings,

@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from msgspec import structs
 
-from advisor.model.site import SiteState
+from advisor.decide.price.demand_price import DemandKept
+from advisor.decide.price.period_budget import period_span
+from advisor.decide.price.tokens import DAY
+from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
+from advisor.history.columns import on_premise
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Capacity
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, SiteState
+from advisor.service.price.first_price import MIN_JOBS, SiteTerms, rehearsed_demand
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
 from advisor.service.price.slice_decider import Slices
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
+
+_RETRY_SECONDS: Final = 3600.0
+_HISTORY_DAYS: Final = 90.0
+"""Of ended jobs that the rehearsal reads: it rehearses four weeks, and learns run times from the others."""
+
+
+def rehearsing(
+    settings: Settings, store: HistoryStore, clock: Clock
+) -> Callable[[CloudState, int], DemandKept | None]:
+    """Rehearse the history once it has jobs enough, which takes seconds; None before that."""
+    tried_at = -math.inf
+
+    def rehearse(cloud: CloudState, processors: int) -> DemandKept | None:
+        nonlocal tried_at
+        now = clock.wall()
+        if now - tried_at < _RETRY_SECONDS:
+            return None
+        tried_at = now
+        begin, end = period_span(now, settings.budget.period)
+        if not settings.budget.usd or not processors or store.count() < MIN_JOBS:
+            return None
+        table = store.table(now - _HISTORY_DAYS * DAY, utc_offset_seconds=settings.cluster.utc_offset_seconds)
+        terms = SiteTerms(
+            processors=processors,
+            usd_per_day=settings.budget.usd * DAY / (end - begin),
+            usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings),
+            boot_seconds=boot_seconds(cloud, settings),
+            slowdown=settings.placement.performance_ratio(1),
+            loss_weight=settings.price.loss_weight,
+        )
+        return rehearsed_demand(on_premise(table, settings.cluster.burst_partition), terms, now)
+
+    return rehearse
 
 
 class PriceFeature(Feature):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.price.demand_price import DemandKept
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Mode, Placement
 from advisor.model.errors import RetryLater
@@ -58,6 +59,7 @@ class PriceLoop:
         moves: Records intents and moves jobs.
         advice: A job's newest advice, with its submission as the hook saw it.
         again: Asks the submit server about a job.
+        rehearse: Rehearses the site's last weeks for the first price; None: there are too few jobs so far.
     """
 
     name = "price"
@@ -73,6 +75,7 @@ class PriceLoop:
         advice: AskAdvice,
         again: AskAgain,
         clock: Clock,
+        rehearse: Callable[[CloudState, int], DemandKept | None] = lambda _cloud, _processors: None,
     ) -> None:
         self._settings = settings
         self._view = view
@@ -82,6 +85,7 @@ class PriceLoop:
         self._advice = advice
         self._again = again
         self._clock = clock
+        self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
         self._cloud = CloudState()
@@ -97,6 +101,7 @@ class PriceLoop:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
             Step("finish moves", self._moves.finish),
+            Step("rehearse the history", self.rehearse),
             Step("move by the price", self.move),
             Step("save the price", self._keeper.save),
         )
@@ -121,6 +126,15 @@ class PriceLoop:
             "moved": self._moves.moved,
             "given_up": self._moves.given_up,
         }
+
+    def rehearse(self) -> None:
+        """Begin with a price from the site's own history where no earlier process has left one."""
+        if not self._keeper.is_new:
+            return
+        queue = on_premise_queue(self._view.fresh(), self._settings)
+        found = self._rehearse(self._cloud, queue.processors)
+        if found is not None:
+            self._keeper.rehearsed(found)
 
     def move(self) -> None:
         """Value the jobs that are due, ask about those that are worth it, and move them."""

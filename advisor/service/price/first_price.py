@@ -1,0 +1,83 @@
+"""The demand with which the price begins: the site's last weeks, rehearsed at its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from advisor.decide.price.demand_price import DemandKept
+from advisor.model.table import JobTable
+from advisor.replay.closed_loop.learned_runs import LearnedRuns
+from advisor.replay.closed_loop.log import loop_jobs
+from advisor.replay.closed_loop.price_policy import PricePolicy
+from advisor.replay.closed_loop.world import World, WorldOptions
+
+MIN_JOBS: Final = 200
+_MAX_JOBS: Final = 5_000
+_DAY: Final = 86_400.0
+_DAYS: Final = 28.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteTerms:
+    """What the rehearsal must know of the site.
+
+    Attributes:
+        processors: On-premise.
+        usd_per_day: Of the budget.
+        usd_per_core_hour: On-demand.
+        boot_seconds, slowdown: Of the cloud.
+        loss_weight: How many saved hours one lost hour outweighs.
+    """
+
+    processors: int
+    usd_per_day: float
+    usd_per_core_hour: float
+    boot_seconds: float
+    slowdown: float
+    loss_weight: float
+
+
+def rehearsed_demand(here: JobTable, terms: SiteTerms, now: float) -> DemandKept | None:
+    """Rehearse the newest jobs of the last four weeks; None where there are too few.
+
+    Args:
+        here: Jobs that ran on-premise, in submission order, times in epoch seconds.
+        terms: Of the site.
+        now: Epoch seconds; the demand ends here.
+
+    Returns:
+        Seconds saved per US dollar and US dollars.
+    """
+    usd_per_core_second = terms.usd_per_core_hour / 3600.0
+    fits = here.select((here.processors <= terms.processors) & (here.processors > 0))
+    newest = min(_MAX_JOBS, int(np.count_nonzero(fits.submit >= now - _DAYS * _DAY)))
+    if newest < MIN_JOBS or usd_per_core_second <= 0.0:
+        return None
+    jobs = loop_jobs(fits, skip=len(fits) - newest, nodes=terms.processors)
+    usd = terms.usd_per_day / _DAY * max(jobs.span, 1.0)
+    policy = PricePolicy(LearnedRuns, loss_weight=terms.loss_weight, earlier_jobs=0)
+    options = WorldOptions(
+        boot_seconds=terms.boot_seconds,
+        slowdown=terms.slowdown,
+        bills_boot=True,
+        budget_share=usd / usd_per_core_second / max(jobs.core_seconds, 1.0),
+    )
+    World(jobs, options, policy).run()
+    kept = policy.demand
+    later = now - float(jobs.submit[-1])
+    return DemandKept(
+        since=kept.since + later,
+        price=kept.price / usd_per_core_second,
+        next_reading=now,
+        seen={
+            f"rehearsed {key}": (
+                min(now, time + later),
+                index / usd_per_core_second,
+                cost * usd_per_core_second,
+            )
+            for key, (time, index, cost) in kept.seen.items()
+        },
+    )

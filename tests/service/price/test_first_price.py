@@ -1,0 +1,75 @@
+"""The price begins with the demand of the site's last weeks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.model.table import JobTable
+from advisor.service.price.first_price import SiteTerms, rehearsed_demand
+
+DAY = 86_400.0
+NOW = 1_800_000_000.0
+
+
+def history(jobs: int, load: float, seed: int = 1) -> JobTable:
+    """Four weeks of jobs of four hours at most, ending now, on 64 processors."""
+    rng = np.random.default_rng(seed)
+    processors = 2 ** rng.integers(0, 6, jobs)
+    run = rng.uniform(60.0, 14_400.0, jobs)
+    run *= load * 64 * 28 * DAY / float(np.sum(processors * run))
+    submit = np.sort(rng.uniform(NOW - 28 * DAY, NOW, jobs))
+    codes = rng.integers(0, 10, jobs)
+    return JobTable(
+        job_id=np.arange(1, jobs + 1),
+        processors=processors,
+        status=np.ones(jobs, np.int64),
+        user=codes,
+        group=codes,
+        queue=np.zeros(jobs, np.int64),
+        executable=codes,
+        submit=submit,
+        wait=np.zeros(jobs),
+        run=run,
+        requested_time=np.minimum(3.0 * run, 14_400.0 * 3),
+        is_whole=np.ones(jobs, np.bool_),
+        start_of_log=0.0,
+        utc_offset_seconds=0.0,
+        total_processors=64,
+        name="history",
+    )
+
+
+def terms(usd_per_day: float) -> SiteTerms:
+    return SiteTerms(
+        processors=64,
+        usd_per_day=usd_per_day,
+        usd_per_core_hour=0.05,
+        boot_seconds=120.0,
+        slowdown=1.05,
+        loss_weight=1.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def busy() -> JobTable:
+    return history(1_500, 0.95)
+
+
+def test_a_smaller_budget_begins_with_a_higher_price(busy: JobTable) -> None:
+    prices = []
+    for usd in (0.2, 20.0):
+        kept = rehearsed_demand(busy, terms(usd), NOW)
+        assert kept is not None
+        assert kept.seen
+        assert max(time for time, _, _ in kept.seen.values()) <= NOW
+        price = DemandPrice(Pace(), NOW)
+        price.take_up(kept)
+        prices.append(price.price(NOW, held=4.0 * usd, per_day=usd))
+    assert prices[0] > 1.5 * prices[1]
+
+
+def test_too_few_jobs_or_jobs_of_long_ago_set_no_price(busy: JobTable) -> None:
+    assert rehearsed_demand(history(50, 0.9), terms(5.0), NOW) is None
+    assert rehearsed_demand(busy, terms(5.0), NOW + 60 * DAY) is None
