@@ -62,6 +62,11 @@ def money(amount: float | None, digits: int = 2) -> str:
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.{digits}f}"
 
 
+def _digits(amount: float) -> int:
+    """Cents, and two figures of amounts below ten cents, such as the price of a short run."""
+    return 2 if amount == 0.0 or abs(amount) >= 0.0995 else min(6, 1 - math.floor(math.log10(abs(amount))))
+
+
 def quantity(value: Quantity) -> str:
     """A number with its unit, for people."""
     number = value.value
@@ -74,7 +79,7 @@ def quantity(value: Quantity) -> str:
     if math.isinf(number):
         return "unlimited"
     if value.unit == "USD":
-        return usd(number)
+        return usd(number, _digits(number))
     if value.unit == "USD/core-h":
         return f"{number:.4f} USD per core hour"
     if value.unit in {"cores", "nodes", "jobs", "MiB"}:

@@ -20,6 +20,7 @@ from advisor.model.advice import (
     Advice,
     Answer,
     Hedge,
+    HedgeKind,
     Mode,
     Placement,
     Quantity,
@@ -165,7 +166,14 @@ def time_limit_sentence(limit: TimeLimit) -> str:
 
 def hedge_sentence(hedge: Hedge) -> str:
     """Say what may happen to a job that keeps its place."""
-    stop = f" or after {duration(hedge.stop_seconds)}" if math.isfinite(hedge.stop_seconds) else ""
+    is_bounded = math.isfinite(hedge.stop_seconds)
+    if hedge.kind is HedgeKind.SLICE:
+        first = f"after {duration(hedge.stop_seconds)}, and " if is_bounded else ""
+        return (
+            f"It keeps its place in the queue here: {first}when its slot is free, it is decided whether it "
+            "goes on in the cloud or restarts here"
+        )
+    stop = f" or after {duration(hedge.stop_seconds)}" if is_bounded else ""
     return (
         f"It keeps its place in the queue here: when its slot is free{stop} it may be stopped and restarted "
         "here, once"
@@ -221,7 +229,8 @@ def recorded_headline(recorded: RecordedAdvice) -> str:
 
 def recorded_explanation(recorded: RecordedAdvice) -> str:
     """Everything an AdminComment says: what ``advisor why`` prints where the ledger has nothing."""
-    lines = [recorded_headline(recorded), "", f"  {recorded_sentence(recorded)} [{clean(recorded.reason)}]"]
+    said = recorded_why(recorded) if "start_there" in recorded.numbers else recorded_sentence(recorded)
+    lines = [recorded_headline(recorded), "", f"  {said} [{clean(recorded.reason)}]"]
     shown = [
         (clean(NAMES.get(name, name)), quantity(Quantity(value, UNITS.get(name, "s"))))
         for name, value in recorded.numbers.items()

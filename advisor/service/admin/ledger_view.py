@@ -45,6 +45,8 @@ def hedge_of(advice: Advice) -> str | None:
     if advice.hedge is not None:
         return advice.hedge.kind.value
     kinds = {Reason.HEDGED.value: HedgeKind.HEDGE, Reason.SPECULATED.value: HedgeKind.SPECULATION}
+    if advice.placement == "burst" and advice.number("slice") is not None:
+        return HedgeKind.SLICE.value
     found = [kinds[answer.reason] for answer in advice.answers if answer.reason in kinds]
     return found[-1].value if found and advice.placement == "burst" else None
 

@@ -39,6 +39,10 @@ def test_durations(value, text):
     [
         (Quantity(60.0), "60 s"),
         (Quantity(1.239, "USD"), "1.24 USD"),
+        (Quantity(0.0, "USD"), "0.00 USD"),
+        (Quantity(0.0152, "USD"), "0.015 USD"),
+        (Quantity(0.00364, "USD"), "0.0036 USD"),
+        (Quantity(0.0999, "USD"), "0.10 USD"),
         (Quantity(0.0213, "USD/core-h"), "0.0213 USD per core hour"),
         (Quantity(12.0, "cores"), "12 cores"),
         (Quantity(1.5, ""), "1.5"),

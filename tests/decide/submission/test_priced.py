@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import message, why_sentence
+from advisor.decide.explanation.wording import message, recorded_explanation, why_sentence
 from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
@@ -180,6 +181,10 @@ def test_the_sentences_say_saving_money_and_price() -> None:
     assert printed is not None
     assert said.removesuffix(".") in printed
     assert printed.endswith("To stay: --comment=no-burst")
+    assert "after 13 min, and when its slot is free, it is decided whether it goes on" in printed
+    recorded = parse_admin_comment(admin_comment(advice))
+    assert recorded is not None
+    assert said in recorded_explanation(recorded)
     paid_for = offered(cloud=make_cloud(reserved_free_nodes=50))
     assert why_sentence(paid_for).endswith("on nodes that are paid for already.")
 
