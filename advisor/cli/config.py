@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -233,32 +233,44 @@ def set_values(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Change settings in the file, keep its comments, and name the commands that apply the change."""
-    from advisor.config.editing import parse_changes, to_take_effect, write_back
+    from advisor.config.editing import parse_changes
+
+    result = write_settings(config, parse_changes(changes))
+    plain = {**result, "settings": [_json_row(row) for row in result["settings"]]}
+    emit(plain, output, lambda console: tell_written(console, result))
+
+
+def write_settings(config: Path | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Write settings into the file, and say what they were and which commands apply the change.
+
+    Raises:
+        BadInput: See :func:`advisor.config.editing.write_back`.
+    """
+    from advisor.config.editing import to_take_effect, write_back
+    from advisor.config.redacting import redacted
 
     loaded = loaded_settings(config)
     before = {row["key"]: row for row in _rows(loaded, [])}
     path = config or loaded.path or _default_path()
-    asked = parse_changes(changes)
     write_back(path, asked)
     rows = [
-        {**row, "before": before[row["key"]]["value"], "written": asked[row["key"]]}
+        {**row, "before": before[row["key"]]["value"], "written": redacted(asked[row["key"]])}
         for row in _rows(loaded_settings(config), list(asked))
         if row["key"] in asked
     ]
-    result = {
+    return {
         "path": path,
-        "settings": [_json_row(row) for row in rows],
+        "settings": rows,
         "to_take_effect": to_take_effect(asked, loaded.settings.paths.slurm_conf.parent),
     }
-    emit(result, output, lambda console: _tell_written(console, result, rows))
 
 
-def _tell_written(console: Console, result: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
-    from advisor.config.redacting import redacted
+def tell_written(console: Console, result: Mapping[str, Any]) -> None:
+    """Print what :func:`write_settings` returned."""
     from advisor.config.reference import toml_text
 
-    for row in rows:
-        written, was = toml_text(redacted(row["written"])), toml_text(row["before"])
+    for row in result["settings"]:
+        written, was = toml_text(row["written"]), toml_text(row["before"])
         console.print(Text(f"{row['key']} = {written} (was {was})"))
         if row["source"] == "environment":
             console.print(Text(f"  but {row['origin']} in this environment overrides the file", "yellow"))

@@ -31,6 +31,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.cli.advise",
     "advisor.cli.whatif",
     "advisor.cli.rehearse",
+    "advisor.cli.recommend",
     "advisor.cli.why",
     "advisor.cli.ledger",
     "advisor.cli.report",

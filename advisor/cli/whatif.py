@@ -87,7 +87,9 @@ def _compared(
     settings = {_IN_FORCE: in_force(loaded.settings)}
     if asked:
         settings[_CHANGED] = in_force(changed(loaded, asked).settings)
-    seen = _seen(loaded.settings) if trace is None else SiteState(time=time.perf_counter(), cluster=None)
+    seen = (
+        lasting_state(loaded.settings) if trace is None else SiteState(time=time.perf_counter(), cluster=None)
+    )
     jobs, wanted, begin, name = _jobs(trace, since, loaded.settings, seen)
     rows, optimum = _rows(jobs, begin, settings, seen)
     return {
@@ -147,7 +149,7 @@ def _jobs(
     return jobs, wanted, begin, "history"
 
 
-def _seen(settings: Settings) -> SiteState:
+def lasting_state(settings: Settings) -> SiteState:
     """The site's last snapshot; of the cloud only what lasts: sizes, prices, the boot time.
 
     Availability of capacity and the number of free reserved nodes differed at each submission.

@@ -80,9 +80,15 @@ class TableBuilder:
         )
 
 
+def in_burst(table: JobTable, burst_partition: str) -> NDArray[np.bool_]:
+    """Whether a job ran in the burst partition, shape ``(n,)``."""
+    queues = table.names.get("queue", ())
+    if burst_partition not in queues:
+        return np.zeros(len(table), np.bool_)
+    return np.asarray(table.queue == queues.index(burst_partition), np.bool_)
+
+
 def on_premise(table: JobTable, burst_partition: str) -> JobTable:
     """The jobs that ran on-premise, with times in epoch seconds."""
-    queues = table.names.get("queue", ())
-    code = queues.index(burst_partition) if burst_partition in queues else None
-    here = table if code is None else table.select(table.queue != code)
+    here = table.select(~in_burst(table, burst_partition))
     return replace(here, submit=here.submit + here.start_of_log, start_of_log=0.0)

@@ -48,7 +48,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
     """One policy with one budget; the budget of all on-premise does not matter."""
 
     policy: str
@@ -56,8 +56,10 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    task: _Task
+class Done:
+    """A task, what happened, and the seconds it took."""
+
+    task: Task
     result: LoopResult
     seconds: float
 
@@ -83,16 +85,16 @@ def rehearse(jobs: LoopJobs, asked: Rehearsal, tick: Tick | None = None) -> dict
             code="rehearse.share",
         )
     tasks = [
-        _Task(policy, share)
+        Task(policy, share)
         for share in shares
         for policy in asked.policies
         if policy != ALL_ON_PREMISE or share == shares[0]
     ]
-    done = {one.task: one for one in _run(jobs, asked, tasks, tick)}
-    on_premise = done[_Task(ALL_ON_PREMISE, shares[0])]
+    done = {one.task: one for one in run_tasks(jobs, asked, tasks, tick)}
+    on_premise = done[Task(ALL_ON_PREMISE, shares[0])]
 
     def row(policy: str, share: float) -> PolicyRow:
-        one = on_premise if policy == ALL_ON_PREMISE else done[_Task(policy, share)]
+        one = on_premise if policy == ALL_ON_PREMISE else done[Task(policy, share)]
         return measured(
             policy,
             jobs,
@@ -133,7 +135,8 @@ def _budget_usd(jobs: LoopJobs, share: float, asked: Rehearsal) -> float:
     return share * jobs.core_seconds / 3600.0 * asked.usd_per_core_hour
 
 
-def _run(jobs: LoopJobs, asked: Rehearsal, tasks: Sequence[_Task], tick: Tick | None) -> Iterator[_Done]:
+def run_tasks(jobs: LoopJobs, asked: Rehearsal, tasks: Sequence[Task], tick: Tick | None) -> Iterator[Done]:
+    """Simulate the tasks, in processes of their own where several may run at the same time; in any order."""
     if min(asked.processes, len(tasks)) <= 1:
         for task in tasks:
             yield _simulate(jobs, asked.world, task, tick)
@@ -180,7 +183,7 @@ class _Counts:
             self._tick("jobs of all policies", int(self._counts.sum()), self._total)
 
 
-def _counted(jobs: LoopJobs, options: WorldOptions, task: _Task, path: Path, at: int) -> _Done:
+def _counted(jobs: LoopJobs, options: WorldOptions, task: Task, path: Path, at: int) -> Done:
     """Simulate in a process of its own."""
     counts = np.memmap(path, np.int64, "r+")
 
@@ -192,9 +195,9 @@ def _counted(jobs: LoopJobs, options: WorldOptions, task: _Task, path: Path, at:
     return done
 
 
-def _simulate(jobs: LoopJobs, options: WorldOptions, task: _Task, tick: Tick | None) -> _Done:
+def _simulate(jobs: LoopJobs, options: WorldOptions, task: Task, tick: Tick | None) -> Done:
     began = time.perf_counter()
     world = World(jobs, replace(options, budget_share=task.share), POLICIES[task.policy]())
     what = task.policy if task.policy == ALL_ON_PREMISE else f"{task.policy}, {100 * task.share:g} %"
     result = world.run(None if tick is None else lambda done, total: tick(what, done, total))
-    return _Done(task, result, time.perf_counter() - began)
+    return Done(task, result, time.perf_counter() - began)

@@ -1,0 +1,162 @@
+"""``advisor recommend``: the budget that the site's own last weeks suggest."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
+    from advisor.model.table import JobTable
+    from advisor.replay.closed_loop.log import Floats, LoopJobs
+    from advisor.replay.closed_loop.rehearse import Rehearsal
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor recommend``."""
+    app.command("recommend")(recommend)
+
+
+def recommend(
+    *,
+    weeks: Annotated[
+        int, typer.Option(min=4, help="Rehearse the last so many weeks of the history, up to its newest job.")
+    ] = 12,
+    usd: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="A budget of a month in USD: show it as well, and pick it."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the picked budget into the settings file ([budget]).")
+    ] = False,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Processors of the cluster on-premise; 0: as Slurm says, else the most that were ever busy.",
+        ),
+    ] = 0,
+    processes: Annotated[
+        int, typer.Option(min=0, help="Budgets that are simulated at the same time; 0: one for each core.")
+    ] = 0,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Recommend a budget: hours saved against dollars a month, from the site's own last weeks.
+
+    The last weeks of the history are simulated with several budgets under the policy `price`, and all
+    on-premise. A job that leaves the queue lets the others start sooner, so the hours are those of all jobs.
+    Nothing is written without --write.
+    """
+    from advisor.cli.config import tell_written, write_settings
+
+    begun = time.perf_counter()
+    result = _recommended(settings_of(config), weeks, usd, nodes, processes)
+    picked = result["pick"]["usd"]
+    written = None
+    if write and picked:
+        written = write_settings(config, {"budget.usd": picked, "budget.period": "month"})
+    result |= {"written": written, "seconds": time.perf_counter() - begun}
+
+    def draw(console: Console) -> None:
+        _draw(console, result)
+        if written is not None:
+            tell_written(console, written)
+        elif picked:
+            console.print(Text(f"To write it: advisor recommend --usd {picked:.12g} --write"))
+
+    emit(result, output, draw)
+
+
+def _recommended(
+    settings: Settings, weeks: int, usd: float | None, nodes: int, processes: int
+) -> dict[str, Any]:
+    from advisor.replay.closed_loop.recommendation import Pick, curve_of, fidelity_of_site, pick_of
+    from advisor.service.admin.recommend_words import reason_words
+
+    with ticking("reading the history") as tick:
+        jobs, here, asked = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
+        curve = curve_of(jobs, asked, () if usd is None else (usd,), tick)
+        fidelity = fidelity_of_site(here, asked)
+    pick = pick_of(curve.points)
+    chosen = pick if usd is None else Pick(usd=usd, mean_saves=pick.mean_saves, next_saves=None)
+    return {
+        "begin": float(jobs.submit[0]),
+        "end": float(jobs.submit[-1]),
+        "jobs": len(jobs),
+        "processors": jobs.machine,
+        "usd_per_core_hour": asked.usd_per_core_hour,
+        "boot_seconds": asked.world.boot_seconds,
+        "slowdown": asked.world.slowdown,
+        **asdict(curve),
+        "fidelity": asdict(fidelity),
+        "pick": asdict(chosen),
+        "reason": reason_words(curve, chosen, is_asked=usd is not None),
+    }
+
+
+def _window(
+    settings: Settings, weeks: int, nodes: int, processes: int
+) -> tuple[LoopJobs, LoopJobs, Rehearsal]:
+    """All jobs of the last weeks, those of them that ran on-premise, and the cloud as it is known.
+
+    Jobs that ran in the cloud are simulated, too, with the run time that they would have had on-premise.
+    """
+    import numpy as np
+
+    from advisor.cli.whatif import lasting_state
+    from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
+    from advisor.history.columns import in_burst, on_premise
+    from advisor.history.store import HistoryStore
+    from advisor.model.advice import Capacity
+    from advisor.replay.closed_loop.recommendation import PRICE, window_of
+    from advisor.replay.closed_loop.rehearse import Rehearsal
+    from advisor.replay.closed_loop.world import WorldOptions
+    from advisor.replay.own_history import busiest
+
+    def slowdown(table: JobTable) -> Floats:
+        """s(c) of each job."""
+        return np.array([settings.placement.performance_ratio(int(c)) for c in table.processors])
+
+    seen = lasting_state(settings)
+    with HistoryStore(settings.paths.history_url, read_only=True) as store:
+        table = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
+    here = on_premise(table, settings.cluster.burst_partition)
+    machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors) or busiest(here)
+    run = np.where(in_burst(table, settings.cluster.burst_partition), table.run / slowdown(table), table.run)
+    everything = replace(table, submit=table.submit + table.start_of_log, start_of_log=0.0, run=run)
+    jobs = window_of(everything, weeks=weeks, machine=machine)
+    asked = Rehearsal(
+        policies=(PRICE,),
+        world=WorldOptions(
+            boot_seconds=boot_seconds(seen.cloud, settings),
+            slowdown=float(slowdown(jobs.table)[jobs.first :].mean()),
+            bills_boot=True,
+        ),
+        usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings),
+        processes=processes,
+    )
+    return jobs, window_of(here, weeks=weeks, machine=machine), asked
+
+
+def _draw(console: Console, result: Mapping[str, Any]) -> None:
+    from advisor.service.admin.recommend_words import recommend_table, recommend_words
+
+    first, *others = recommend_words(result)
+    console.print(Text(first))
+    headings, cells = recommend_table(result)
+    print_table(console, headings, cells, numbers=headings)
+    for line in others:
+        console.print(Text(line))

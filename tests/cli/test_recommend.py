@@ -1,0 +1,96 @@
+"""``advisor recommend`` on a small history: the curve, the pick, what is written and what is refused."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.history.store import HistoryStore
+from advisor.model import BadInput, Job, JobOutcome
+
+DAY = 86_400.0
+BEGIN = 1.7e9
+
+
+def outcome(number: int, submit: float, wait: float, run: float, partition: str = "main") -> JobOutcome:
+    job = Job(
+        job_id=number, submit_time=submit, processors=2, user="alice", queue=partition, requested_time=7200.0
+    )
+    return JobOutcome(job=job, start_time=submit + wait, end_time=submit + wait + run, partition=partition)
+
+
+def site(folder: Path, days: int) -> Path:
+    """Each day ten pairs of jobs of an hour on two processors, the second waits, and one job in the cloud."""
+    url = f"sqlite:///{folder}/history.db"
+    jobs = [
+        outcome(20 * day + turn + 1, BEGIN + day * DAY + turn // 2 * 8000.0, turn % 2 * 3600.0, 3600.0)
+        for day in range(days)
+        for turn in range(20)
+    ]
+    jobs += [
+        outcome(100_000 + day, BEGIN + day * DAY + 1.0, 120.0, 3600.0 * 1.02, "burst") for day in range(days)
+    ]
+    with HistoryStore(url) as store:
+        store.add(jobs)
+    config = folder / "advisor.toml"
+    config.write_text(
+        '# ours\n[cluster]\non_premise_partitions = ["main"]\n[paths]\n'
+        f'database_url = "{url}"\nstate = "{folder}/state"\nrun = "{folder}/run"\n'
+    )
+    return config
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return site(tmp_path_factory.mktemp("site"), 35)
+
+
+def recommended(config: Path, *words: str) -> str:
+    arguments = ["recommend", "--config", str(config), "--processes", "1", *words]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_curve_pick_and_fidelity(config: Path) -> None:
+    before = config.read_text()
+    result: dict[str, Any] = json.loads(recommended(config, "--format", "json"))
+    assert result["jobs"] == 35 * 21  # those that ran in the cloud, too
+    assert result["processors"] == 2
+    assert result["weeks"] == 5
+    assert [one["usd"] for one in result["points"]] == sorted(one["usd"] for one in result["points"])
+    assert result["pick"]["usd"] in [0.0, *(one["usd"] for one in result["points"])]
+    assert all(one["cost_usd"] <= one["usd"] for one in result["points"])
+    assert result["fidelity"]["mean_wait_ratio"] == pytest.approx(1.0)  # of those that ran on-premise
+    assert result["fidelity"]["jobs"] == 700
+    assert result["written"] is None
+    assert config.read_text() == before
+
+
+def test_for_people_in_ten_lines_below_the_table(config: Path) -> None:
+    lines = recommended(config, "--usd", "50").splitlines()
+    assert sum(line.startswith("50 USD a month: ") for line in lines) == 1
+    assert "It is the budget that was asked for." in lines
+    assert lines[-1] == "To write it: advisor recommend --usd 50 --write"
+    assert len(lines) <= 1 + 1 + 6 + 10
+
+
+def test_it_is_written_and_the_comments_stay(tmp_path: Path) -> None:
+    config = site(tmp_path, 35)
+    text = recommended(config, "--usd", "50", "--write")
+    assert "budget.usd = 50.0 (was 0.0)" in text
+    assert "systemctl reload" in text
+    assert tomllib.loads(config.read_text())["budget"] == {"usd": 50.0, "period": "month"}
+    assert config.read_text().startswith("# ours\n")
+
+
+def test_too_little_history_says_how_much_is_needed(tmp_path: Path) -> None:
+    arguments = ["recommend", "--config", str(site(tmp_path, 10))]
+    with pytest.raises(BadInput, match="500 jobs of 28 days"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
