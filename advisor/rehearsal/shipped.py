@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from advisor.decide.submission.policy import in_force
 from advisor.model.advice import Mode
 from advisor.model.settings import Settings
 from advisor.rehearsal.log_jobs import LogJobs
@@ -55,7 +56,7 @@ def settings_of(
     if variant == "price-slices":
         changes["hedge"] = _SWITCHES["hedge"]
     sections = {name: getattr(own, name).model_copy(update=values) for name, values in changes.items()}
-    return own.model_copy(update=sections)
+    return in_force(own.model_copy(update=sections))
 
 
 def rehearse_shipped(
