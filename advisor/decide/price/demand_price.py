@@ -18,7 +18,7 @@ import numpy as np
 
 from advisor.decide.price.tokens import DAY
 
-_NO_DEMAND: Final = 1e-3
+_NO_DEMAND: Final = 0.05
 """Of the smallest index seen, where there is more money than demand: nearly all that saves time is bought."""
 _MIN_SHARE: Final = 0.05  # of the accrual: a price is read off some demand, however little is held
 

@@ -14,6 +14,7 @@ from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs, loop_jobs
 from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
+_MAX_FORECASTS: Final = 16  # of the queue in a round: a queue of thousands is not simulated for each move
 EARLIER_JOBS: Final = 5_000
 _MIN_EARLIER_JOBS: Final = 200
 
@@ -94,10 +95,11 @@ class PricePolicy(Policy):
             offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
             if self._is_worth(world, row, 0.0, offered):
                 going.append((offered.value, row))
-        is_stale = False
+        is_stale, forecasts = False, 1
         for _, row in sorted(going, reverse=True):
-            if is_stale:
+            if is_stale and forecasts < _MAX_FORECASTS:
                 starts = self._starts(world)
+                forecasts += 1
             is_stale = self._consider(world, row, starts[row] - world.now)
 
     def slice_ended(self, world: World, row: int, elapsed: float) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.tokens import DAY, Tokens
 
@@ -47,9 +45,7 @@ def test_the_price_holds_between_two_readings() -> None:
 def test_old_demand_is_forgotten() -> None:
     price = of_days(1)
     price.note("new", index=16.0, cost=50.0, now=40.0 * DAY)
-    assert price.price(40.0 * DAY, held=0.0, per_day=PER_DAY) == pytest.approx(
-        0.016
-    )  # a thousandth of the only slice left
+    assert price.price(40.0 * DAY, held=0.0, per_day=PER_DAY) == 0.8  # a twentieth of the only slice left
 
 
 def test_a_slice_counts_once_at_its_best_moment() -> None:
