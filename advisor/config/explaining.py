@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from advisor.config.definitions import RETIRED, Definition, variable_of
+from advisor.config.definitions import RETIRED, Definition, by_key, variable_of
 
 _WRONG: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -64,4 +64,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if not near and "." in word:  # the right name in the wrong section
         name = word.split(".", 1)[1]
         near = [key for key in candidates if key.endswith(f".{name}")][:1]
+    if not near and "." not in word:  # a setting outside its section
+        near = [key for key in by_key() if key.endswith(f".{word}")][:1]
     return f"Did you mean {near[0]}?" if near else "`advisor config show --expert` lists them all"

@@ -112,6 +112,7 @@ def test_the_environment_overrides_the_file(file):
 WRONG = [
     ("[placement]\nboot_second = 3\n", ":2", "placement.boot_second", "Did you mean placement.boot_seconds?"),
     ("[placment]\nboot_seconds = 3\n", ":1", "placment", "Did you mean placement?"),
+    ('policy = "price"\n', "", "policy", "Did you mean cluster.policy?"),
     ("[zzz]\n", ":1", "zzz", "config show"),
     ("[rules]\nboot_seconds = 3\n", ":2", "rules.boot_seconds", "Did you mean placement.boot_seconds?"),
     ("placement = 3\n", ":1", "placement", "[placement]"),
