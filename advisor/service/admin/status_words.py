@@ -61,7 +61,28 @@ def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
     ratios = control.get("performance_ratios")
     text = asked_again_in_words(control.get("asking_again") or {})
     rows = [("cloud speed", ratios_in_words(ratios))] if ratios else []
+    rows += price_rows(control.get("price") or {})
     return [*rows, ("waiting jobs", text)] if text else rows
+
+
+def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
+    """The price of an hour, the budget's tokens, and what was moved; empty where the policy is another."""
+    if not price:
+        return []
+    if price["unknown"]:
+        return [("price", f"unknown, and no job moves: {price['unknown']}")]
+    moved = f"{price['worth_it']:,} waiting jobs do, {price['moved']:,} were moved while they waited"
+    hour = f"a job moves if it saves an hour for {usd(price['usd_per_hour'])} at most"
+    rows = [("price", f"{hour}; {moved}")]
+    if price["budget_usd"]:
+        when = {"day": "today", "week": "this week", "month": "this month"}[price["period"]]
+        spent = f"{usd(price['spent_usd'])} of {usd(price['budget_usd'])} spent {when}"
+        rows.append(("budget", f"{spent}; {usd(max(0.0, price['tokens_usd']))} may be committed now"))
+        rows += [
+            (f"budget of {account}", f"{usd(max(0.0, tokens))} may be committed now")
+            for account, tokens in price["tokens_by_account"].items()
+        ]
+    return rows
 
 
 def ratios_in_words(ratios: dict[str, Any]) -> str:

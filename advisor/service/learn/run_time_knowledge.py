@@ -63,6 +63,7 @@ class RunTimeKnowledge:
         position = self._loaded() if self._position is None else self._position
         if position is None:
             position = self._store.last_position()
+            self._is_changed = True  # `advisor serve` gets what is forecast before any job has ended, too
             for outcome in self._store.recent(_FIRST_JOBS):
                 self._learn(outcome)
         for added, outcome in self._store.added_after(position):
