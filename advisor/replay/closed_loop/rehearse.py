@@ -179,7 +179,9 @@ class _Counts:
         self._folder.cleanup()
 
     def _tell(self) -> None:
-        while self._tick is not None and not self._over.wait(_TELLING_SECONDS):
+        is_over = False
+        while self._tick is not None and not is_over:
+            is_over = self._over.wait(_TELLING_SECONDS)
             self._tick("jobs of all policies", int(self._counts.sum()), self._total)
 
 
