@@ -231,6 +231,24 @@ def bench_soak(
     emit(result, output, listing(result))
 
 
+@bench.command("fidelity")
+def bench_fidelity(
+    jobs: Annotated[int, typer.Option(min=10, help="Jobs of a day.")] = 300,
+    seconds: Annotated[float, typer.Option(min=10.0, help="Seconds in which they arrive.")] = 240.0,
+    days: Annotated[int, typer.Option(min=1, help="Days, with the seeds 1, 2, ...")] = 3,
+    simulations: Annotated[int, typer.Option(min=2, help="Of each day.")] = 20,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """The same days through a real slurmctld and through the simulation."""
+    from benchmarks import fidelity
+
+    with working("starting") as tell:
+        result = fidelity.run(
+            jobs=jobs, seconds=seconds, seeds=range(1, days + 1), simulations=simulations, tell=tell
+        )
+    emit(result, output, listing(result))
+
+
 def listing(result: dict[str, Any]) -> Callable[[Console], None]:
     """Show a result as lines of name and value."""
 

@@ -9,16 +9,23 @@ import numpy as np
 import pytest
 
 from advisor.simulate.pool.pool import Pool
-from advisor.simulate.pool.rules import EASY, Rules
+from advisor.simulate.pool.rules import Rules
 
-ALL = 10**6
 Row = tuple[float, int, float, float]
 """Submission, processors, limit, run time."""
 
 
-def starts(rows: Sequence[Row], *, processors: int, rules: Rules = EASY) -> list[float]:
-    """When each job starts."""
+def plain(**changes: float) -> Rules:
+    """Rules without a cycle of their own and without windows."""
+    return Rules(**({"cycle_seconds": 0.0, "window_seconds": 0.0} | changes))  # type: ignore[arg-type]
+
+
+def starts(
+    rows: Sequence[Row], *, processors: int, rules: Rules | None = None, other_ends: Sequence[float] = ()
+) -> list[float]:
+    """When each job starts; ``other_ends``: planned ends of running jobs of other partitions."""
     pool = Pool(processors, len(rows), 0.0, rules)
+    pool.set_other_ends(other_ends)
     found = [math.nan] * len(rows)
 
     def go(until: float) -> None:
@@ -47,26 +54,48 @@ def test_under_easy_a_job_may_delay_the_second_in_the_queue_but_not_the_head() -
 
 
 def test_where_all_jobs_get_a_reservation_no_job_delays_an_earlier_one() -> None:
-    assert starts(ROWS, processors=4, rules=Rules(reservations=ALL)) == [0.0, 100.0, 150.0, 200.0]
+    assert starts(ROWS, processors=4, rules=plain()) == [0.0, 100.0, 150.0, 200.0]
+
+
+# the third needs two of three nodes, and the fourth would hold the free one until 113
+MERGED = [(0.0, 1, 100.0, 100.0), (1.0, 1, 124.0, 124.0), (2.0, 2, 50.0, 50.0), (3.0, 1, 110.0, 110.0)]
+APART = [(0.0, 1, 100.0, 100.0), (1.0, 1, 199.0, 199.0), (2.0, 2, 50.0, 50.0), (3.0, 1, 110.0, 110.0)]
+
+
+def test_planned_ends_in_one_window_count_as_one() -> None:
+    assert starts(MERGED, processors=3, rules=plain())[3] > 100.0
+    assert starts(MERGED, processors=3, rules=plain(window_seconds=30.0))[3] == 3.0
+    assert starts(APART, processors=3, rules=plain(window_seconds=30.0))[3] > 100.0
+
+
+def test_a_job_of_another_partition_that_ends_in_the_window_stretches_it() -> None:
+    rules = plain(window_seconds=30.0)
+    assert starts(APART, processors=3, rules=rules, other_ends=[130.0])[3] == 3.0
+    assert starts(APART, processors=3, rules=rules, other_ends=[160.0])[3] > 100.0
+
+
+def test_with_one_reservation_a_later_job_may_delay_the_second_in_the_queue() -> None:
+    assert starts(ROWS, processors=4, rules=plain(reservations=1))[3] == 3.0
 
 
 def test_the_head_starts_at_once_and_others_in_the_next_cycle() -> None:
     rows = [(0.0, 2, 90.0, 90.0), (1.0, 4, 90.0, 90.0), (5.0, 1, 20.0, 20.0)]
     assert starts(rows, processors=4) == [0.0, 90.0, 5.0]
-    cycles = Rules(cycle_seconds=30.0, reservations=ALL)
+    cycles = plain(cycle_seconds=30.0)
     # the head's coming was looked at 1 s after its submission; the next cycle is 30 s later
     assert starts(rows, processors=4, rules=cycles) == [0.0, 90.0, 31.0]
 
 
 def test_jobs_deeper_than_the_cycle_looks_are_not_backfilled() -> None:
     rows = [(0.0, 2, 90.0, 90.0), (1.0, 4, 90.0, 90.0), (2.0, 4, 90.0, 90.0), (5.0, 1, 20.0, 20.0)]
-    assert starts(rows, processors=4, rules=Rules(depth=3, reservations=ALL))[3] == 5.0
-    assert starts(rows, processors=4, rules=Rules(depth=2, reservations=ALL))[3] >= 90.0
+    assert starts(rows, processors=4, rules=plain(depth=3))[3] == 5.0
+    assert starts(rows, processors=4, rules=plain(depth=2))[3] >= 90.0
 
 
 def test_jobs_that_all_come_at_once_all_start() -> None:
     rows = [(0.0, 1, 10.0, 10.0)] * 300
     assert not np.isnan(starts(rows, processors=3)).any()
+    assert not np.isnan(starts(rows, processors=3, rules=Rules())).any()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from advisor.decide.price.demand_price import DemandPrice
 from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.simulate.pool.pool import Event, Pool
+from advisor.simulate.pool.rules import Rules
 
 Progress = Callable[[int, int], None]
 """Called with (jobs submitted, jobs)."""
@@ -38,6 +39,7 @@ class WorldOptions:
         budget_share: Core-seconds that may be bought, as a share of those of the log.
         round_seconds: Between two rounds of decisions while jobs wait.
         max_days: Of the budget's accrual that are kept.
+        rules: Of the site's slurmctld, each processor being a node; None: EASY backfilling.
     """
 
     boot_seconds: float = 120.0
@@ -46,6 +48,7 @@ class WorldOptions:
     budget_share: float = 0.05
     round_seconds: float = 600.0
     max_days: float = 30.0
+    rules: Rules | None = None
 
 
 class Policy:
@@ -124,7 +127,7 @@ class World:
         count = len(jobs)
         self.jobs = jobs
         self.options = options
-        self.pool = Pool(jobs.machine, count, float(jobs.submit[0]))
+        self.pool = Pool(jobs.machine, count, float(jobs.submit[0]), options.rules)
         self.budget = options.budget_share * jobs.core_seconds
         self.tokens = Tokens(
             self.budget / max(jobs.span, 1.0),
@@ -256,15 +259,25 @@ class World:
             return False
         self.cloud[row] = CloudRun(self.now, elapsed, stop, boot, boot if self.options.bills_boot else 0.0)
         self._version[row] += 1
+        self._tell_other_ends()
         run = min(float(self.jobs.run[row]), stop)
         time = self.now + boot + self.options.slowdown * (run - elapsed)
         heapq.heappush(self._stops, (time, row, int(self._version[row])))
         return True
 
+    def _tell_other_ends(self) -> None:
+        """Slurm plans by the limits of all running jobs, those of the burst partition too."""
+        if self.options.rules is not None:
+            limits = self.jobs.limit
+            self.pool.set_other_ends(
+                sorted(run.began + run.boot + float(limits[row]) for row, run in self.cloud.items())
+            )
+
     def _settle(self, row: int) -> None:
         """End a slice now, and pay it."""
         run = self.cloud.pop(row)
         self._version[row] += 1
+        self._tell_other_ends()
         seconds = max(0.0, self.now - run.began - run.boot) + min(run.paid_boot, self.now - run.began)
         cost = min(
             float(self.jobs.processors[row]) * seconds, self.most(row, run.elapsed, run.stop, run.paid_boot)

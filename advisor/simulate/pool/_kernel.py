@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.simulate.pool._ends import ENDING, Records, heap_pop, heap_push
-from advisor.simulate.pool._profile import add_end, earliest_start, take
+from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -47,20 +47,30 @@ _COUNTS = (
     "is_cycle_due",
     "reservations",
     "depth",
+    "others",
+    "by_node",
 )
 SCALARS = np.dtype(
-    [(name, np.float64) for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle")]
+    [
+        (name, np.float64)
+        for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle", "window", "widening")
+    ]
     + [(name, np.int64) for name in _COUNTS],
     align=True,
 )
 """``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
-``depth``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``next_cycle``: when backfilling is due."""
+``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
+``other_ends``; ``next_cycle``: when backfilling is due."""
 _POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether there is work
 
 
 class Arrays(NamedTuple):
-    """``queue`` and ``running`` hold rows of ``jobs``: by (rank, order), and by planned end."""
+    """``queue`` and ``running`` hold rows of ``jobs``: by (rank, order), and by planned end.
+
+    ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
+    each node, or -1, where the plan is made node by node.
+    """
 
     jobs: Records
     queue: Ints
@@ -68,6 +78,8 @@ class Arrays(NamedTuple):
     ending: Records
     events: Records
     scalars: Records
+    other_ends: Floats
+    owner: Ints
 
 
 @compiled
@@ -115,6 +127,9 @@ def release(arrays: Arrays, row: int) -> None:
     scalars.free += jobs[row].processors
     scalars.is_due = 1
     jobs[row].end = scalars.now
+    for node in range(len(arrays.owner)):
+        if arrays.owner[node] == row:
+            arrays.owner[node] = -1
 
 
 @compiled
@@ -179,18 +194,9 @@ def _reserve(arrays: Arrays, row: int) -> None:
 @compiled
 def _pass(arrays: Arrays) -> None:
     """One scheduling pass; stops behind a watched job's start and is due again then."""
-    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
+    scalars = arrays.scalars[0]
     scalars.is_due = 0
-    started = 0
-    while started < scalars.waiting and jobs[queue[started]].processors <= scalars.free:
-        started += 1
-        _start(arrays, queue[started - 1])
-        if scalars.stops:
-            break
-    if started:
-        for i in range(started, scalars.waiting):
-            queue[i - started] = queue[i]
-        scalars.waiting -= started
+    _start_heads(arrays)
     if scalars.stops:
         scalars.is_due = 1
         return
@@ -202,11 +208,31 @@ def _pass(arrays: Arrays) -> None:
             ready = scalars.last_cycle + scalars.cycle
             late = max(0.0, scalars.now - ready)
             scalars.next_cycle = ready + _POLL_SECONDS * np.ceil(late / _POLL_SECONDS)
-    elif scalars.reservations <= 1:
-        _backfill_easy(arrays)
+    elif scalars.by_node:
+        _backfill_by_node(arrays)
     else:
-        _backfill_planned(arrays)
+        _backfill_easy(arrays)
     scalars.is_due = scalars.stops
+
+
+@compiled
+def _start_heads(arrays: Arrays) -> None:
+    """Start jobs from the head of the queue while they fit, or until a watched one has started."""
+    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
+    started = 0
+    while started < scalars.waiting and jobs[queue[started]].processors <= scalars.free:
+        started += 1
+        if scalars.by_node:
+            chosen = np.empty(len(arrays.owner), np.bool_)
+            pick_nodes(arrays.owner < 0, jobs[queue[started - 1]].processors, chosen)
+            arrays.owner[chosen] = queue[started - 1]
+        _start(arrays, queue[started - 1])
+        if scalars.stops:
+            break
+    if started:
+        for i in range(started, scalars.waiting):
+            queue[i - started] = queue[i]
+        scalars.waiting -= started
 
 
 @compiled
@@ -234,33 +260,45 @@ def _backfill_easy(arrays: Arrays) -> None:
 
 
 @compiled
-def _backfill_planned(arrays: Arrays) -> None:
-    """Plan the queue in its order; start what is planned for now, reserve for the first of the others."""
-    jobs, queue, running, scalars = arrays.jobs, arrays.queue, arrays.running, arrays.scalars[0]
-    room = scalars.running + 2 * min(scalars.waiting, scalars.depth) + 4
-    times, free = np.empty(room), np.empty(room, np.int64)
-    times[0], free[0] = scalars.now, scalars.free
-    size = 1
-    for i in range(scalars.running):
-        other = jobs[running[i]]
-        size = add_end(times, free, size, other.planned_end, other.processors)
+def _backfill_by_node(arrays: Arrays) -> None:
+    """Plan the queue in its order; start what can start now, reserve nodes for the first of the others."""
+    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
+    nodes = len(arrays.owner)
+    room = 2 * min(scalars.waiting, scalars.depth, scalars.reservations) + 3
+    times, open_nodes, chosen = np.empty(room), np.ones((room, nodes), np.bool_), np.empty(nodes, np.bool_)
+    times[0] = scalars.now
+    steps, running = 1, _running(arrays)
     reserved = kept = 0
     for i in range(scalars.waiting):
         row = queue[i]
         job = jobs[row]
         if i < scalars.depth and not scalars.stops and scalars.free > 0:
-            steps = size if reserved < scalars.reservations else 1
-            start = earliest_start(times, free, size, job.processors, job.limit, steps)
+            wanted = (job.processors, job.limit, reserved < scalars.reservations)
+            start = planned_start(
+                running, times, open_nodes, steps, wanted, (scalars.window, scalars.widening), chosen
+            )
             if start <= scalars.now:
-                size = take(times, free, size, start, start + job.limit, job.processors)
+                arrays.owner[chosen] = row
                 _start(arrays, row)
+                running = _running(arrays)
                 continue
             if start < np.inf:
-                size = take(times, free, size, start, start + job.limit, job.processors)
+                steps = reserve(times, open_nodes, steps, start, start + job.limit, chosen)
                 reserved += 1
         queue[kept] = row
         kept += 1
     scalars.waiting = kept
+
+
+@compiled
+def _running(arrays: Arrays) -> Running:
+    jobs, scalars = arrays.jobs, arrays.scalars[0]
+    ends = np.empty(scalars.running)
+    holder = np.full(len(arrays.owner), -1)
+    for i in range(scalars.running):
+        ends[i] = jobs[arrays.running[i]].planned_end
+        holder[arrays.owner == arrays.running[i]] = i
+    return Running(ends, arrays.other_ends[: scalars.others], holder)
 
 
 @compiled
@@ -269,7 +307,7 @@ def _cycle(arrays: Arrays) -> None:
     scalars = arrays.scalars[0]
     scalars.last_cycle, scalars.is_cycle_due = scalars.now, 0
     if scalars.waiting:
-        _backfill_planned(arrays)
+        _backfill_by_node(arrays)
     if scalars.stops:
         scalars.next_cycle, scalars.is_cycle_due = scalars.now, 1
 
@@ -339,8 +377,12 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         np.empty(count, ENDING),
         np.empty(count * 2 + 1, EVENT),
         np.empty(1, SCALARS),
+        arrays.other_ends,
+        np.full(len(arrays.owner), -1),
     )
     now = copy.scalars[0]
+    now.by_node = scalars.by_node
+    now.window, now.widening, now.others = scalars.window, scalars.widening, scalars.others
     now.now, now.free, now.running, now.waiting = scalars.now, scalars.free, running, waiting
     now.endings = now.events = now.stops = 0
     now.is_due = 1
@@ -358,6 +400,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         if is_running:
             job.end = max(job.start + min(run, job.limit), scalars.now + 1.0)
             copy.running[i] = i
+            copy.owner[arrays.owner == arrays.running[i]] = i
             heap_push(copy.ending, now.endings, job.end, i)
             now.endings += 1
         else:

@@ -72,6 +72,8 @@ def closed_queue_starts(processors: int, now: float, running: RunningJobs, waiti
         ending=np.zeros(0, ENDING),
         events=np.zeros(0, EVENT),
         scalars=scalars,
+        other_ends=np.zeros(0),
+        owner=np.zeros(0, np.int64),
     )
     starts = np.full(count, np.inf)
     forecast_starts(arrays, np.concatenate((running.runs, waiting.runs)), starts)

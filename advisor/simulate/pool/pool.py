@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from advisor.simulate.pool._kernel import (
     forecast_starts,
     stop,
 )
-from advisor.simulate.pool.rules import EASY, Rules
+from advisor.simulate.pool.rules import Rules
 
 _ROOM: Final = 256  # events beyond those that a call asks for: one pass may start many jobs
 
@@ -45,10 +46,10 @@ class Pool:
         processors: Of the machine.
         capacity: Rows; a row is 0 to ``capacity - 1``.
         time: The clock's start, seconds.
-        rules: How its queue is backfilled.
+        rules: Of a slurmctld, each processor being a node; None: EASY backfilling.
     """
 
-    def __init__(self, processors: int, capacity: int, time: float = 0.0, rules: Rules = EASY) -> None:
+    def __init__(self, processors: int, capacity: int, time: float = 0.0, rules: Rules | None = None) -> None:
         self.processors = processors
         self._arrays = Arrays(
             np.zeros(capacity, JOB),
@@ -57,12 +58,26 @@ class Pool:
             np.zeros(3 * capacity + 128, ENDING),
             np.zeros(2 * capacity + _ROOM, EVENT),
             np.zeros(1, SCALARS),
+            np.zeros(capacity),
+            np.full(processors if rules else 0, -1),
         )
         self._scalars = self._arrays.scalars
         self._scalars["now"] = time
         self._scalars["free"] = processors
-        self._scalars["cycle"], self._scalars["last_cycle"] = rules.cycle_seconds, time - rules.cycle_seconds
-        self._scalars["reservations"], self._scalars["depth"] = rules.reservations, rules.depth
+        if rules is not None:
+            self._set_rules(rules, time)
+
+    def _set_rules(self, rules: Rules, time: float) -> None:
+        for name, value in (
+            ("by_node", True),
+            ("cycle", rules.cycle_seconds),
+            ("last_cycle", time - rules.cycle_seconds),
+            ("reservations", rules.reservations),
+            ("depth", rules.depth),
+            ("window", rules.window_seconds),
+            ("widening", rules.widening_seconds),
+        ):
+            self._scalars[name] = value
 
     @property
     def now(self) -> float:
@@ -160,6 +175,14 @@ class Pool:
     def stop(self, row: int) -> None:
         """End a running job now; it may be added again."""
         stop(self._arrays, row)
+
+    def set_other_ends(self, ends: Sequence[float]) -> None:
+        """Say when running jobs of other partitions end by their limits, seconds, ascending.
+
+        Slurm's plan looks at them where it merges ends (``advisor.simulate.pool._nodes.will_run``).
+        """
+        self._arrays.other_ends[: len(ends)] = ends
+        self._scalars["others"] = len(ends)
 
     def advance(self, until: float) -> list[Event]:
         """Go on to ``until`` (seconds, inclusive), or until a watched job has started.

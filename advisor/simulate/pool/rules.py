@@ -6,21 +6,27 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 _ALL: Final = 1 << 40
+_WINDOW_SECONDS: Final = 30.0  # compiled into Slurm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How the queue is backfilled; the default is EASY.
+    """Slurm's rules for jobs that take whole nodes: reservations are sets of nodes.
 
     Attributes:
         cycle_seconds: Jobs behind the head are looked at so often; 0: whenever a job comes or ends.
         reservations: So many waiting jobs get a reservation that no later job may delay.
         depth: So many waiting jobs are looked at in a cycle.
+        window_seconds: Planned ends of running jobs that lie this near count as one, at the last of them;
+            each later window is twice as long. 0: every end counts.
+        widening_seconds: Each later window is longer by this instead, unless it is 0.
     """
 
-    cycle_seconds: float = 0.0
-    reservations: int = 1
-    depth: int = _ALL
+    cycle_seconds: float = 30.0
+    reservations: int = _ALL
+    depth: int = 500
+    window_seconds: float = _WINDOW_SECONDS
+    widening_seconds: float = 0.0
 
     @classmethod
     def of_slurm(cls, scheduler_parameters: str) -> Self:
@@ -40,7 +46,5 @@ class Rules:
             cycle_seconds=float(number("bf_interval", 30)),
             reservations=number("bf_job_part_count_reserve", 0) or _ALL,
             depth=number("bf_max_job_test", 500),
+            widening_seconds=float(number("bf_window_linear", 0)),
         )
-
-
-EASY: Final = Rules()
