@@ -34,6 +34,8 @@ class Fidelity:
         mean_wait_ratio: Simulated over logged; None where nothing waited in the log.
         start_rank_correlation, wait_rank_correlation: Spearman's, of starts and of waits; None where one is
             constant. Over weeks the starts come in nearly the same order whatever the scheduler does.
+        explained_share: Share of the variance of the logged waits that the simulated ones explain; below 0
+            where their mean says more than the simulation; None where all are equal.
         median_absolute_deviation_seconds: Of the waits.
         deviates: Whether what-ifs of this log are to be read with caution.
         reasons: What in the log the simulation does not know, as sentences; only where it deviates.
@@ -45,6 +47,7 @@ class Fidelity:
     mean_wait_ratio: float | None
     start_rank_correlation: float | None
     wait_rank_correlation: float | None
+    explained_share: float | None
     median_absolute_deviation_seconds: float
     deviates: bool
     reasons: tuple[str, ...]
@@ -64,6 +67,7 @@ def fidelity_of(jobs: LoopJobs, on_premise: LoopResult) -> Fidelity:
             mean_wait_ratio=None,
             start_rank_correlation=None,
             wait_rank_correlation=None,
+            explained_share=None,
             median_absolute_deviation_seconds=math.nan,
             deviates=True,
             reasons=("The log has no waits to compare with.",),
@@ -84,10 +88,16 @@ def fidelity_of(jobs: LoopJobs, on_premise: LoopResult) -> Fidelity:
         mean_wait_ratio=ratio,
         start_rank_correlation=starts,
         wait_rank_correlation=waits,
+        explained_share=_explained_share(simulated, logged),
         median_absolute_deviation_seconds=float(np.median(np.abs(simulated - logged))),
         deviates=deviates,
         reasons=tuple(_reasons(jobs, on_premise)) if deviates else (),
     )
+
+
+def _explained_share(simulated: Floats, logged: Floats) -> float | None:
+    variance = float(np.var(logged))
+    return 1.0 - float(np.mean((simulated - logged) ** 2)) / variance if variance > 0.0 else None
 
 
 def _rank_correlation(one: Floats, other: Floats) -> float | None:

@@ -52,6 +52,14 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
     return headings, cells
 
 
+def _explained(share: float | None) -> str:
+    if share is None:
+        return ""
+    if share <= 0.0:
+        return "; the simulated waits explain nothing of the differences between the logged ones"
+    return f"; the simulated waits explain {share:.0%} of the variance of the logged ones"
+
+
 def fidelity_words(fidelity: Mapping[str, Any]) -> Iterator[str]:
     """How near the simulation comes to the log, and why not nearer."""
     if fidelity["jobs"]:
@@ -63,6 +71,7 @@ def fidelity_words(fidelity: Mapping[str, Any]) -> Iterator[str]:
             + ("" if ratio is None else f" ({ratio:.2f} times)")
             + ("" if order is None else f"; rank correlation of the starts {order:.3f}")
             + ("" if waits is None else f", of the waits {waits:.2f}")
+            + _explained(fidelity["explained_share"])
             + f"; half of the waits differ by less than "
             f"{fidelity['median_absolute_deviation_seconds'] / 60.0:,.0f} min."
         )

@@ -24,6 +24,7 @@ def test_a_log_that_is_easy_backfilling_is_repeated_exactly() -> None:
     assert found.mean_wait_ratio == pytest.approx(1.0)
     assert found.start_rank_correlation == pytest.approx(1.0)
     assert found.wait_rank_correlation == pytest.approx(1.0)
+    assert found.explained_share == pytest.approx(1.0)
     assert found.median_absolute_deviation_seconds == pytest.approx(0.0)
 
 
@@ -39,6 +40,9 @@ def test_missing_limits_and_overtaking_are_named() -> None:
     found = fidelity(*rows, machine=4, waits=[0.0, 1999.0, 998.0])
     assert found.mean_wait_ratio == pytest.approx((999.0 + 1998.0) / (1999.0 + 998.0))
     assert found.start_rank_correlation == pytest.approx(0.5)
+    variance = (0.0**2 + 1999.0**2 + 998.0**2) / 3 - (2997.0 / 3) ** 2
+    errors = ((999.0 - 1999.0) ** 2 + (1998.0 - 998.0) ** 2) / 3
+    assert found.explained_share == pytest.approx(1.0 - errors / variance)
     assert found.deviates
     assert any(reason.startswith("33 % of the jobs have no time limit") for reason in found.reasons)
     assert any(reason.startswith("33 % of the jobs started in the log after") for reason in found.reasons)
