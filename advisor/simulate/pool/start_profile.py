@@ -65,7 +65,8 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     scalars["free"] = max(0, processors - int(running[:, 0].sum()))
     queue, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
     queue[: count - ahead], rows[:ahead] = np.arange(ahead, count), by_end
-    arrays = Arrays(jobs, queue, rows, ending, np.zeros(2 * count + 8, EVENT), scalars)
+    events, no_nodes = np.zeros(2 * count + 8, EVENT), np.zeros(0, np.int64)
+    arrays = Arrays(jobs, queue, rows, ending, events, scalars, np.zeros(0), no_nodes)
     found = np.empty((4, 2 * count + 2))
     return StartProfile(*found[:, : _follow(arrays, found)])
 
