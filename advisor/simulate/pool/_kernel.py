@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.simulate.pool._ends import ENDING, Records, heap_pop, heap_push
+from advisor.simulate.pool._ends import Records, heap_pop, heap_push
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -357,55 +357,3 @@ def _end_jobs(arrays: Arrays) -> None:
             release(arrays, row)
             job.where = ENDED
             _note(arrays, row, ENDS)
-
-
-@compiled
-def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
-    """When each waiting job would start if no other job came.
-
-    ``runs``: forecast run times by row of ``jobs``, of running jobs in full (an overrun counts as ending in
-    a minute, and is doubled by the caller where it can do better); ``starts``: written at the waiting rows,
-    seconds on the pool's clock.
-    """
-    scalars = arrays.scalars[0]
-    waiting, running = scalars.waiting, scalars.running
-    count = waiting + running
-    copy = Arrays(
-        np.empty(count, JOB),
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-        np.empty(count, ENDING),
-        np.empty(count * 2 + 1, EVENT),
-        np.empty(1, SCALARS),
-        arrays.other_ends,
-        np.full(len(arrays.owner), -1),
-    )
-    now = copy.scalars[0]
-    now.by_node = scalars.by_node
-    now.window, now.widening, now.others = scalars.window, scalars.widening, scalars.others
-    now.now, now.free, now.running, now.waiting = scalars.now, scalars.free, running, waiting
-    now.endings = now.events = now.stops = 0
-    now.is_due = 1
-    now.shadow, now.extra = 0.0, 0
-    now.cycle, now.reservations, now.depth = scalars.cycle, scalars.reservations, scalars.depth
-    now.last_cycle, now.is_cycle_due = scalars.last_cycle, 0
-    for i in range(count):
-        is_running = i < running
-        source = arrays.jobs[arrays.running[i] if is_running else arrays.queue[i - running]]
-        run = runs[arrays.running[i] if is_running else arrays.queue[i - running]]
-        job = copy.jobs[i]
-        job.rank, job.order, job.limit = source.rank, source.order, source.limit
-        job.processors, job.is_watched, job.run = source.processors, 0, run
-        job.where, job.start, job.planned_end, job.end = source.where, source.start, source.planned_end, 0.0
-        if is_running:
-            job.end = max(job.start + min(run, job.limit), scalars.now + 1.0)
-            copy.running[i] = i
-            copy.owner[arrays.owner == arrays.running[i]] = i
-            heap_push(copy.ending, now.endings, job.end, i)
-            now.endings += 1
-        else:
-            copy.queue[i - running] = i
-    advance(copy, np.inf, 2 * count + 1)
-    for i in range(running, count):
-        job = copy.jobs[i]
-        starts[arrays.queue[i - running]] = job.start if job.where >= RUNNING else np.inf

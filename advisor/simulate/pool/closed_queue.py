@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.simulate.pool._ends import ENDING
+from advisor.simulate.pool._forecast import forecast_starts
 from advisor.simulate.pool._kernel import (
     EVENT,
     JOB,
@@ -16,7 +17,6 @@ from advisor.simulate.pool._kernel import (
     Arrays,
     Floats,
     Ints,
-    forecast_starts,
 )
 
 

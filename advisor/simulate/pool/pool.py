@@ -10,6 +10,7 @@ import numpy as np
 
 from advisor.model.errors import BadInput
 from advisor.simulate.pool._ends import ENDING
+from advisor.simulate.pool._forecast import forecast_starts
 from advisor.simulate.pool._kernel import (
     EVENT,
     JOB,
@@ -23,7 +24,6 @@ from advisor.simulate.pool._kernel import (
     advance,
     dequeue,
     enqueue,
-    forecast_starts,
     stop,
 )
 from advisor.simulate.pool.rules import Rules
