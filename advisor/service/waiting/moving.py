@@ -55,6 +55,7 @@ class Moves:
         self._clock = clock
         self._prefers = prefers
         self._moving = state.read().moving
+        self._told: set[int] = set()  # jobs whose move slurmctld has accepted
         self.moved = self.given_up = 0
 
     def __len__(self) -> int:
@@ -74,7 +75,9 @@ class Moves:
             if snapshot.time <= intent.time:
                 continue  # the snapshot is older than the intent
             queued = seen.get(job_id)
-            if queued is not None and self._settings.cluster.burst_partition in queued.partitions:
+            # a short job may have ended before a poll sees it in its new partition
+            is_there = queued is not None and self._settings.cluster.burst_partition in queued.partitions
+            if is_there or (queued is None and job_id in self._told):
                 self.moved += 1
                 log.info("waiting.moved", job=job_id, advice=intent.advice_id)
                 self._drop(job_id)
@@ -144,6 +147,7 @@ class Moves:
                 self._give_up(job_id, "it was changed, and is asked about again")
             else:
                 self._slurm.update_job([job_id], intent.changes)
+                self._told.add(job_id)
 
         for_each(job_ids, move)
 
@@ -154,6 +158,7 @@ class Moves:
 
     def _drop(self, job_id: int) -> None:
         del self._moving[job_id]
+        self._told.discard(job_id)
         self._write()
 
     def _write(self) -> None:

@@ -129,6 +129,15 @@ def test_g17_12_a_waiting_job_is_moved_with_what_the_hook_would_have_set(world: 
     assert (world.moved, world.loop.report()["moved"], world.loop.report()["moving"]) == ([7], 1, 0)
 
 
+def test_a_moved_job_that_has_ended_before_the_next_poll_was_moved(world: World) -> None:
+    world.slurm.put(7)
+    world.round()
+    world.slurm.jobs.clear()
+    world.round()
+    report = world.loop.report()
+    assert (report["moved"], report["given_up"], report["moving"]) == (1, 0, 0)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
