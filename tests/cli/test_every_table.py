@@ -42,7 +42,8 @@ NOT_WALKED = {
     "recommend",  # with tests of its own
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
-    "bench launch", "bench hedge", "bench matching", "bench soak", "bench price", "bench runtimes",
+    "bench launch", "bench hedge", "bench matching", "bench soak", "bench price",
+    "bench runtimes", "bench fidelity",
 }  # fmt: skip
 
 
