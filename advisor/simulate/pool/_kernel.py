@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.simulate.pool._ends import Records, heap_pop, heap_push
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
+from advisor.simulate.state import Records, heap_pop, heap_push
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -348,7 +348,7 @@ def _end_jobs(arrays: Arrays) -> None:
     """End the jobs whose time has come."""
     jobs, ending, scalars = arrays.jobs, arrays.ending, arrays.scalars[0]
     while scalars.endings > 0 and ending[0].time <= scalars.now:
-        row = ending[0].row
+        row = ending[0].job
         job = jobs[row]
         is_true = job.where == RUNNING and job.end == ending[0].time
         heap_pop(ending, scalars.endings)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.simulate.pool._ends import ENDING
 from advisor.simulate.pool._forecast import forecast_starts
 from advisor.simulate.pool._kernel import (
     EVENT,
@@ -18,6 +17,7 @@ from advisor.simulate.pool._kernel import (
     Floats,
     Ints,
 )
+from advisor.simulate.state import ENDING
 
 
 class RunningJobs(NamedTuple):

@@ -14,9 +14,9 @@ class Rules:
     """Slurm's rules for jobs that take whole nodes: reservations are sets of nodes.
 
     Attributes:
-        cycle_seconds: Jobs behind the head are looked at so often; 0: whenever a job comes or ends.
+        cycle_seconds: Period of backfilling, for the jobs behind the head; 0: whenever a job comes or ends.
         reservations: So many waiting jobs get a reservation that no later job may delay.
-        depth: So many waiting jobs are looked at in a cycle.
+        depth: Waiting jobs that a cycle considers at most.
         window_seconds: Planned ends of running jobs that lie this near count as one, at the last of them;
             each later window is twice as long. 0: every end counts.
         widening_seconds: Each later window is longer by this instead, unless it is 0.

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.compiled import compiled
-from advisor.simulate.pool._ends import ENDING
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, Floats, advance
+from advisor.simulate.state import ENDING
 
 _OVERDUE_SECONDS: Final = 1.0
 """A job that has reached its limit ends within this."""
@@ -58,7 +58,7 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     jobs["planned_end"][:ahead] = jobs["end"][:ahead] = ends
     by_end = np.argsort(ends, kind="stable")
     ending = np.zeros(count, ENDING)
-    ending["time"][:ahead], ending["row"][:ahead] = ends[by_end], by_end  # sorted, so a heap
+    ending["time"][:ahead], ending["job"][:ahead] = ends[by_end], by_end  # sorted, so a heap
     scalars = np.zeros(1, SCALARS)
     scalars["now"], scalars["is_due"] = now, 1
     scalars["running"], scalars["waiting"], scalars["endings"] = ahead, count - ahead, ahead
