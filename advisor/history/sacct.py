@@ -18,7 +18,7 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin
 from advisor.model.errors import BadInput
 from advisor.model.job import PLACEHOLDER_COMMENT, Job, JobOutcome, JobState, placeholder_target
 
-_WANTED: Final = (
+WANTED: Final = (
     "JobIDRaw",  # first: a number
     "JobID",
     "State",
@@ -46,6 +46,7 @@ _WANTED: Final = (
     "JobName",
     "DBIndex",  # last: a number
 )
+"""Fields of sacct that are asked for, in this order."""
 _NOT_IN_EVERY_RELEASE: Final = frozenset({"Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"})
 _LAST_RESORT: Final = "ElapsedRaw"  # also a number; every release in use has it
 
@@ -131,7 +132,7 @@ def choose_fields(helpformat: str) -> tuple[str, ...]:
     Raises BadInput when a column is missing that every release has.
     """
     known = set(helpformat.split())
-    missing = [name for name in _WANTED if name not in known and name not in _NOT_IN_EVERY_RELEASE]
+    missing = [name for name in WANTED if name not in known and name not in _NOT_IN_EVERY_RELEASE]
     if missing:
         raise BadInput(
             f"it has no columns {', '.join(missing)}",
@@ -139,7 +140,7 @@ def choose_fields(helpformat: str) -> tuple[str, ...]:
             mend="Check that slurm_bin names the folder of Slurm's own commands",
             code="sacct.fields",
         )
-    chosen = tuple(name for name in _WANTED if name in known)
+    chosen = tuple(name for name in WANTED if name in known)
     return chosen if chosen[-1] == "DBIndex" else (*chosen, _LAST_RESORT)
 
 

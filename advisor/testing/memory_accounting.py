@@ -8,37 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from advisor.history.sacct import WANTED
 from advisor.slurm.protocol import AccountingExport
 from advisor.testing.memory_slurm_records import MemoryJob
 
-_FIELDS: Final = (
-    "JobIDRaw",
-    "JobID",
-    "State",
-    "Submit",
-    "Start",
-    "End",
-    "TimelimitRaw",
-    "ReqCPUS",
-    "AllocCPUS",
-    "ReqNodes",
-    "ReqMem",
-    "Partition",
-    "User",
-    "UID",
-    "Group",
-    "Account",
-    "QOS",
-    "NodeList",
-    "Reservation",
-    "Constraints",
-    "Restarts",
-    "Licenses",
-    "AdminComment",
-    "Comment",
-    "JobName",
-    "DBIndex",
-)
 _DELIMITER: Final = "\x1eaccounting\x1f"
 
 
@@ -82,7 +55,7 @@ class MemoryAccounting:
         }
         place = bisect.bisect_right(self._ends, end)
         self._ends.insert(place, end)
-        self._lines.insert(place, _DELIMITER.join(str(fields.get(name, "")) for name in _FIELDS))
+        self._lines.insert(place, _DELIMITER.join(str(fields.get(name, "")) for name in WANTED))
 
     @contextmanager
     def accounting(self, since: float, until: float | None = None) -> Iterator[AccountingExport]:
@@ -90,4 +63,4 @@ class MemoryAccounting:
         first = bisect.bisect_left(self._ends, since)
         last = None if until is None else bisect.bisect_right(self._ends, until)
         lines = iter(self._lines[first:last])
-        yield AccountingExport(fields=_FIELDS, delimited_by=_DELIMITER, lines=lines)
+        yield AccountingExport(fields=WANTED, delimited_by=_DELIMITER, lines=lines)

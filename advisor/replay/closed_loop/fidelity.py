@@ -153,7 +153,7 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Machine:
-    """When jobs waited and ran; rows from ``first`` on are looked at."""
+    """When the jobs from row ``first`` on waited and ran."""
 
     submit: Floats
     start: Floats

@@ -21,7 +21,7 @@ _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
 _MONTH_SECONDS: Final = 31 * 86400.0
 
 AskSeconds = Callable[[QueuedJob | None], float]
-"""How long a job is reckoned to run in the cloud; None: a job that nobody knows."""
+"""How long a job is expected to run in the cloud; None for an unknown job."""
 
 
 def usd_per_hour(option: Capacity, prices: Prices) -> float:
