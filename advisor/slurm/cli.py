@@ -20,6 +20,12 @@ from advisor.slurm.protocol import AccountingExport, Partition, SlurmSnapshot
 from advisor.slurm.records import Layout, Unread
 
 _JOBS_A_CALL: Final = 500
+_PARTITION_ATTEMPTS: Final = 6
+"""slurmctld 24.11 refuses 4 of 10 changes of the partition of a job without an association, at random.
+
+It returns an errno that another call has left in its thread (``_update_job`` after ``_retrieve_new_assoc`` in
+job_mgr.c, unchanged up to 26.05). It has changed nothing then.
+"""
 _NODES_A_CALL: Final = 2000
 _ACCOUNTING_SECONDS: Final = 600.0
 _FIELD: Final = re.compile(r"[A-Za-z]{1,40}")
@@ -106,8 +112,20 @@ class CliBackend:
             f"{_checked(name, _FIELD, 'job field')}={_one_line(value, 16384)}"
             for name, value in changes.items()
         ]
+        attempts = _PARTITION_ATTEMPTS if "partition" in changes else 1
         for ids in _in_lists(job_ids):
-            self._commands.text("scontrol", "update", f"jobid={ids}", *pairs)
+            self._update(f"jobid={ids}", pairs, attempts)
+
+    def _update(self, jobs: str, pairs: Sequence[str], attempts: int) -> None:
+        while True:
+            attempts -= 1
+            try:
+                self._commands.text("scontrol", "update", jobs, *pairs)
+            except RetryLater as refusal:
+                if not attempts or refusal.code != "slurm.command_failed":
+                    raise
+            else:
+                return
 
     def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

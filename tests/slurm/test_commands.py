@@ -157,3 +157,27 @@ def test_field_names_are_checked(recorder: Path, changes: dict[str, str]) -> Non
 def test_node_values_are_checked(recorder: Path, changes: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         backend(recorder).update_node(["burst1"], **changes)
+
+
+def test_a_change_of_partition_is_tried_again(tmp_path: Path) -> None:
+    """slurmctld 24.11 refuses some of them for a job without an association, and has changed nothing then."""
+    script = (
+        f"echo x >> {tmp_path}/calls; [ $(wc -l < {tmp_path}/calls) -ge 3 ] || {{ echo EAGAIN >&2; exit 1; }}"
+    )
+    install(tmp_path, "scontrol", script)
+    backend(tmp_path).update_job([7], {"partition": "burst"})
+    assert len((tmp_path / "calls").read_text().split()) == 3
+
+
+def test_a_change_of_partition_that_is_always_refused_is_told(tmp_path: Path) -> None:
+    install(tmp_path, "scontrol", f"echo x >> {tmp_path}/calls; echo Invalid >&2; exit 1")
+    with pytest.raises(RetryLater, match="Invalid"):
+        backend(tmp_path).update_job([7], {"partition": "burst"})
+    assert len((tmp_path / "calls").read_text().split()) == 6
+
+
+def test_another_change_is_not_tried_again(tmp_path: Path) -> None:
+    install(tmp_path, "scontrol", f"echo x >> {tmp_path}/calls; exit 1")
+    with pytest.raises(RetryLater):
+        backend(tmp_path).update_job([7], {"starttime": "now"})
+    assert len((tmp_path / "calls").read_text().split()) == 1
