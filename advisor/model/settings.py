@@ -86,14 +86,14 @@ class ClusterSettings(Section):
         why="In shadow mode a new site can compare decisions with what happened before any job moves.",
     )
     policy: Policy = setting(
-        "advisor",
+        "price",
         "What decides. `price` moves a job if the time that it is expected to save is worth its money at the "
         "price that the budget sets. `advisor` is the rule of earlier releases, with the settings of "
         "`placement` and `waiting`. Each other word is a published rule, whole and alone: `cunha2017` moves "
         "jobs by forecasts and a cutoff, `zrigui2022` orders the on-premise queue, `ambati2021` lets long "
         "jobs and short waits wait, `deng2013` schedules the burst partition by a portfolio of policies, "
         "`agarwal2023` matches its jobs to nodes. The last two move no job.",
-        why="It is the rule of earlier releases.",
+        why="One budget is all that it needs, and it moves nothing until `budget.usd` is set.",
         expert=True,
     )
     modes: dict[str, Mode] = setting(

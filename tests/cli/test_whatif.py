@@ -55,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.add(outcomes)
     config = folder / "advisor.toml"
     config.write_text(
-        f'[cluster]\non_premise_partitions = ["main"]\n[paths]\ndatabase_url = "{url}"\n'
+        f'[cluster]\npolicy = "advisor"\non_premise_partitions = ["main"]\n[paths]\ndatabase_url = "{url}"\n'
         f'state = "{folder}/state"\nrun = "{folder}/run"\n'
     )
     return config

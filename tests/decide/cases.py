@@ -59,7 +59,7 @@ def make_estimates(
 
 def make_settings(**sections: dict[str, Any]) -> Settings:
     """Settings in act mode; ``make_settings(placement={"boot_seconds": 0})``."""
-    cluster = {"default_mode": Mode.ACT} | sections.pop("cluster", {})
+    cluster = {"default_mode": Mode.ACT, "policy": "advisor"} | sections.pop("cluster", {})
     return in_force(Settings.model_validate({"cluster": cluster} | sections))
 
 

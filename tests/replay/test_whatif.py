@@ -72,7 +72,7 @@ def make_settings(**sections: dict[str, object]) -> Settings:
         "baseline": 1.0, "overhead_per_processor": 0.0, "boot_seconds": 120.0, "stay_where_room": False,
     }  # fmt: skip
     ec2 = {"spot_usd_per_hour": 0.5, "on_demand_usd_per_hour": 1.0}
-    named = {"placement": placement, "ec2": ec2}
+    named = {"placement": placement, "ec2": ec2, "cluster": {"policy": "advisor"}}
     return Settings.model_validate(
         sections | {name: values | sections.get(name, {}) for name, values in named.items()}
     )

@@ -10,7 +10,7 @@ from advisor.decide.submission.proven import candidate_chance, worst_seconds
 from advisor.decide.submission.proven_rows import Fate, RecordInTime, case_of
 from advisor.decide.submission.table_row import job_of
 from advisor.model.advice import Placement
-from advisor.model.settings import PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
 from advisor.model.site import SiteState
 from advisor.model.table import JobTable
 from advisor.predict.forecast.forecast_rows import ForecastColumns, estimates_at
@@ -42,7 +42,7 @@ def sent_by_the_advisor(
             record, but nothing that may be lost (:class:`~advisor.decide.submission.record.LossAllowance`).
     """
     rows = forecasts["wait"].rows
-    settings = Settings(placement=placement)
+    settings = Settings(placement=placement, cluster=ClusterSettings(policy="advisor"))
     record = RecordInTime(placement)
     sent = np.zeros(len(rows), dtype=bool)
     for index, row in enumerate(rows.tolist()):

@@ -23,7 +23,7 @@ from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
-from advisor.model.settings import EstimatorSettings, PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, EstimatorSettings, PlacementSettings, Settings
 from advisor.model.site import Cutoff, SiteState
 from advisor.model.table import JobTable
 from advisor.papers.placement.hedged import HedgeOutcome, HedgePoint, hedge_curve, hedge_rows
@@ -287,7 +287,7 @@ def _sent(
     cutoff: Cutoff | None = None,
 ) -> Booleans:
     """Where the decision function sends the jobs: True for the cloud."""
-    settings = Settings(placement=placement)
+    settings = Settings(placement=placement, cluster=ClusterSettings(policy="advisor"))
     return np.array(
         [
             advise(

@@ -35,7 +35,9 @@ def test_the_settings_in_force_are_those_of_the_policy_however_often_they_are_as
 
 
 def test_todays_rule_keeps_the_settings_as_they_are() -> None:
-    settings = Settings.model_validate({"waiting": {"short_wait_seconds": 5.0}, "hedge": {"enabled": True}})
+    settings = Settings.model_validate(
+        {"cluster": {"policy": "advisor"}, "waiting": {"short_wait_seconds": 5.0}, "hedge": {"enabled": True}}
+    )
     assert in_force(settings) == settings
 
 

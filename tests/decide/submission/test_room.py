@@ -13,7 +13,7 @@ from advisor.decide.submission.advise import advise
 from advisor.decide.submission.room import room_here
 from advisor.model import Job, Placement
 from advisor.model.estimate import Estimate, Estimates
-from advisor.model.settings import HedgeSettings, PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, HedgeSettings, PlacementSettings, Settings
 from advisor.model.site import FreeNodes, SiteState
 from tests.decide.cases import CLUSTER, make_cloud, make_job
 
@@ -28,7 +28,11 @@ FORECAST = Estimates(wait=LONG_WAIT, run=SHORT_RUN)
 
 
 def reason(job: Job, cluster: Any = IDLE, room: Any = None, **placement: Any) -> tuple[str, Placement]:
-    settings = Settings(placement=PlacementSettings(**placement), hedge=HedgeSettings(enabled=True))
+    settings = Settings(
+        cluster=ClusterSettings(policy="advisor"),
+        placement=PlacementSettings(**placement),
+        hedge=HedgeSettings(enabled=True),
+    )
     state = SiteState(time=1000.0, cluster=cluster, cloud=make_cloud(), free_nodes=room)
     advice = advise(job, state, FORECAST, settings, advice_id="a")
     return advice.decisive.reason, advice.placement

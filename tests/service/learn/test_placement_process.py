@@ -35,13 +35,15 @@ _PATIENCE_SECONDS = 120.0
 def settings(tmp_path: Path) -> Settings:
     settings = make_settings(tmp_path, submit={"snapshot_max_age_seconds": 600.0})
     settings.paths.models.mkdir(mode=0o700)
-    return settings.model_copy(update={"cluster": ClusterSettings(on_premise_partitions=QUEUES)})
+    return settings.model_copy(
+        update={"cluster": ClusterSettings(on_premise_partitions=QUEUES, policy="advisor")}
+    )
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "advisor.toml"
-    path.write_text(f"[cluster]\non_premise_partitions = {list(QUEUES)}\n")
+    path.write_text(f'[cluster]\non_premise_partitions = {list(QUEUES)}\npolicy = "advisor"\n')
     return path
 
 
