@@ -179,13 +179,17 @@ class Steering:
         if partition is not None:
             found |= self._priorities(f"--partition={partition}")
         left = [f"{job_id:d}" for job_id in jobs if job_id not in found]
-        for begin in range(0, len(left), _JOBS_A_CALL):
-            found |= self._priorities(f"--jobs={','.join(left[begin : begin + _JOBS_A_CALL])}")
+        try:
+            for begin in range(0, len(left), _JOBS_A_CALL):
+                found |= self._priorities(f"--jobs={','.join(left[begin : begin + _JOBS_A_CALL])}")
+        except RetryLater:
+            # sprio 24.05 to 25.05 refuses every list of more than one job
+            found |= {job_id: seen for job_id, seen in self._priorities().items() if job_id in jobs}
         return found
 
-    def _priorities(self, which: str) -> dict[int, Priority]:
+    def _priorities(self, *which: str) -> dict[int, Priority]:
         found: dict[int, Priority] = {}
-        for line in self._commands.text("sprio", "--noheader", which, "--format=%i|%Y|%S").splitlines():
+        for line in self._commands.text("sprio", "--noheader", *which, "--format=%i|%Y|%S").splitlines():
             match [part.strip() for part in line.split("|")]:
                 case [job_id, total, site] if records.whole(job_id) is not None:
                     numbers = records.whole(total), _signed(site)

@@ -96,6 +96,12 @@ def test_priorities_of_jobs_elsewhere_are_asked_for_by_their_ids() -> None:
     assert [command[2][:9] for command in said.asked] == ["--partiti", "--jobs=4,", "--jobs=50"]
 
 
+def test_a_sprio_that_refuses_lists_is_asked_for_all_jobs() -> None:
+    said = Said(refused("Invalid job id: 3"), "3|7|7\n4|1|1\n9|1|1\n")
+    assert steering(said).priorities(jobs=[3, 4]).keys() == {3, 4}
+    assert said.asked[1] == ("sprio", "--noheader", "--format=%i|%Y|%S")
+
+
 class Columns(Said):
     """Answers of calls that name their columns and the words between them; plain ones are plain text."""
 

@@ -209,7 +209,9 @@ def test_heterogeneous_jobs_are_left_alone(site: Site) -> None:
 def test_a_user_may_move_his_job_back(site: Site) -> None:
     site.until_advised()
     job, _ = site.ask(LONG)
-    site.lab.run("scontrol", "update", f"jobid={job['JobId']}", "partition=onprem")
+    back = ("scontrol", "update", f"jobid={job['JobId']}", "partition=onprem")
+    # slurmctld 24.11 refuses some changes at random (advisor/slurm/cli.py)
+    assert any(site.lab.run(*back, check=False).returncode == 0 for _ in range(10))
     moved = site.lab.job(int(job["JobId"]))
     assert moved["Partition"] == "onprem"
     assert moved["AdminComment"] == job["AdminComment"]

@@ -20,6 +20,8 @@ from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import Partition, SlurmBackend
 
 _OLDEST: Final = (22, 5)
+_SHOWS_CLOUD_NODES: Final = (23, 2)
+"""From this release on powered-down nodes are always shown, and PrivateData has no word for it."""
 _WEIGHT: Final = re.compile(r"(?:^|=)(\d+)")
 """A weight: a number, or each one of a list of TRES such as ``cpu=1000,gres/gpu=2000``."""
 _PROGRAMS_CONF: Final = "advisor_programs.conf"
@@ -39,6 +41,7 @@ class SlurmExamination:
         self._slurm = slurm
         self.partitions: dict[str, Partition] = {}
         self._config: Mapping[str, str] = {}
+        self._version: tuple[int, ...] = ()
 
     def run(self) -> Iterator[Diagnosis]:
         """Make all checks; only the first one if slurmctld does not answer."""
@@ -61,6 +64,7 @@ class SlurmExamination:
             return
         self._config = self._slurm.config()
         self.partitions = {partition.name: partition for partition in self._slurm.partitions()}
+        self._version = version
         text = ".".join(map(str, version))
         if version < _OLDEST:
             yield warning(
@@ -77,12 +81,10 @@ class SlurmExamination:
                 "slurmdbd",
                 "Use slurmdbd: without it the advisor cannot learn from ended jobs",
             ),
-            (
-                "PrivateData",
-                "cloud",
-                "Set PrivateData=cloud: without it Slurm hides nodes that are powered down",
-            ),
         ]
+        if self._version < _SHOWS_CLOUD_NODES:
+            mend = "Set PrivateData=cloud: without it Slurm hides nodes that are powered down"
+            wanted.append(("PrivateData", "cloud", mend))
         for name, word, mend in wanted:
             value = self._config.get(name, "")
             if word in value:

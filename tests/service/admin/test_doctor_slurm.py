@@ -36,7 +36,7 @@ class Talker:
         self.said = dict(config)
         self.administrator = administrator
         self.is_up = True
-        self.release = (23, 11, 4)
+        self.release = (22, 5, 8)
         self.nodes: list[Node] = []
         self.suspend_seconds: float | None = None
 
@@ -113,6 +113,13 @@ def test_what_slurm_conf_lacks(missing: str, level: Level) -> None:
     bad = [each for each in found["slurm.conf"] if each.level is not Level.OK]
     assert [each.level for each in bad] == [level]
     assert bad[0].mend
+
+
+def test_newer_releases_show_powered_down_nodes_by_themselves() -> None:
+    slurm = Talker(SOUND | {"PrivateData": "none"})
+    assert any(each.level is Level.ERROR for each in examine(slurm)["slurm.conf"])
+    slurm.release = (24, 11, 5)
+    assert all(each.level is Level.OK for each in examine(slurm)["slurm.conf"])
 
 
 @pytest.mark.usefixtures("common_user")
