@@ -14,13 +14,13 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.own_jobs import jobs_of_site, lasting_state
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
-    from advisor.model.table import JobTable
-    from advisor.replay.closed_loop.log import Floats, LoopJobs
+    from advisor.replay.closed_loop.own_jobs import OwnJobs
     from advisor.replay.closed_loop.rehearse import Rehearsal
 
 
@@ -87,9 +87,10 @@ def _recommended(
     from advisor.service.admin.recommend_words import reason_words
 
     with ticking("reading the history") as tick:
-        jobs, here, asked = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
+        own, asked = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
+        jobs = own.jobs
         curve = curve_of(jobs, asked, () if usd is None else (usd,), tick)
-        fidelity = fidelity_of_site(here, asked)
+        fidelity = fidelity_of_site(own.here, asked)
     pick = pick_of(curve.points)
     chosen = pick if usd is None else Pick(usd=usd, mean_saves=pick.mean_saves, next_saves=None)
     return {
@@ -107,48 +108,23 @@ def _recommended(
     }
 
 
-def _window(
-    settings: Settings, weeks: int, nodes: int, processes: int
-) -> tuple[LoopJobs, LoopJobs, Rehearsal]:
-    """All jobs of the last weeks, those of them that ran on-premise, and the cloud as it is known.
-
-    Jobs that ran in the cloud are simulated, too, with the run time that they would have had on-premise.
-    """
-    import numpy as np
-
-    from advisor.cli.whatif import lasting_state
-    from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
-    from advisor.history.columns import in_burst, on_premise
-    from advisor.history.store import HistoryStore
+def _window(settings: Settings, weeks: int, nodes: int, processes: int) -> tuple[OwnJobs, Rehearsal]:
+    """The jobs of the last weeks, and the cloud as it is known."""
+    from advisor.decide.submission.capacity import usd_per_core_hour
     from advisor.model.advice import Capacity
-    from advisor.replay.closed_loop.recommendation import PRICE, window_of
+    from advisor.replay.closed_loop.recommendation import PRICE, begin_of
     from advisor.replay.closed_loop.rehearse import Rehearsal
-    from advisor.replay.closed_loop.world import WorldOptions
-    from advisor.replay.own_history import busiest
-
-    def slowdown(table: JobTable) -> Floats:
-        """s(c) of each job."""
-        return np.array([settings.placement.performance_ratio(int(c)) for c in table.processors])
+    from advisor.replay.closed_loop.site_settings import under_rules, world_of
 
     seen = lasting_state(settings)
-    with HistoryStore(settings.paths.history_url, read_only=True) as store:
-        table = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
-    here = on_premise(table, settings.cluster.burst_partition)
-    machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors) or busiest(here)
-    run = np.where(in_burst(table, settings.cluster.burst_partition), table.run / slowdown(table), table.run)
-    everything = replace(table, submit=table.submit + table.start_of_log, start_of_log=0.0, run=run)
-    jobs = window_of(everything, weeks=weeks, machine=machine)
+    own = jobs_of_site(settings, seen, nodes, lambda table: begin_of(table, weeks))
     asked = Rehearsal(
         policies=(PRICE,),
-        world=WorldOptions(
-            boot_seconds=boot_seconds(seen.cloud, settings),
-            slowdown=float(slowdown(jobs.table)[jobs.first :].mean()),
-            bills_boot=True,
-        ),
+        world=world_of(settings, own, seen, share=0.0),
         usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings),
         processes=processes,
     )
-    return jobs, window_of(here, weeks=weeks, machine=machine), asked
+    return replace(own, jobs=under_rules(own, settings, seen)), asked
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:

@@ -15,8 +15,8 @@ from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
-from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES
-from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
+from advisor.replay.closed_loop.policies import ALL_ON_PREMISE
+from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions
 
 VARIANTS: Final = ("default", "default-capped", "all-switches-capped", "price", "price-slices")
 """Without a cap; with a cap of the budget's part for a day; that with hedged starts, speculation
@@ -85,7 +85,7 @@ def rehearse_shipped(
         node_processors=size,
         boot_seconds=boot_seconds,
     )
-    usual = World(jobs, WorldOptions(budget_share=0.0), POLICIES[ALL_ON_PREMISE]()).run()
+    usual = World(jobs, WorldOptions(budget_share=0.0), Policy()).run()
     rows = [_row(ALL_ON_PREMISE, jobs, usual, usual, budget_usd, usd_per_core_hour, 0.0)]
     for variant in variants:
         settings = settings_of(

@@ -19,7 +19,8 @@ from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.admin.ledger_view import LedgerSums
 from advisor.service.admin.plots import COLOURS, styled
-from advisor.service.admin.whatif_words import whatif_table
+from advisor.service.admin.rehearsal_words import fidelity_words
+from advisor.service.admin.whatif_words import whatif_table, window_words
 from advisor.web.answers import Answers, RefusedError, part
 from advisor.web.asking import since_of
 from advisor.web.guard import MAX_BODY_BYTES, is_token
@@ -28,22 +29,18 @@ from advisor.web.site import Site
 from advisor.web.whatif_runs import Run, RunState
 
 TUNED: Final = (
-    "placement.rule",
-    "placement.win_probability",
-    "placement.margin",
-    "placement.uncertainty_limit_minutes",
+    "cluster.policy",
+    "budget.usd",
+    "budget.period",
+    "budget.usd_per_hour_saved",
+    "price.uncertainty_limit_minutes",
+    "price.loss_weight",
+    "hedge.enabled",
     "placement.overhead_per_processor",
     "placement.baseline",
     "placement.boot_seconds",
-    "waiting.short_wait_seconds",
-    "waiting.long_job_seconds",
-    "waiting.daily_cap_usd",
-    "hedge.enabled",
-    "hedge.by_default",
-    "hedge.budget_core_hours",
-    "hedge.stop_loss_core_hours",
-    "capacity.use_spot",
-    "capacity.spot_max_run_seconds",
+    "rules.max_processors",
+    "ec2.on_demand_usd_per_hour",
 )
 """Settings with a field of their own in the form; the others are typed into one field."""
 _SINCE: Final = "30d"
@@ -87,6 +84,8 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             run.as_data() | {"decided": decided},
             headings=headings,
             cells=cells,
+            about=window_words(result) if result else "",
+            fidelity=list(fidelity_words(result["fidelity"])) if result else [],
             plots=_plots(result) if result else [],
             is_running=run.state is RunState.RUNNING,
             token=site.token,
@@ -199,11 +198,10 @@ def _plots(result: Mapping[str, Any]) -> list[str]:
     names = [row["settings"] for row in result["rows"]]
     found = []
     for key, title, unit, colour in (
-        ("saved_seconds", "Turnaround saved", "hours", COLOURS[0]),
+        ("saved_hours", "Hours saved, all jobs", "hours", COLOURS[0]),
         ("cost_usd", "Money", "US dollars", COLOURS[3]),
     ):
-        scale = 3600.0 if unit == "hours" else 1.0
-        values = [None if row[key] is None else row[key] / scale for row in result["rows"]]
+        values = [row[key] for row in result["rows"]]
         figure = go.Figure(go.Bar(x=names, y=values, marker_color=colour))
         found.append(figure_text(styled(figure, title, unit)))
     return found

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.cli.whatif import _draw
+from advisor.cli.own_jobs import jobs_of_site
+from advisor.config.definitions import by_key
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, CloudState, Job, JobOutcome, SiteState
-from advisor.model.settings import Settings
-from advisor.replay.own_history import jobs_of_store
+from advisor.replay.closed_loop.site_settings import SHOWN
 from advisor.replay.sources import load_table
-from advisor.service.admin.whatif_words import whatif_table
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.snapshot import Snapshot
 
@@ -55,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.add(outcomes)
     config = folder / "advisor.toml"
     config.write_text(
-        f'[cluster]\npolicy = "advisor"\non_premise_partitions = ["main"]\n[paths]\ndatabase_url = "{url}"\n'
+        f'[cluster]\non_premise_partitions = ["main"]\n[paths]\ndatabase_url = "{url}"\n'
         f'state = "{folder}/state"\nrun = "{folder}/run"\n'
     )
     return config
@@ -70,75 +67,62 @@ def since(site: Path, jobs: int) -> str:
     return time.strftime(MOMENT, time.localtime(times[-jobs]))
 
 
+def asked(site: Path, *words: str) -> dict[str, Any]:
+    """The command's answer."""
+    arguments = ["whatif", "--config", str(site), "--processes", "1", "--format", "json", *words]
+    found = runner.invoke(app, arguments, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    answer: dict[str, Any] = json.loads(found.stdout)
+    return answer
+
+
+def changed(site: Path, *changes: str, jobs: int = 300) -> dict[str, Any]:
+    """The row of the changed settings, under a budget that moves some jobs."""
+    words = [word for change in ("budget.usd=400", *changes) for word in ("--set", change)]
+    result = asked(site, "--since", since(site, jobs), *words)
+    return {row["settings"]: row for row in result["rows"]}["changed"]
+
+
 def test_settings_side_by_side(site: Path) -> None:
-    arguments = ["whatif", "--config", str(site), "--since", since(site, 300), "--format", "json"]
-    changes = ["--set", "rules.deny_accounts=['account1']", "--set", "waiting.daily_cap_usd=0.01"]
-    found = runner.invoke(app, [*arguments, *changes], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    result = json.loads(found.stdout)
+    changes = ("--set", "budget.usd=400", "--set", "rules.deny_accounts=['account1']")
+    result = asked(site, "--since", since(site, 300), *changes)
     rows = {row["settings"]: row for row in result["rows"]}
-    assert list(rows) == ["in force", "changed", "clairvoyant"]
+    assert list(rows) == ["all-on-premise", "in force", "changed"]
     assert result["history"] == "history"
-    assert 280 <= result["jobs"] + result["left_out_cloud_jobs"] <= 300
-    assert 12 <= result["left_out_cloud_jobs"] <= 17
-    assert sum(rows["in force"]["reasons"].values()) == result["jobs"]
-    assert rows["changed"]["reasons"]["rule.account_denied"] > 0
-    assert rows["changed"]["cost_usd"] < rows["in force"]["cost_usd"]
-    assert rows["clairvoyant"]["cost_usd"] is None
-    assert rows["clairvoyant"]["saved_seconds"] >= rows["in force"]["saved_seconds"]
-    assert result["changes"] == {"rules.deny_accounts": ["account1"], "waiting.daily_cap_usd": 0.01}
+    assert 290 <= result["jobs"] <= 300
+    assert 12 <= result["cloud_jobs"] <= 17
+    assert result["changes"] == {"budget.usd": 400, "rules.deny_accounts": ["account1"]}
+    here, usual, other = rows.values()
+    assert (here["saved_hours"], here["later_share"], here["moved_jobs"]) == (0.0, 0.0, 0)
+    assert (usual["moved_jobs"], usual["cost_usd"], usual["budget_usd"]) == (0, 0.0, 0.0)  # without a budget
+    assert other["moved_jobs"] > 0
+    assert 0.0 < other["cost_usd"] <= other["budget_usd"] < 400.0
+    assert other["saved_hours"] == pytest.approx(
+        result["jobs"] * (here["mean_turnaround_seconds"] - other["mean_turnaround_seconds"]) / 3600.0
+    )
+    assert result["fidelity"]["jobs"] == result["jobs"] - result["cloud_jobs"]
+    assert result["notes"] == ["Spot nodes are not simulated: money is at the on-demand price."]
 
 
-def test_for_people_and_by_the_published_rule(site: Path) -> None:
-    arguments = ["whatif", "--config", str(site), "--since", since(site, 60)]
-    found = runner.invoke(app, [*arguments, "--set", "placement.rule=published"], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    for word in ("in force", "changed", "clairvoyant", "ran in the cloud", "placement.rule = published"):
-        assert word in found.stdout
+def test_rules_keep_the_jobs_that_they_name(site: Path) -> None:
+    usual = changed(site)
+    assert 0 < changed(site, "rules.deny_accounts=['account1']")["moved_jobs"] < usual["moved_jobs"]
+    assert changed(site, "rules.max_processors=1")["moved_jobs"] < usual["moved_jobs"]
+    everyone = "rules.deny_accounts=['account0', 'account1', 'account2']"
+    assert changed(site, everyone)["moved_jobs"] == 0
 
 
-def test_day_one_11_the_command_says_what_the_page_says() -> None:
-    """It rounded to nothing: "hours saved 2, turnaround 0.00 h, USD 2" was 2 h 05 min, 12 s, 4.86 USD."""
-    row = {
-        "settings": "in force",
-        "cloud_jobs": 7,
-        "hedged_jobs": 0,
-        "slower_jobs": 1,
-        "saved_seconds": 7500.0,
-        "fraction_of_optimal": 0.5,
-        "mean_turnaround_seconds": 12.0,
-        "cost_usd": 4.86,
-        "dearest_day_usd": 1234.5,
-    }
-    best = row | {"settings": "clairvoyant", "cost_usd": math.nan, "dearest_day_usd": None}
-    headings, cells = whatif_table([row, best])
-    assert dict(zip(headings, cells[0], strict=True)) == {
-        "settings": "in force",
-        "moved": "7",
-        "slower": "1",
-        "turnaround saved": "2 h 05 min",
-        "of the best": "50%",
-        "mean turnaround": "12 s",
-        "cost, USD": "4.86",
-        "dearest day, USD": "1,234.50",
-    }
-    assert cells[1][2:] == ("-", "2 h 05 min", "50%", "12 s", "-", "-")
-    result = {
-        "since": 0.0,
-        "asked_since": 0.0,
-        "jobs": 7,
-        "history": "history",
-        "changes": {},
-        "left_out_cloud_jobs": 0,
-    }
-    console = Console(width=80, file=io.StringIO())
-    _draw(console, result | {"rows": [row | {"reasons": {}}, best | {"reasons": {}}]})
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert all(cell in shown for cell in cells[0])
-    assert max(map(len, shown.splitlines())) <= 80
+def test_more_money_never_spends_above_it_and_a_fixed_price_needs_none(site: Path) -> None:
+    little, much = changed(site, "budget.usd=50"), changed(site, "budget.usd=5000")
+    assert little["cost_usd"] <= little["budget_usd"] < much["budget_usd"]
+    assert much["moved_jobs"] > little["moved_jobs"]
+    dear = changed(site, "budget.usd=0", "budget.usd_per_hour_saved=0.001")
+    cheap = changed(site, "budget.usd=0", "budget.usd_per_hour_saved=5.0")
+    assert cheap["budget_usd"] is None
+    assert cheap["moved_jobs"] > dear["moved_jobs"]
 
 
-def test_the_boot_time_is_the_one_control_has_seen(site: Path) -> None:
+def test_the_boot_time_is_the_one_control_has_seen_until_it_is_changed(site: Path) -> None:
     """A day until a node is up: nothing is worth that here."""
     from advisor.cli.context import settings_of
 
@@ -147,99 +131,112 @@ def test_the_boot_time_is_the_one_control_has_seen(site: Path) -> None:
     settings.paths.run.mkdir(exist_ok=True)
     snapshot.write(settings.paths.snapshot, Snapshot(state=SiteState(time=1.0, cluster=None, cloud=cloud)))
     try:
-        arguments = ["whatif", "--config", str(site), "--since", since(site, 100), "--format", "json"]
-        found = runner.invoke(app, arguments, catch_exceptions=False)
+        slow = changed(site)
+        fast = changed(site, "placement.boot_seconds=60")
     finally:
         settings.paths.snapshot.unlink()
-    rows = {row["settings"]: row for row in json.loads(found.stdout)["rows"]}
-    assert rows["in force"]["cloud_jobs"] == rows["clairvoyant"]["cloud_jobs"] == 0
-    assert "capacity.protected" not in rows["in force"]["reasons"]
+    assert (slow["boot_seconds"], fast["boot_seconds"]) == (86_400.0, 60.0)
+    assert slow["moved_jobs"] < fast["moved_jobs"]
+
+
+def test_slices_are_bought_only_where_the_site_keeps_places(site: Path) -> None:
+    """A job that may not be requeued is never stopped, whatever else is set."""
+    sliced = changed(site, "hedge.enabled=true")
+    whole = changed(site, "hedge.enabled=true", "cluster.requeue_default=false")
+    assert whole["moved_jobs"] != sliced["moved_jobs"]
+    assert changed(site, "hedge.enabled=false")["moved_jobs"] == whole["moved_jobs"]
 
 
 def test_a_log_needs_no_site() -> None:
     arguments = ["whatif", "--trace", "synthetic:1300:2", "--since", "2d", "--format", "json"]
-    found = runner.invoke(app, arguments, catch_exceptions=False)
+    found = runner.invoke(app, [*arguments, "--processes", "1"], catch_exceptions=False)
     result = json.loads(found.stdout)
-    assert [row["settings"] for row in result["rows"]] == ["in force", "clairvoyant"]
+    assert [row["settings"] for row in result["rows"]] == ["all-on-premise", "in force"]
     assert result["jobs"] > 0
     assert result["changes"] == {}
 
 
-@pytest.mark.parametrize("rule", ["published", "advisor"])
-@pytest.mark.parametrize(
-    ("limit", "moves"),
-    [
-        ("placement.uncertainty_limit_minutes=0.001", False),
-        ("placement.uncertainty_limit_minutes=inf", True),
-        ("placement.cutoff=0.001", False),
-        ("placement.cutoff=1e15", True),
-    ],
-)
-def test_g17_14_an_uncertainty_limit_acts_whatever_the_rule(
-    site: Path, rule: str, limit: str, *, moves: bool
+@pytest.mark.parametrize("policy", ["price", "cunha2017"])
+@pytest.mark.parametrize(("cutoff", "moves"), [("0.001", False), ("1e15", True), ("inf", True)])
+def test_g17_14_a_limit_on_the_variance_acts_under_each_policy_that_has_one(
+    site: Path, policy: str, cutoff: str, *, moves: bool
 ) -> None:
-    arguments = ["whatif", "--config", str(site), "--since", since(site, 60), "--format", "json"]
-    changes = ["--set", limit, "--set", f"placement.rule={rule}"]
-    found = runner.invoke(app, [*arguments, *changes], catch_exceptions=False)
-    result = json.loads(found.stdout)
-    rows = {row["settings"]: row for row in result["rows"]}
-    assert (rows["changed"]["cloud_jobs"] > 0) == moves
-    assert moves or rows["changed"]["reasons"]["turnaround.too_uncertain"] > 0
+    row = changed(site, f"cluster.policy={policy}", f"placement.cutoff={cutoff}")
+    assert row["policy"] == policy
+    assert (row["moved_jobs"] > 0) == moves
+
+
+def test_for_people(site: Path) -> None:
+    arguments = ["whatif", "--config", str(site), "--since", since(site, 60), "--processes", "1"]
+    found = runner.invoke(app, [*arguments, "--set", "budget.usd=400"], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    for word in (
+        "all-on-premise", "in force", "changed", "ran in the cloud", "budget.usd = 400", "mean wait",
+        "bounded slowdown", "All on-premise, the mean wait is",
+    ):  # fmt: skip
+        assert word in found.stdout
+
+
+def test_settings_of_one_policy_are_shown_under_it(site: Path) -> None:
+    changes = ["cluster.policy=ambati2021", "waiting.long_job_seconds=600"]
+    assert changed(site, *changes, "waiting.short_wait_seconds=1", jobs=60)["moved_jobs"] > 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--set", "placement.cutof_minutes=1"], "there is no setting placement.cutof_minutes"),
-        (["--set", "placement.cutoff_scale=1e9"], "It is placement.cutoff_minutes now"),
+        (["--set", "price.uncertainty_limit=1"], "there is no setting price.uncertainty_limit"),
         (["--set", "placement.cutoff=-1"], "seconds squared"),
         (["--set", "placement.baseline=fast"], "placement.baseline"),
         (["--set", "nonsense"], "is not a change"),
         (["--since", "soon"], "is not a time"),
-        (["--since", "1s"], "no finished on-premise job"),
+        (["--since", "1s"], "no finished job"),
+        (["--set", "ec2.region=eu-west-1"], "does not know ec2.region"),
+        (["--set", "cluster.default_mode=act"], "does not know cluster.default_mode"),
+        (["--set", "capacity.use_spot=false"], "does not know capacity.use_spot"),
+        (["--set", "placement.cutoff_minutes=9"], "belongs to the policy 'cunha2017'"),
+        (["--set", "cluster.policy=deng2013"], "'deng2013' moves no job"),
+        (
+            ["--set", "cluster.policy=zrigui2022", "--set", "placement.cutoff=1e6"],
+            "'zrigui2022' has no limit on a forecast's variance",
+        ),
     ],
 )
-def test_what_is_wrong_is_said(site: Path, arguments: list[str], said: str) -> None:
+def test_what_is_wrong_or_not_simulated_is_refused_by_name(
+    site: Path, arguments: list[str], said: str
+) -> None:
     with pytest.raises(BadInput) as caught:
         runner.invoke(app, ["whatif", "--config", str(site), *arguments], catch_exceptions=False)
     assert said in f"{caught.value.what} {caught.value.where} {caught.value.mend}"
+    assert caught.value.mend
+
+
+def test_what_the_world_knows_are_settings() -> None:
+    assert set(SHOWN) - {"placement.cutoff"} <= set(by_key())
 
 
 def test_jobs_keep_what_was_said_of_them(site: Path) -> None:
     from advisor.cli.context import settings_of
 
     settings = settings_of(site)
-    with HistoryStore(settings.paths.history_url) as store:
-        own = jobs_of_store(store, settings, 0.0)
-        some = jobs_of_store(store, Settings(), time.time(), processors=99)
-    assert {own.job_at(row).queue for row in range(0, len(own.table), 50)} == {"main"}
-    assert all(own.job_at(row).account for row in range(0, len(own.table), 50))
+    seen = SiteState(time=0.0, cluster=None)
+    own = jobs_of_site(settings, seen, 0, lambda _table: 0.0)
+    count = len(own.jobs)
+    assert {own.job_at(row).queue for row in range(count)} == {"main", None}  # None: ran in the cloud
+    assert sum(own.job_at(row).queue is None for row in range(count)) == own.in_cloud
+    assert all(own.job_at(row).account for row in range(0, count, 50))
+    some = jobs_of_site(settings, seen, 128, lambda table: float(table.submit[-5]))
     assert some.job_at(3).account is None, "only the window's jobs are read whole"
     assert some.job_at(3).user is not None
-    assert some.table.total_processors == 99
-    assert 0 < own.table.total_processors <= 128
+    assert some.jobs.machine == 128
+    assert 0 < own.jobs.machine <= 128
 
 
-def test_day_one_12_a_young_history_is_judged_from_its_first_forecasts_on(site: Path) -> None:
-    """By default 30 days are asked for; all jobs of this site are younger, and the first 1,000 only teach."""
-    from advisor.cli.context import settings_of
-
-    found = json.loads(runner.invoke(app, ["whatif", "--config", str(site), "--format", "json"]).stdout)
-    assert found["asked_since"] < found["since"]
-    assert found["jobs"] > 0
-    with HistoryStore(settings_of(site).paths.history_url) as store:
-        before = [one for one in store.outcomes() if one.job.submit_time < found["since"]]
-    assert 1000 <= len(before) < 1100
-    text = " ".join(runner.invoke(app, ["whatif", "--config", str(site)]).stdout.split())
-    assert "as requested: too few jobs had ended for forecasts" in text
-    assert "turnaround saved" in text
-
-
-def test_day_one_12_too_few_jobs_at_all_are_told_with_their_number(tmp_path: Path) -> None:
+def test_an_empty_history_is_told(tmp_path: Path) -> None:
     config = tmp_path / "advisor.toml"
     config.write_text(f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n')
     HistoryStore(f"sqlite:///{tmp_path}/history.db").close()
     with pytest.raises(BadInput) as caught:
         runner.invoke(app, ["whatif", "--config", str(config)], catch_exceptions=False)
-    assert caught.value.code == "whatif.short"
-    assert "0 finished jobs are known" in caught.value.what
+    assert caught.value.code == "whatif.empty"
+    assert "advisor ingest" in caught.value.mend

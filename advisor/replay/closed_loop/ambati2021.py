@@ -55,7 +55,8 @@ class Ambati2021(Policy):
             return
         trial = min(self._short / world.options.slowdown, float(world.jobs.limit[row]))
         chance = 0.5 if estimates is None else short_chance_of(estimates.run, trial)
-        if by_length(chance, True, 0.0) == SPECULATES and self._start(world, row, trial):
+        tries = by_length(chance, True, 0.0) == SPECULATES and world.may_be_stopped(row)
+        if tries and self._start(world, row, trial):
             return
         self._by_wait(world, row)
 

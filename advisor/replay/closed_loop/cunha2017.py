@@ -51,12 +51,14 @@ class Cunha2017(Policy):
 
     Args:
         generations: Of the GA that tunes the estimators; 0: they stay untuned.
+        cutoff: The site's, if it has set one.
     """
 
     name = "cunha2017"
 
-    def __init__(self, generations: int = GENERATIONS) -> None:
+    def __init__(self, generations: int = GENERATIONS, *, cutoff: Cutoff | None = None) -> None:
         self._generations = generations
+        self._given_cutoff = cutoff
         self._settings: PlacementSettings
         self._cutoff: Cutoff | None
         self._encoder: Encoder
@@ -76,7 +78,7 @@ class Cunha2017(Policy):
         features = self._encoder.encode_table(past, states)
         is_known = np.asarray(np.isfinite(features).any(axis=0))
         parameters = {target: _on(is_known, self._tuned(past, states, target)) for target in TARGETS}
-        self._cutoff = self._chosen_cutoff(past, features, parameters)
+        self._cutoff = self._given_cutoff or self._chosen_cutoff(past, features, parameters)
         self._estimators = {
             target: KnnEstimator(parameters[target], self._encoder.schema) for target in TARGETS
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ class LoopJobs:
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         processors: Requested.
         machine: Processors of the on-premise cluster.
+        may_move, may_be_stopped: By row of the table: False for a job that the site's rules or its user keep
+            on-premise, and for one that may not be requeued. None: all may.
     """
 
     table: JobTable
@@ -37,6 +39,8 @@ class LoopJobs:
     run: Floats
     processors: Ints
     machine: int
+    may_move: NDArray[np.bool_] | None = None
+    may_be_stopped: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -50,6 +54,11 @@ class LoopJobs:
     def span(self) -> float:
         """From the first submission to the last, seconds."""
         return float(self.submit[-1] - self.submit[0])
+
+    def before(self, rows: int) -> LoopJobs:
+        """As many rows of the table before these, under the same rules."""
+        earlier = loop_jobs(self.table, skip=self.first - rows, jobs=rows, nodes=self.machine)
+        return replace(earlier, may_move=self.may_move, may_be_stopped=self.may_be_stopped)
 
 
 def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes: int = 0) -> LoopJobs:

@@ -1,14 +1,17 @@
-"""The policies of a rehearsal by name."""
+"""The policies of a rehearsal by name, with those of their settings that the world knows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from advisor.model.errors import BadInput
+from advisor.model.site import Cutoff
 from advisor.replay.closed_loop.advisor2026 import Advisor2026
-from advisor.replay.closed_loop.ambati2021 import Ambati2021
+from advisor.replay.closed_loop.ambati2021 import LONGEST_WAIT_SECONDS, SHORT_SECONDS, Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
@@ -18,23 +21,60 @@ from advisor.replay.closed_loop.zrigui2022 import Zrigui2022
 
 ALL_ON_PREMISE: Final = "all-on-premise"
 
-POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """A policy, and the settings that it has of its own; each policy reads only its own.
+
+    Attributes:
+        policy: One of :data:`POLICIES`.
+        loss_weight: `price`: how many saved hours one lost hour outweighs.
+        fixed_price: `price`: seconds that a core-second has to save; None: the budget sets the price.
+        uncertainty_limit: `price`: largest standard deviation of a saving, seconds.
+        cutoff: `cunha2017`: a and b; None: chosen on the rows before the window.
+        short_seconds, longest_wait_seconds: `ambati2021`: t and b.
+    """
+
+    policy: str
+    loss_weight: float = 1.0
+    fixed_price: float | None = None
+    uncertainty_limit: float = math.inf
+    cutoff: Cutoff | None = None
+    short_seconds: float = SHORT_SECONDS
+    longest_wait_seconds: float = LONGEST_WAIT_SECONDS
+
+
+def _price(terms: Terms) -> Policy:
+    return PricePolicy(
+        LearnedRuns,
+        loss_weight=terms.loss_weight,
+        fixed_price=terms.fixed_price,
+        uncertainty_limit=terms.uncertainty_limit,
+    )
+
+
+POLICIES: Final[Mapping[str, Callable[[Terms], Policy]]] = MappingProxyType(
     {
-        ALL_ON_PREMISE: Policy,
-        "overflow": Overflow,
-        "cunha2017": Cunha2017,
-        "ambati2021": Ambati2021,
-        "zrigui2022": Zrigui2022,
-        "advisor2026": Advisor2026,
-        "starburst": Starburst,
-        "price": lambda: PricePolicy(LearnedRuns),
-        "clairvoyant": Clairvoyant,
+        ALL_ON_PREMISE: lambda _: Policy(),
+        "overflow": lambda _: Overflow(),
+        "cunha2017": lambda terms: Cunha2017(cutoff=terms.cutoff),
+        "ambati2021": lambda terms: Ambati2021(terms.short_seconds, terms.longest_wait_seconds),
+        "zrigui2022": lambda _: Zrigui2022(),
+        "advisor2026": lambda _: Advisor2026(),
+        "starburst": lambda _: Starburst(),
+        "price": _price,
+        "clairvoyant": lambda _: Clairvoyant(),
     }
 )
 """In the order of the rows."""
 
 ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "cunha2017", "ambati2021", "starburst", "price", "clairvoyant")
 """Policies that are always shown."""
+
+
+def policy_of(terms: Terms) -> Policy:
+    """The policy, new."""
+    return POLICIES[terms.policy](terms)
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:

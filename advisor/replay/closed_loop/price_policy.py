@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
@@ -10,7 +11,8 @@ import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
-from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs, loop_jobs
+from advisor.decide.submission.priced import saving_deviation
+from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
 from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
@@ -46,6 +48,8 @@ class PricePolicy(Policy):
         loss_weight: How many saved hours one lost hour outweighs.
         earlier_jobs: Rows before the window on which the price is rehearsed, so that it does not begin blind;
             0: it begins with ``pace.first_price``.
+        fixed_price: Seconds that a core-second has to save; None: the budget sets the price.
+        uncertainty_limit: Largest standard deviation of a saving, seconds.
     """
 
     name = "price"
@@ -57,12 +61,16 @@ class PricePolicy(Policy):
         pace: Pace | None = None,
         loss_weight: float = 1.0,
         earlier_jobs: int = EARLIER_JOBS,
+        fixed_price: float | None = None,
+        uncertainty_limit: float = math.inf,
     ) -> None:
         self._make = forecasts
         self._forecasts = forecasts()
         self._pace = pace or Pace()
         self._loss_weight = loss_weight
         self._earlier_jobs = earlier_jobs
+        self._fixed_price = fixed_price
+        self._uncertainty_limit = uncertainty_limit
         self._price: DemandPrice
         self._chances: Floats
         self._returns: Ints
@@ -90,10 +98,10 @@ class PricePolicy(Policy):
         going: list[tuple[float, int]] = []
         for row in world.pool.waiting.tolist():
             wait = starts[row] - world.now
-            if row in world.cloud or wait <= _NOW:
+            if row in world.cloud or wait <= _NOW or not world.may_move(row):
                 continue
             offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
-            if self._is_worth(world, row, 0.0, offered):
+            if self._is_worth(world, row, 0.0, wait, offered):
                 going.append((offered.value, row))
         is_stale, forecasts = False, 1
         for _, row in sorted(going, reverse=True):
@@ -109,7 +117,7 @@ class PricePolicy(Policy):
         if row in world.keeps_place:
             wait = max(0.0, self._starts(world)[row] - world.now)
         offered = self._best(world, row, elapsed, wait, 0.0)
-        if self._is_worth(world, row, elapsed, offered):
+        if self._is_worth(world, row, elapsed, wait, offered):
             world.go_on(row, elapsed, offered.stop)
         if row not in world.cloud:
             self._returns[row] += 1
@@ -118,7 +126,7 @@ class PricePolicy(Policy):
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         elapsed = world.elapsed(row)
         offered = self._best(world, row, elapsed, 0.0, world.boot_left(row))
-        stays = offered.value > 0.0 and offered.value >= price_now(self._price, world)
+        stays = offered.value > 0.0 and offered.value >= self._price_now(world)
         if not stays:
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
             self._returns[row] += 1
@@ -133,11 +141,17 @@ class PricePolicy(Policy):
         jobs = world.jobs
         count = min(jobs.first, self._earlier_jobs)
         largest = int(jobs.table.processors[jobs.first - count : jobs.first].max(initial=0))
-        if count < _MIN_EARLIER_JOBS or largest > jobs.machine:
+        if self._fixed_price is not None or count < _MIN_EARLIER_JOBS or largest > jobs.machine:
             return DemandPrice(self._pace, world.now)
-        earlier = loop_jobs(jobs.table, skip=jobs.first - count, jobs=count, nodes=jobs.machine)
+        earlier = jobs.before(count)
         share = world.tokens.per_second * earlier.span / earlier.core_seconds
-        policy = PricePolicy(self._make, pace=self._pace, loss_weight=self._loss_weight, earlier_jobs=0)
+        policy = PricePolicy(
+            self._make,
+            pace=self._pace,
+            loss_weight=self._loss_weight,
+            earlier_jobs=0,
+            uncertainty_limit=self._uncertainty_limit,
+        )
         rehearsed = World(earlier, replace(world.options, budget_share=share), policy)
         rehearsed.tokens.held = self._pace.reserve_days * rehearsed.tokens.per_day
         rehearsed.run()
@@ -152,10 +166,10 @@ class PricePolicy(Policy):
 
     def _consider(self, world: World, row: int, wait: float) -> bool:
         """Start a waiting job in the cloud where that is worth the price."""
-        if wait <= _NOW:
+        if wait <= _NOW or not world.may_move(row):
             return False
         offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
-        return self._is_worth(world, row, 0.0, offered) and world.start_in_cloud(
+        return self._is_worth(world, row, 0.0, wait, offered) and world.start_in_cloud(
             row, offered.stop, keeps_place=True
         )
 
@@ -172,13 +186,34 @@ class PricePolicy(Policy):
                 slowdown=options.slowdown,
                 processors=int(world.jobs.processors[row]),
                 paid_start_seconds=start if options.bills_boot else 0.0,
-                is_whole=False,
+                is_whole=not world.may_be_stopped(row),
             ),
             loss_weight=self._loss_weight,
         )
 
-    def _is_worth(self, world: World, row: int, elapsed: float, offered: Slice) -> bool:
+    def _is_worth(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
+        if offered.value > 0.0 and not self._is_sure(world, row, elapsed, wait, offered):
+            return False
         # a job that has returned from the cloud and goes there again is further demand
         key = row, int(self._returns[row]), elapsed
         self._price.note(key, index=offered.value, cost=offered.cost, now=world.now)
-        return offered.value > 0.0 and offered.value >= price_now(self._price, world)
+        return offered.value > 0.0 and offered.value >= self._price_now(world)
+
+    def _is_sure(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
+        """Whether the standard deviation of what a start saves is within the limit; only a start is asked."""
+        if elapsed > 0.0 or self._uncertainty_limit == math.inf:
+            return True
+        deviation = saving_deviation(
+            self._chances[row],
+            self._forecasts.edges,
+            offered.stop,
+            float(world.jobs.limit[row]),
+            wait,
+            wait * wait / 12.0,  # every wait up to the one planned by limits is as likely
+            world.options.boot_seconds,
+            world.options.slowdown,
+        )
+        return float(deviation) <= self._uncertainty_limit
+
+    def _price_now(self, world: World) -> float:
+        return price_now(self._price, world) if self._fixed_price is None else self._fixed_price

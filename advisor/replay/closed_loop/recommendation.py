@@ -7,7 +7,7 @@ are drawn again with replacement: it says how much the weeks differ, not how wel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -16,10 +16,11 @@ import numpy as np
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.fidelity import Fidelity, fidelity_of
-from advisor.replay.closed_loop.log import Floats, LoopJobs, loop_jobs
+from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.replay.closed_loop.measures import measured
-from advisor.replay.closed_loop.policies import ALL_ON_PREMISE
-from advisor.replay.closed_loop.rehearse import Rehearsal, Task, Tick, run_tasks
+from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
+from advisor.replay.closed_loop.rehearse import Rehearsal
+from advisor.replay.closed_loop.tasks import Task, Tick, run_tasks
 from advisor.replay.closed_loop.world import Policy, World
 
 SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10)
@@ -83,29 +84,28 @@ class Pick:
     next_saves: float | None
 
 
-def window_of(table: JobTable, *, weeks: int, machine: int) -> LoopJobs:
-    """The jobs of the last weeks of a history; all of it where it is shorter.
+def begin_of(fitting: JobTable, weeks: int) -> float:
+    """When the last weeks of a history begin, in its seconds; with its first job where it is shorter.
 
     Args:
-        table: In submission order; jobs that never ran, and jobs larger than the machine, are left out.
-        machine: Processors on-premise.
+        fitting: In submission order; see :func:`~advisor.replay.closed_loop.own_jobs.that_fit`.
+        weeks: Of the window.
 
     Raises:
         BadInput: Fewer than four weeks, or fewer than 500 jobs (``recommend.short``).
     """
-    ran = np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.processors <= machine)
-    kept = table.select(ran)
-    skip = int(np.searchsorted(kept.submit, kept.submit[-1] - weeks * _WEEK)) if len(kept) else 0
-    days = float(kept.submit[-1] - kept.submit[skip]) / 86_400.0 if len(kept) else 0.0
-    if round(days / 7.0) < MIN_WEEKS or len(kept) - skip < MIN_JOBS:
+    submit = fitting.submit
+    skip = int(np.searchsorted(submit, submit[-1] - weeks * _WEEK)) if len(submit) else 0
+    days = float(submit[-1] - submit[skip]) / 86_400.0 if len(submit) else 0.0
+    if round(days / 7.0) < MIN_WEEKS or len(submit) - skip < MIN_JOBS:
         raise BadInput(
-            f"the history has {len(kept) - skip:,} jobs of {days:.0f} days; a recommendation needs "
+            f"the history has {len(submit) - skip:,} jobs of {days:.0f} days; a recommendation needs "
             f"{MIN_JOBS:,} jobs of {7 * MIN_WEEKS} days",
             where="history",
             mend="Add older jobs: `advisor ingest sacct --since 2026-01-31` (a date of yours), or wait",
             code="recommend.short",
         )
-    return loop_jobs(kept, skip=skip, nodes=machine)
+    return float(submit[skip])
 
 
 def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick | None = None) -> Curve:
@@ -119,25 +119,35 @@ def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick 
     months = jobs.span / _MONTH
     all_usd = jobs.core_seconds / _HOUR * asked.usd_per_core_hour / months
     budgets = sorted({*usd, *(float(f"{share * all_usd:.2g}") for share in SHARES)})
-    tasks = [Task(ALL_ON_PREMISE, 0.0), *(Task(PRICE, one / all_usd) for one in budgets)]
-    results = {done.task: done.result for done in run_tasks(jobs, asked, tasks, tick)}
-    here = results[tasks[0]]
+    tasks = [
+        Task(name=ALL_ON_PREMISE, jobs=jobs, world=asked.world, terms=Terms(policy=ALL_ON_PREMISE)),
+        *(
+            Task(
+                name=f"{one:g} USD a month",
+                jobs=jobs,
+                world=replace(asked.world, budget_share=one / all_usd),
+                terms=Terms(policy=PRICE),
+            )
+            for one in budgets
+        ),
+    ]
+    here, *results = (done.result for done in run_tasks(tasks, processes=asked.processes, tick=tick))
     weeks = max(1, round(jobs.span / _WEEK))
     points = []
-    for task, budget in zip(tasks[1:], budgets, strict=True):
+    for result, budget in zip(results, budgets, strict=True):
         row = measured(
             PRICE,
             jobs,
-            results[task],
+            result,
             here,
             budget_usd=budget * months,
             usd_per_core_hour=asked.usd_per_core_hour,
             seconds=0.0,
         )
-        low, high = interval(by_week(jobs, (here.end - results[task].end) / _HOUR, weeks))
+        low, high = interval(by_week(jobs, (here.end - result.end) / _HOUR, weeks))
         points.append(
             BudgetPoint(
-                budget_share=task.share,
+                budget_share=budget / all_usd,
                 usd=budget,
                 cost_usd=row.cost_usd / months,
                 saved_hours=row.saved_hours / months,

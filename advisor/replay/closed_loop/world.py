@@ -153,16 +153,26 @@ class World:
         return float(self.jobs.processors[row]) * (run + (boot if self.options.bills_boot else 0.0))
 
     def start_in_cloud(self, row: int, stop: float, *, keeps_place: bool) -> bool:
-        """Start a waiting job in the cloud, up to a run time of ``stop``; False: too few tokens."""
-        if not self._begin_slice(row, 0.0, stop, self.options.boot_seconds):
+        """Start a waiting job in the cloud, up to a run time of ``stop``; False: no tokens, or it may not."""
+        if not self.may_move(row) or not self._begin_slice(row, 0.0, stop, self.options.boot_seconds):
             return False
         self.moved[row] = True
-        if keeps_place:
+        if keeps_place and self.may_be_stopped(row):
             self.pool.watch(row, is_watched=True)
             self.keeps_place.add(row)
         else:
             self.pool.remove(row)
         return True
+
+    def may_move(self, row: int) -> bool:
+        """Whether the site's rules let a job move."""
+        allowed = self.jobs.may_move
+        return allowed is None or bool(allowed[self.jobs.first + row])
+
+    def may_be_stopped(self, row: int) -> bool:
+        """Whether a job may be requeued: only then it may leave the cloud before its end."""
+        allowed = self.jobs.may_be_stopped
+        return allowed is None or bool(allowed[self.jobs.first + row])
 
     def go_on(self, row: int, elapsed: float, stop: float) -> bool:
         """Let a job whose slice has just ended run on to ``stop``; False: the tokens do not suffice."""

@@ -1,4 +1,4 @@
-"""The table of what-if results, for the command and for the page."""
+"""A what-if in words and as a table, for the command and for the page."""
 
 from __future__ import annotations
 
@@ -7,35 +7,44 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.decide.explanation.display import duration, money
+from advisor.service.admin.since import clock_text
 
 Row = Mapping[str, Any]
-CLAIRVOYANT = "clairvoyant"
-"""Name of the row of decisions that knew all waits and run times: the best possible, no job is slower."""
+
+
+def window_words(result: Mapping[str, Any]) -> str:
+    """Which jobs are simulated, in a sentence or two."""
+    begin = clock_text(result["since"])
+    cloud = result["cloud_jobs"]
+    words = f"{result['jobs']:,} jobs of {result['history']} since {begin}"
+    words += f", simulated on {result['processors']:,} processors."
+    if cloud:
+        words += (
+            f" {cloud:,} of them ran in the cloud; they are simulated with the run time that they would "
+            "have had on-premise."
+        )
+    return words
 
 
 def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and cells, the settings' names first; the column of hedged jobs only where there are any.
-
-    "of the best" is the share of the saved turnaround that the clairvoyant saves.
-    """
+    """Headings and cells, the settings' names first."""
     columns = {
         "settings": [str(row["settings"]) for row in rows],
-        "moved": [f"{row['cloud_jobs']:,}" for row in rows],
-        "hedged": [f"{row['hedged_jobs']:,}" for row in rows],
-        "slower": ["-" if row["settings"] == CLAIRVOYANT else f"{row['slower_jobs']:,}" for row in rows],
-        "turnaround saved": [_time(row["saved_seconds"]) for row in rows],
-        "of the best": [percent(row["fraction_of_optimal"]) for row in rows],
-        "mean turnaround": [_time(row["mean_turnaround_seconds"]) for row in rows],
+        "policy": [str(row["policy"]) for row in rows],
+        "budget, USD": [_budget(row["budget_usd"]) for row in rows],
         "cost, USD": [money(row["cost_usd"]) for row in rows],
-        "dearest day, USD": [money(row["dearest_day_usd"]) for row in rows],
+        "saved": [duration(3600.0 * row["saved_hours"]) for row in rows],
+        "mean wait": [duration(row["mean_wait_seconds"]) for row in rows],
+        "95 % wait up to": [duration(row["p95_wait_seconds"]) for row in rows],
+        "bounded slowdown": [f"{row['mean_bounded_slowdown']:,.2f}" for row in rows],
+        "moved": [f"{row['moved_jobs']:,}" for row in rows],
+        "later": [f"{row['later_share']:.1%}" for row in rows],
     }
-    if not any(row["hedged_jobs"] for row in rows):
-        del columns["hedged"]
     return tuple(columns), list(zip(*columns.values(), strict=True))
 
 
-def _time(seconds: float | None) -> str:
-    return "-" if seconds is None else duration(seconds)
+def _budget(usd: float | None) -> str:
+    return "no limit" if usd is None else money(usd)
 
 
 def percent(share: float | None) -> str:

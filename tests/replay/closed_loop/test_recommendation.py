@@ -7,19 +7,26 @@ import pytest
 
 from advisor.model import BadInput
 from advisor.model.table import JobTable
+from advisor.replay.closed_loop.log import LoopJobs
+from advisor.replay.closed_loop.own_jobs import that_fit, window
 from advisor.replay.closed_loop.recommendation import (
     BudgetPoint,
+    begin_of,
     by_week,
     curve_of,
     interval,
     pick_of,
-    window_of,
 )
 from advisor.replay.closed_loop.rehearse import Rehearsal
 from advisor.replay.closed_loop.world import WorldOptions
 from tests.replay.closed_loop.hand_made import log
 
 WEEK = 7 * 86_400.0
+
+
+def window_of(table: JobTable, *, weeks: int, machine: int) -> LoopJobs:
+    fitting = that_fit(table, machine)
+    return window(fitting, since=begin_of(fitting, weeks), machine=machine)
 
 
 def point(usd: float, saved: float, low: float = 1.0) -> BudgetPoint:

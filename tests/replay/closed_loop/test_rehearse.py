@@ -43,7 +43,7 @@ def test_each_policy_tells_how_far_it_is(jobs: LoopJobs) -> None:
 def test_processes_tell_the_sum_of_their_jobs(jobs: LoopJobs) -> None:
     told: Told = []
     rehearse(jobs, asked("all-on-premise", "overflow", processes=2), lambda *step: told.append(step))
-    assert {(what, total) for what, _, total in told} == {("jobs of all policies", 2400)}
+    assert {(what, total) for what, _, total in told} == {("jobs of all simulations", 2400)}
     done = [done for _, done, _ in told]
     assert done == sorted(done)
 

@@ -1,0 +1,117 @@
+"""The jobs that `whatif` and `recommend` simulate: the site's own, or a log's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.cli.progress import Tick
+
+if TYPE_CHECKING:
+    from advisor.model.job import Job
+    from advisor.model.settings import Settings
+    from advisor.model.site import SiteState
+    from advisor.model.table import JobTable
+    from advisor.replay.closed_loop.own_jobs import OwnJobs
+
+Begin = Callable[["JobTable"], float]
+"""When the window begins, epoch seconds, from the jobs that ran and fit."""
+
+
+def lasting_state(settings: Settings) -> SiteState:
+    """The site's last snapshot; of the cloud only what lasts: sizes, prices, the boot time.
+
+    Availability of capacity and the number of free reserved nodes differed at each submission.
+    """
+    from msgspec.structs import replace as changed
+
+    from advisor.model.errors import UseFallback
+    from advisor.model.site import SiteState
+    from advisor.service.exchange import snapshot
+
+    try:
+        seen = snapshot.read(settings.paths.snapshot).state
+    except UseFallback:
+        return SiteState(time=0.0, cluster=None)
+    lasting = changed(
+        seen.cloud,
+        reserved_free_nodes=0,
+        spot_open=True,
+        on_demand_open=True,
+        protected="",
+        steady_free_nodes=0,
+        rooms={},
+    )
+    return changed(seen, cloud=lasting)
+
+
+def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) -> OwnJobs:
+    """The jobs of the site's history, with what each said at its submission.
+
+    Args:
+        settings: In force; they name the burst partition.
+        seen: The site as last seen: its size.
+        nodes: Processors on-premise; 0: as Slurm says, else the most that were ever busy at once.
+        begin: When the window begins.
+
+    Raises:
+        BadInput: The window is empty.
+    """
+    import numpy as np
+
+    from advisor.decide.submission.table_row import job_of
+    from advisor.history.columns import in_burst
+    from advisor.history.store import HistoryStore
+    from advisor.replay.closed_loop import own_jobs as own
+
+    with HistoryStore(settings.paths.history_url, read_only=True) as store:
+        whole = own.in_epoch_seconds(store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds))
+        went = in_burst(whole, settings.cluster.burst_partition)
+        machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)
+        machine = machine or own.busiest(whole.select(~went))
+        slowdown = np.array([settings.placement.performance_ratio(int(c)) for c in whole.processors])
+        table = own.that_fit(own.as_on_premise(whole, went, slowdown), machine)
+        since = begin(table)
+        jobs = own.window(table, since=since, machine=machine)
+        said: dict[tuple[int, float], Job] = {
+            (one.job.job_id, one.job.submit_time): one.job for one in store.outcomes(since)
+        }
+    left = in_burst(table, settings.cluster.burst_partition)
+    here = own.window(table.select(~left), since=since, machine=machine)
+
+    def job_at(row: int) -> Job:
+        key = (int(table.job_id[row]), float(table.submit[row]))
+        job = said.get(key) or job_of(table, row, with_queue=True)
+        # a job that we have moved came from one of our partitions
+        return replace_queue(job) if left[row] else job
+
+    return own.OwnJobs(jobs=jobs, here=here, job_at=job_at)
+
+
+def replace_queue(job: Job) -> Job:
+    """The job as submitted to the site's default partition."""
+    from msgspec.structs import replace as changed
+
+    return changed(job, queue=None, explicit_partition=False)
+
+
+def jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:
+    """The jobs of a log; all may move, because a log does not know our partitions.
+
+    Args:
+        trace: The log.
+        nodes: Processors on-premise; 0: as its header says, else the most that were ever busy at once.
+        begin: When the window begins.
+        tick: Told how far reading is.
+    """
+    from advisor.decide.submission.table_row import job_of
+    from advisor.replay.closed_loop import own_jobs as own
+    from advisor.replay.sources import load_table
+
+    whole = own.in_epoch_seconds(load_table(trace, progress=lambda done, all_: tick("reading", done, all_)))
+    machine = nodes or whole.total_processors or own.busiest(whole)
+    table = own.that_fit(replace(whole, total_processors=machine), machine)
+    jobs = own.window(table, since=begin(table), machine=machine)
+    return own.OwnJobs(jobs=jobs, here=jobs, job_at=lambda row: job_of(table, row))

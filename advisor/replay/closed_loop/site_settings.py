@@ -1,0 +1,265 @@
+"""A site's settings as a simulation: what the world can show of them, and what it cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from msgspec import structs
+
+from advisor.decide.submission.capacity import boot_seconds, requeueable, usd_per_core_hour
+from advisor.decide.submission.placement import ratio_of
+from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
+from advisor.decide.submission.rules import may_move
+from advisor.model.advice import Capacity, Verdict
+from advisor.model.errors import BadInput
+from advisor.model.settings import Settings
+from advisor.model.site import Cutoff, SiteState
+from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.own_jobs import OwnJobs
+from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES, Terms
+from advisor.replay.closed_loop.price_policy import EARLIER_JOBS
+from advisor.replay.closed_loop.tasks import Task
+from advisor.replay.closed_loop.world import WorldOptions
+
+VARIANCE_CUTOFF: Final = "placement.cutoff"
+"""Not a setting: the tolerated variance in seconds squared, under whichever policy has such a limit."""
+
+SHOWN: Final[Mapping[str, str | None]] = MappingProxyType(
+    {
+        "cluster.policy": None,
+        "cluster.on_premise_partitions": None,
+        "cluster.requeue_default": None,
+        "budget.usd": None,
+        "budget.period": None,
+        "budget.usd_per_hour_saved": "price",
+        "price.loss_weight": "price",
+        "price.uncertainty_limit_minutes": "price",
+        "hedge.enabled": "price",
+        "rules.allow_users": None,
+        "rules.allow_accounts": None,
+        "rules.deny_users": None,
+        "rules.deny_accounts": None,
+        "rules.deny_qos": None,
+        "rules.max_processors": None,
+        "rules.opt_out_comment": None,
+        "rules.opt_out_feature": None,
+        "rules.move_explicit_partition": None,
+        "rules.move_interactive": None,
+        "rules.move_dependent": None,
+        "rules.move_deferred": None,
+        "placement.baseline": None,
+        "placement.overhead_per_processor": None,
+        "placement.boot_seconds": None,
+        VARIANCE_CUTOFF: None,
+        "placement.use_cutoff": "cunha2017",
+        "placement.cutoff_minutes": "cunha2017",
+        "placement.cutoff_decay": "cunha2017",
+        "waiting.short_wait_seconds": "ambati2021",
+        "waiting.long_job_seconds": "ambati2021",
+        "ec2.on_demand_usd_per_hour": None,
+    }
+)
+"""Settings that change a simulation; the policy that alone reads one, or None for every policy."""
+
+PERIOD_DAYS: Final[Mapping[str, float]] = MappingProxyType({"day": 1.0, "week": 7.0, "month": 365.25 / 12})
+
+_DAY: Final = 86_400.0
+_HOUR: Final = 3600.0
+
+
+def refuse_not_shown(changes: Iterable[str], policy: str) -> None:
+    """Refuse changed settings by which the simulation would not change.
+
+    Args:
+        changes: Their names.
+        policy: With which they are simulated.
+
+    Raises:
+        BadInput: One is not simulated, or another policy's (``whatif.not_shown``).
+    """
+    for key in changes:
+        if key not in SHOWN:
+            raise _not_shown(
+                f"the simulated site does not know {key}, so that nothing would change",
+                f"--set {key}",
+                f"Leave it out. It knows: {', '.join(sorted(SHOWN))}",
+            )
+        only = SHOWN[key]
+        if only is not None and only != policy:
+            raise _not_shown(
+                f"{key} belongs to the policy {only!r}, and {policy!r} does not read it",
+                f"--set {key}",
+                f"Add --set cluster.policy={only}, or leave it out",
+            )
+    if "cluster.policy" in changes and policy not in POLICIES:
+        raise _not_shown(
+            f"the policy {policy!r} moves no job, so that nothing would change in a simulation of moves",
+            "--set cluster.policy",
+            f"See `advisor replay` for its own experiment. Simulated are: {', '.join(POLICIES)}",
+        )
+
+
+def _not_shown(what: str, where: str, mend: str) -> BadInput:
+    return BadInput(what, where=where, mend=mend, code="whatif.not_shown")
+
+
+def cutoff_changes(changes: Mapping[str, Any], policy: str) -> dict[str, Any]:
+    """Replace ``placement.cutoff=C`` (seconds squared) by the policy's settings.
+
+    Raises:
+        BadInput: C is not a number of at least 0, or the policy tolerates any variance.
+    """
+    if VARIANCE_CUTOFF not in changes:
+        return dict(changes)
+    said = changes[VARIANCE_CUTOFF]
+    if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0.0:
+        raise BadInput(
+            f"{said!r} is not a variance in seconds squared",
+            where=f"--set {VARIANCE_CUTOFF}",
+            mend="Give a number of at least 0, or use price.uncertainty_limit_minutes, a number of minutes",
+            code="config.value",
+        )
+    minutes = math.sqrt(said) / 60.0
+    limits: dict[str, Any]
+    if policy == "price":
+        limits = {"price.uncertainty_limit_minutes": minutes}
+    elif policy == "cunha2017":
+        smallest = math.ulp(1.0)  # 0 minutes would let the backtest choose
+        limits = {"placement.use_cutoff": True, "placement.cutoff_minutes": max(minutes, smallest)}
+        limits |= {"placement.cutoff_decay": 0.0}
+    else:
+        raise _not_shown(
+            f"the policy {policy!r} has no limit on a forecast's variance",
+            f"--set {VARIANCE_CUTOFF}",
+            "Add --set cluster.policy=cunha2017 or =price, or leave it out",
+        )
+    return limits | {key: value for key, value in changes.items() if key != VARIANCE_CUTOFF}
+
+
+def seen_as_set(seen: SiteState, changes: Iterable[str]) -> SiteState:
+    """The site as last seen, but for what the changes say of the cloud instead."""
+    changes, cloud = frozenset(changes), seen.cloud
+    if "placement.boot_seconds" in changes:
+        cloud = structs.replace(cloud, boot_seconds=None)
+    if "ec2.on_demand_usd_per_hour" in changes:
+        cloud = structs.replace(cloud, on_demand_usd_per_core_hour=None)
+    learns = changes.isdisjoint({"placement.baseline", "placement.overhead_per_processor"})
+    return structs.replace(seen, cloud=cloud, ratios=seen.ratios if learns else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """Settings as a simulation: their policy, and what a core-hour costs with them."""
+
+    task: Task
+    policy: str
+    usd_per_core_hour: float
+
+
+def simulation_of(name: str, settings: Settings, own: OwnJobs, seen: SiteState) -> Simulation:
+    """The simulation of a site's jobs under its settings.
+
+    Args:
+        name: Of the settings.
+        settings: In force, with those of the policy.
+        own: The jobs.
+        seen: The site as last seen: what its cloud is like.
+    """
+    jobs = under_rules(own, settings, seen)
+    usd = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings)
+    task = Task(
+        name=name,
+        jobs=jobs,
+        world=world_of(settings, own, seen, budget_share(settings, jobs, usd)),
+        terms=_terms(settings, usd),
+    )
+    return Simulation(task=task, policy=settings.cluster.policy, usd_per_core_hour=usd)
+
+
+def world_of(settings: Settings, own: OwnJobs, seen: SiteState, share: float) -> WorldOptions:
+    """The site's cloud, and a budget that is a share of the window's core-seconds."""
+    return WorldOptions(
+        boot_seconds=boot_seconds(seen.cloud, settings),
+        slowdown=float(slowdowns(settings, own, seen).mean()),
+        bills_boot=True,
+        budget_share=share,
+        max_days=PERIOD_DAYS[settings.budget.period],
+    )
+
+
+def slowdowns(settings: Settings, own: OwnJobs, seen: SiteState) -> Floats:
+    """s(c) of each job of the window: as learned, else as set; shape ``(n,)``."""
+    if seen.ratios is None:
+        return np.array([settings.placement.performance_ratio(int(c)) for c in own.jobs.processors])
+    rows = range(own.jobs.first, own.jobs.first + len(own.jobs))
+    ratios = [ratio_of(own.job_at(row), seen.ratios) for row in rows]
+    return np.array([one.factor for one in ratios if one is not None])
+
+
+def under_rules(own: OwnJobs, settings: Settings, seen: SiteState) -> LoopJobs:
+    """The jobs with what the site's rules and their users let happen to them."""
+    jobs = own.jobs
+    moves = np.ones(len(jobs.table), np.bool_)
+    stops = np.ones(len(jobs.table), np.bool_)
+    for row in range(max(0, jobs.first - EARLIER_JOBS), jobs.first + len(jobs)):
+        job = own.job_at(row)
+        moves[row] = may_move(job, seen.cloud, settings).verdict is Verdict.YES
+        stops[row] = settings.hedge.enabled and requeueable(job, settings)
+    return replace(jobs, may_move=moves, may_be_stopped=stops)
+
+
+def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
+    """The budget as a share of the window's core-seconds; infinite where nothing limits what is spent.
+
+    Args:
+        settings: In force.
+        jobs: The window.
+        usd: Price of a core-hour.
+    """
+    budget = settings.budget
+    if not budget.usd:
+        is_free = settings.cluster.policy != "price" or budget.usd_per_hour_saved > 0.0
+        return math.inf if is_free else 0.0
+    per_second = budget.usd / (PERIOD_DAYS[budget.period] * _DAY)
+    all_usd = jobs.core_seconds / _HOUR * usd
+    return per_second * jobs.span / all_usd if all_usd > 0.0 else math.inf
+
+
+def _terms(settings: Settings, usd: float) -> Terms:
+    """The policy's own settings; ``usd`` is the price of a core-hour."""
+    placement, waiting, policy = settings.placement, settings.waiting, settings.cluster.policy
+    fixed = settings.budget.usd_per_hour_saved
+    cutoff = None
+    if not placement.use_cutoff:
+        cutoff = Cutoff(scale=math.inf, decay=0.0)
+    elif placement.cutoff_minutes:
+        cutoff = placement.cutoff_in_force()
+    is_set = waiting.short_wait_seconds > 0.0 or waiting.long_job_seconds < math.inf
+    return Terms(
+        policy=policy if policy in POLICIES else ALL_ON_PREMISE,
+        loss_weight=settings.price.loss_weight,
+        fixed_price=usd / fixed if fixed else None,
+        uncertainty_limit=60.0 * settings.price.uncertainty_limit_minutes,
+        cutoff=cutoff,
+        short_seconds=waiting.long_job_seconds if is_set else AMBATI_SHORT_SECONDS,
+        longest_wait_seconds=waiting.short_wait_seconds if is_set else AMBATI_WAIT_SECONDS,
+    )
+
+
+def not_shown(settings: Settings) -> list[str]:
+    """What is in force and not simulated, as sentences."""
+    said = []
+    if settings.cluster.policy not in POLICIES:
+        said.append(f"The policy {settings.cluster.policy} moves no job, so it is shown as all on-premise.")
+    if settings.budget.accounts:
+        said.append("The budgets of single accounts are not simulated.")
+    if settings.capacity.use_spot:
+        said.append("Spot nodes are not simulated: money is at the on-demand price.")
+    if settings.capacity.reserved_nodes:
+        said.append("Reserved nodes are not simulated: money is at the on-demand price.")
+    return said
