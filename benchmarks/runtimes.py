@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
 from advisor.predict.run_times.grid import BINS, GRID, after, bin_of, mean, quantile, survival
+from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.sources import load_table
 from benchmarks.timing import percentiles
@@ -32,11 +33,11 @@ _BIN_BITS: Final = math.log2(GRID[1] / GRID[0])
 
 
 class _Model(Protocol):
-    def forecast(self, *job: Any) -> Floats: ...
+    def forecast(self, job: JobNumbers) -> Floats: ...
 
-    def look_up(self, *job: Any) -> Any: ...
+    def look_up(self, job: JobNumbers) -> Any: ...
 
-    def learn(self, *job: Any, place: Any) -> None: ...
+    def learn(self, job: JobNumbers, run_seconds: float, *, place: Any) -> None: ...
 
 
 def run(
@@ -65,11 +66,11 @@ def run(
 def _forecasts(table: JobTable, model: _Model, *, warm: bool) -> tuple[Floats, dict[str, list[float]]]:
     """Forecasts of all jobs, shape (jobs, BINS), and microseconds of processor time of each call."""
     columns = (table.user, table.group, table.executable, table.queue, table.processors, table.requested_time)
-    described = list(zip(*(column.tolist() for column in columns), strict=True))
+    described = [JobNumbers(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     if warm:
         compiling: Any = RunTimes()
-        compiling.forecast(*described[0])
-        compiling.learn(*described[0], 1.0)
+        compiling.forecast(described[0])
+        compiling.learn(described[0], 1.0)
     runs = _runs(table)
     ended = table.submit + np.maximum(0.0, table.wait) + runs
     moments = np.concatenate([ended, table.submit])
@@ -81,11 +82,11 @@ def _forecasts(table: JobTable, model: _Model, *, warm: bool) -> tuple[Floats, d
         row = event % len(table)
         began = time.thread_time_ns()
         if event >= len(table):
-            result[row] = model.forecast(*described[row])
+            result[row] = model.forecast(described[row])
             spent["forecast"].append((time.thread_time_ns() - began) / 1e3)
-            places[row] = model.look_up(*described[row])
+            places[row] = model.look_up(described[row])
         else:
-            model.learn(*described[row], float(runs[row]), place=places.pop(row))
+            model.learn(described[row], float(runs[row]), place=places.pop(row))
             spent["learn"].append((time.thread_time_ns() - began) / 1e3)
     return result, spent
 
@@ -163,29 +164,29 @@ class _ClassTimes:
         self._of_all = np.full(BINS, 0.02)
         self._last: dict[int, list[float]] = {}
 
-    def forecast(self, *job: Any) -> Floats:
-        of_user, of_request = self._class(job[0], job[5])
+    def forecast(self, job: JobNumbers) -> Floats:
+        of_user, of_request = self._class(job.user, job.requested_seconds)
         result: Floats = 2.0 * self._of_all / self._of_all.sum()
         if of_request in self._of_request:
             shared = self._of_request[of_request]
             result = 4.0 * (result + shared) / (2.0 + shared.sum())
         result += self._of_class.get((of_user, of_request), 0.0)
         result /= result.sum()
-        top = _top(job[5])
+        top = _top(job.requested_seconds)
         result[top] += result[top + 1 :].sum()
         result[top + 1 :] = 0.0
         result[: top + 1] = (1.0 - _UNIFORM) * result[: top + 1] + _UNIFORM / (top + 1)
         return result
 
-    def look_up(self, *job: Any) -> tuple[int, int]:
-        return self._class(job[0], job[5])
+    def look_up(self, job: JobNumbers) -> tuple[int, int]:
+        return self._class(job.user, job.requested_seconds)
 
-    def learn(self, *job: Any, place: tuple[int, int]) -> None:
-        end = min(_top(job[5]), bin_of(job[6]))
+    def learn(self, job: JobNumbers, run_seconds: float, *, place: tuple[int, int]) -> None:
+        end = min(_top(job.requested_seconds), bin_of(run_seconds))
         self._of_class.setdefault(place, np.zeros(BINS))[end] += 1.0
         self._of_request.setdefault(place[1], np.zeros(BINS))[end] += 1.0
         self._of_all[end] += 1.0
-        self._last[job[0]] = [*self._last.get(job[0], [])[-1:], job[6]]
+        self._last[job.user] = [*self._last.get(job.user, [])[-1:], run_seconds]
 
     def _class(self, user: int, requested: float) -> tuple[int, int]:
         last = self._last.get(user)

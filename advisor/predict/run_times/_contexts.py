@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from advisor.compiled import compiled
 from advisor.predict.run_times._memory import Memory, find
 from advisor.predict.run_times.grid import BINS, bin_of
+from advisor.predict.run_times.job_numbers import JobNumbers
 
 Integers = NDArray[np.int64]
 
@@ -77,24 +78,21 @@ _START: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @compiled
 def request_bin(requested: float) -> int:
-    """Bin of the requested time, seconds; the last bin where it is unknown (NaN)."""
-    return BINS - 1 if math.isnan(requested) else bin_of(requested)
+    """Bin of the requested time, seconds; the last bin where it is unknown."""
+    return bin_of(requested) if _is_known(requested) else BINS - 1
 
 
 @compiled
-def look_up(
-    memory: Memory,
-    user: int,
-    account: int,
-    executable: int,
-    queue: int,
-    processors: int,
-    requested: float,
-    out: Integers,
-) -> None:
+def _is_known(requested: float) -> bool:
+    return 0.0 < requested < math.inf
+
+
+@compiled
+def look_up(memory: Memory, job: JobNumbers, out: Integers) -> None:
     """Write each expert's key for a job, shape (EXPERTS,), and behind them the origins, shape (ORIGINS,)."""
+    user, account, executable, queue, processors, requested = job
     top = request_bin(requested)
-    quarter = -1 if math.isnan(requested) else round(4.0 * math.log2(max(1.0, requested)))
+    quarter = round(4.0 * math.log2(max(1.0, requested))) if _is_known(requested) else -1
     width = int(math.log2(max(1, processors)))
     out[_ALL] = _key(_ALL, 0, 0, 0, 0)
     out[_ALL_BY_REQUEST] = _key(_ALL_BY_REQUEST, 0, 0, 0, 0)

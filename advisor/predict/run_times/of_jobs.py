@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from advisor.model.job import Job, JobOutcome, family
 from advisor.predict.run_times.grid import GRID, Floats
+from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 
 
@@ -31,12 +32,12 @@ class RunTimesOfJobs:
     def chances(self, job: Job) -> Floats:
         """Probability of each bin, shape ``(bins,)``; nothing above the job's time limit."""
         with self._lock:
-            return self._known.forecast(*_numbers(job))
+            return self._known.forecast(_numbers(job))
 
     def learn(self, outcome: JobOutcome) -> None:
         """Learn an ended job, as it would have run on-premise."""
         with self._lock:
-            self._known.learn(*_numbers(outcome.job), outcome.run_seconds)
+            self._known.learn(_numbers(outcome.job), outcome.run_seconds)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that was learned."""
@@ -49,8 +50,8 @@ class RunTimesOfJobs:
         return cls(RunTimes.from_arrays(arrays))
 
 
-def _numbers(job: Job) -> tuple[int, int, int, int, int, float]:
-    return (
+def _numbers(job: Job) -> JobNumbers:
+    return JobNumbers(
         _number(job.user),
         _number(job.account),
         _number(family(job.name)),

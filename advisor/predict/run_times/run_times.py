@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
@@ -16,6 +15,7 @@ from advisor.predict.run_times._experts import ask, tell
 from advisor.predict.run_times._memory import WAYS, Floats, Memory
 from advisor.predict.run_times._pool import Pooled, Weights, adjust, pool
 from advisor.predict.run_times.grid import BINS, bin_of
+from advisor.predict.run_times.job_numbers import JobNumbers
 
 FORMAT: Final = 2
 SLOTS: Final = 32_768
@@ -28,9 +28,6 @@ class RunTimes:
     in several combinations: of their run times, or relative to the request or to former run times. A pool
     weighs them by how well they forecast on this site. Ended jobs alone teach; nothing is drawn by chance.
 
-    Users, accounts, executables and queues are numbers, -1 where unknown. A requested time is in seconds, NaN
-    where there is none.
-
     Args:
         slots: Histograms kept, 300 bytes each; those that were learned least recently are forgotten.
     """
@@ -41,61 +38,30 @@ class RunTimes:
         self._weights = Weights.untrained()
         self._pooled = Pooled.empty()
 
-    def forecast(
-        self,
-        user: int,
-        account: int,
-        executable: int,
-        queue: int,
-        processors: int,
-        requested_seconds: float,
-    ) -> Floats:
+    def forecast(self, job: JobNumbers) -> Floats:
         """Probability of each bin, shape (BINS,).
 
         Nothing lies above the requested time: a run that would be longer is killed in the request's bin.
         """
-        requested = _known(requested_seconds)
-        place = self.look_up(user, account, executable, queue, processors, requested)
-        _forecast(self._memory, self._weights, place, requested, self._pooled)
+        _forecast(self._memory, self._weights, self.look_up(job), job.requested_seconds, self._pooled)
         return self._pooled.mixed.copy()
 
-    def look_up(
-        self,
-        user: int,
-        account: int,
-        executable: int,
-        queue: int,
-        processors: int,
-        requested_seconds: float,
-    ) -> Integers:
+    def look_up(self, job: JobNumbers) -> Integers:
         """Where the experts look for a job now, shape (PLACES,); :meth:`learn` takes it when the job ends."""
         place = np.empty(PLACES, np.int64)
-        requested = _known(requested_seconds)
-        look_up(self._memory, user, account, executable, queue, processors, requested, place)
+        look_up(self._memory, job, place)
         return place
 
-    def learn(
-        self,
-        user: int,
-        account: int,
-        executable: int,
-        queue: int,
-        processors: int,
-        requested_seconds: float,
-        run_seconds: float,
-        *,
-        place: Integers | None = None,
-    ) -> None:
+    def learn(self, job: JobNumbers, run_seconds: float, *, place: Integers | None = None) -> None:
         """Learn a job that has ended; a run time above the requested time counts as the requested time.
 
         Args:
             place: What :meth:`look_up` gave at the job's submission. With it the experts that know the
                 last run times learn what followed those of that moment; without it, those of now.
         """
-        requested = _known(requested_seconds)
         if place is None:
-            place = self.look_up(user, account, executable, queue, processors, requested)
-        _learn(self._memory, self._weights, place, requested, run_seconds, self._pooled)
+            place = self.look_up(job)
+        _learn(self._memory, self._weights, place, job.requested_seconds, run_seconds, self._pooled)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that was learned, as plain arrays for a state file."""
@@ -127,10 +93,6 @@ class RunTimes:
                 code="run_times.arrays",
             )
         return result
-
-
-def _known(requested_seconds: float) -> float:
-    return requested_seconds if 0.0 < requested_seconds < math.inf else math.nan
 
 
 @compiled

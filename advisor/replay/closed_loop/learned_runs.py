@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor.model.table import UNKNOWN_CODE
 from advisor.predict.run_times.grid import GRID
+from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
 
@@ -33,7 +34,7 @@ class LearnedRuns:
         for event in np.argsort(moments, kind="stable").tolist():
             row = first + event % len(ends)
             if event >= len(ends):
-                self._places[row] = self._times.look_up(*_key(jobs, row))
+                self._places[row] = self._times.look_up(_key(jobs, row))
             elif moments[event] <= until:
                 self._learn(jobs, row, float(table.run[row]))
         self._places.clear()
@@ -41,21 +42,20 @@ class LearnedRuns:
     def forecast(self, jobs: LoopJobs, row: int) -> Floats:
         """Probabilities by bin, shape ``(bins,)``; nothing above the job's limit."""
         key = _key(jobs, jobs.first + row)
-        self._places.setdefault(jobs.first + row, self._times.look_up(*key))
-        return self._times.forecast(*key)
+        self._places.setdefault(jobs.first + row, self._times.look_up(key))
+        return self._times.forecast(key)
 
     def learn(self, jobs: LoopJobs, row: int) -> None:
         """Learn a job that has ended."""
         self._learn(jobs, jobs.first + row, float(jobs.run[row]))
 
     def _learn(self, jobs: LoopJobs, row: int, run: float) -> None:
-        self._times.learn(*_key(jobs, row), run, place=self._places.pop(row, None))
+        self._times.learn(_key(jobs, row), run, place=self._places.pop(row, None))
 
 
-def _key(jobs: LoopJobs, row: int) -> tuple[int, int, int, int, int, float]:
-    """User, account, executable, queue, processors and requested time of a row of the log."""
+def _key(jobs: LoopJobs, row: int) -> JobNumbers:
     table = jobs.table
-    return (
+    return JobNumbers(
         int(table.user[row]),
         int(table.group[row]),
         int(table.executable[row]) if len(table.executable) else UNKNOWN_CODE,

@@ -1,0 +1,20 @@
+"""A job as the experts know it: by numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class JobNumbers(NamedTuple):
+    """What is known of a job at its submission; names are numbers, -1 where unknown.
+
+    Attributes:
+        requested_seconds: Time limit; NaN where there is none.
+    """
+
+    user: int
+    account: int
+    executable: int
+    queue: int
+    processors: int
+    requested_seconds: float
