@@ -100,21 +100,30 @@ class PriceCache:
         settings: Instance type, region, and the first prices.
         state: Keeps the prices; those of another type or region are not used.
         now: Wall clock, epoch seconds.
+        connect: Makes clients.
     """
 
-    def __init__(self, settings: Ec2Settings, state: StateFile[ReadPrices], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: Ec2Settings,
+        state: StateFile[ReadPrices],
+        now: Callable[[], float],
+        *,
+        connect: Callable[..., Any] = client,
+    ) -> None:
         self._settings = settings
+        self._connect = connect
         self._state = state
         self._now = now
         self._prices = state.read().prices(settings)
 
     @cached_property
     def _ec2(self) -> Any:  # made at its first use: that takes a quarter of a second
-        return client("ec2", self._settings)
+        return self._connect("ec2", self._settings)
 
     @cached_property
     def _pricing(self) -> Any:
-        return client("pricing", self._settings.model_copy(update={"region": _PRICE_LIST_REGION}))
+        return self._connect("pricing", self._settings.model_copy(update={"region": _PRICE_LIST_REGION}))
 
     @property
     def prices(self) -> Prices:

@@ -8,8 +8,23 @@ from dataclasses import dataclass
 
 from advisor.ec2.tags import node_of
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
+from advisor.testing.memory_ec2_market import SPOT
 
 MIN_BILLED_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """Seconds of instances, those of spot among them, and US dollars; each pays for a minute at least."""
+
+    seconds: float = 0.0
+    spot_seconds: float = 0.0
+    usd: float = 0.0
+
+    def __add__(self, other: Paid) -> Paid:
+        return Paid(
+            self.seconds + other.seconds, self.spot_seconds + other.spot_seconds, self.usd + other.usd
+        )
 
 
 @dataclass(slots=True)
@@ -32,7 +47,7 @@ class Machines:
         self._boot_seconds = boot_seconds
         self._at: dict[str, _Machine] = {}
         self._boots: list[float] = []
-        self._past_seconds = 0.0
+        self._past = Paid()
         ec2.launched, ec2.terminating, ec2.forgotten = self._launched, self._ending, self._forgotten
 
     def answers(self, node: str, address: str, since: float) -> bool:
@@ -59,14 +74,16 @@ class Machines:
             heapq.heappop(self._boots)
 
     @property
-    def paid_seconds(self) -> float:
-        """Seconds of all instances together that are paid for until now."""
-        return self._past_seconds + math.fsum(map(self._paid, self._ec2.instances.values()))
+    def paid(self) -> Paid:
+        """What all instances together have cost until now."""
+        return sum(map(self._paid, self._ec2.instances.values()), self._past)
 
-    def _paid(self, item: MemoryInstance) -> float:
+    def _paid(self, item: MemoryInstance) -> Paid:
         ended = item.ended_at()
         end = self._ec2.now() if ended is None else ended
-        return max(MIN_BILLED_SECONDS, end - item.launched_at)
+        begin, end = item.launched_at, max(item.launched_at + MIN_BILLED_SECONDS, end)
+        usd = self._ec2.market.usd(item.market, begin, end)
+        return Paid(end - begin, end - begin if item.market == SPOT else 0.0, usd)
 
     def _launched(self, item: MemoryInstance) -> None:
         ready = item.launched_at + max(self._boot_seconds, self._ec2.times.pending)
@@ -78,5 +95,5 @@ class Machines:
         self._at.pop(item.private_ip, None)
 
     def _forgotten(self, item: MemoryInstance) -> None:
-        self._past_seconds += self._paid(item)
+        self._past += self._paid(item)
         self._at.pop(item.private_ip, None)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from advisor.model.settings import Settings
 from advisor.rehearsal.log_jobs import LogJobs
+from advisor.rehearsal.machines import Paid
 from advisor.rehearsal.rounds import Rounds
 from advisor.rehearsal.site import SimulatedSite, SiteShape, with_folders
 from advisor.rehearsal.virtual_time import VirtualTime
@@ -39,7 +40,10 @@ class Rehearsed:
         processors: Of each job.
         in_cloud: Whether it ended in the cloud.
         paid_core_seconds: Of its runs in the cloud.
-        machine_usd: All instances, with boots, idle time and the minimum of a minute.
+        paid: All instances, with boots, idle time and the minimum of a minute.
+        interruptions: Of each job: how often its node was lost under it.
+        lost_seconds: Of each job: time on nodes that were lost under it.
+        refused_launches: By EC2's error code.
         seconds: How long the rehearsal took.
         rounds, failures: Rounds of control's loops, and those in which a step failed, by loop.
     """
@@ -51,10 +55,18 @@ class Rehearsed:
     processors: NDArray[np.int64]
     in_cloud: NDArray[np.bool_]
     paid_core_seconds: Floats
-    machine_usd: float
+    paid: Paid
+    interruptions: NDArray[np.int64]
+    lost_seconds: Floats
+    refused_launches: dict[str, int]
     seconds: float
     rounds: dict[str, int]
     failures: dict[str, int]
+
+    @property
+    def machine_usd(self) -> float:
+        """What all instances cost, US dollars."""
+        return self.paid.usd
 
     @property
     def wait(self) -> Floats:
@@ -121,7 +133,6 @@ class Rehearsal:
     def _result(
         self, site: SimulatedSite, rounds: Rounds, submitted: list[MemoryJob], began: float
     ) -> Rehearsed:
-        usd_per_second = site.settings.ec2.on_demand_usd_per_hour / 3600.0
         return Rehearsed(
             submit=np.array([job.submit_time for job in submitted]),
             start=np.array([math.nan if job.start_time is None else job.start_time for job in submitted]),
@@ -130,7 +141,10 @@ class Rehearsal:
             processors=np.array([job.size for job in submitted]),
             in_cloud=np.array([job.partition == BURST for job in submitted]),
             paid_core_seconds=np.array([job.cloud_core_seconds for job in submitted]),
-            machine_usd=site.machines.paid_seconds * usd_per_second,
+            paid=site.machines.paid,
+            interruptions=np.array([job.interruptions for job in submitted]),
+            lost_seconds=np.array([job.lost_seconds for job in submitted]),
+            refused_launches=dict(site.ec2.refused),
             seconds=time.perf_counter() - began,
             rounds=rounds.counts,
             failures=rounds.failures,
@@ -138,7 +152,7 @@ class Rehearsal:
 
 
 def _next_event(site: SimulatedSite, rounds: Rounds) -> float:
-    return min(site.slurm.next_event(), site.machines.next_boot, rounds.next_due())
+    return min(site.slurm.next_event(), site.machines.next_boot, site.ec2.next_event(), rounds.next_due())
 
 
 def _advance(site: SimulatedSite, rounds: Rounds, until: float) -> None:

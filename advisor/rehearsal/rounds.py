@@ -5,19 +5,24 @@ unless one of these holds:
 
 - the loop was woken, or its urgent task is due (hand-overs of nodes, hedged jobs);
 - since its last round a cloud node has booted or failed, a job has begun in the burst partition or was
-  requeued, or a loop has changed a job or a node's state: the poll then comes at the next multiple of its
-  period, and each other loop at its next multiple after that poll;
+  requeued, a job has ended there while jobs may keep places on-premise, or a loop has changed a job or a
+  node's state: the poll then comes at the next multiple of its period, and each other loop at its next
+  multiple after that poll;
 - a hand-over that ends instances waits: the reconcile loop counts what they cost before they are ended;
 - a decision is next (a submission): before it the queue is polled if the last poll is older than a period; if
-  jobs have ended since, the loops that learn have their rounds first, and the reconcile loop if a cloud node
-  is up or what was spent is in doubt;
+  jobs have ended since, the loops that learn have their rounds first, the reconcile loop if a cloud node is
+  up or what was spent is in doubt, and the prices are read where they move;
 - the loop's work depends on time (`TIMED`), there is anything in the burst partition, and a minute has passed
-  since its last round;
-- waiting jobs are asked again, and a job has started or ended on-premise, or the last round is ten minutes
-  ago;
+  since its last round; the watch loop says itself when the next slice of a job ends;
+- EC2 has said that it takes a spot instance back: the notices are read within a second where they come by a
+  queue, else within half a minute;
+- waiting jobs are asked again, and a job has started or ended on-premise (for the price: so that the waiting
+  processors have changed much), or the last round is ten minutes ago;
 - its last round is `heartbeat_seconds` ago.
 
-The poll writes no status file, and the day's bill is not added up: both are for readers.
+The poll writes no status file, the day's bill is not added up, and the price is not saved: those are for
+readers and restarts. Under the price the submit server gets what was learned every ten minutes, so the loops
+that learn have their rounds that often; advice is collected before waiting jobs are asked about.
 
 So what happens on-premise is seen at the next decision and not before, with the times that squeue and sacct
 give; and a snapshot is as young as its submission, where a live one is up to a period old.
@@ -30,21 +35,33 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.rehearsal.site import SimulatedSite
+from advisor.service.hedge.feature import HedgeFeature
+from advisor.service.price.feature import PriceFeature
 from advisor.service.running.loops import LoopRunner
 from advisor.service.waiting.feature import WaitingFeature
 
 _MIN_REST_SECONDS: Final = 0.5
 _TIMED_SECONDS: Final = 60.0
 POLL: Final = "poll"
-_FOR_READERS: Final = frozenset({"write status", "bill of today"})
-"""Steps that write only what people read."""
+_FOR_READERS: Final = frozenset({"write status", "bill of today", "save the price"})
+"""Steps that write only what people or a restarted process read."""
+_COLLECTING: Final = frozenset({"collect advice", "link jobs"})
+"""Steps of the learn loop that make advice known to the loops."""
 RECONCILE: Final = "reconcile"
 LEARNING: Final = ("learn", "forests")
 """In this order: what the first stores the second learns from."""
-TIMED: Final = frozenset({"portfolio", "acquire", "watch"})
-ASKING: Final = frozenset({"ask again", "price"})
+TIMED: Final = frozenset({"portfolio", "acquire"})
+WATCH: Final = "watch"
+PRICES: Final = "prices"
+NOTICES: Final = "notices"
+_SPOT_REQUESTS_SECONDS: Final = 30.0
+"""The state of spot requests is asked for so often (`advisor.service.cloud.listening`)."""
+ASKING_PRICE: Final = "price"
+ASKING: Final = frozenset({"ask again", ASKING_PRICE})
 """They ask about waiting jobs: after a change of the queue, and every ten minutes."""
 _ASKING_SECONDS: Final = 600.0
+_TEACHING_SECONDS: Final = 600.0
+"""Under the price the submit server gets what was learned so often."""
 
 
 @dataclass(slots=True)
@@ -87,9 +104,18 @@ class Rounds:
         self._timed = TIMED | ({"match"} if site.settings.matching.enabled else set())
         silent = [each for each in site.control.features if isinstance(each, WaitingFeature)]
         self._asking = ASKING - {each.loop.name for each in silent if not each.loop.is_on}
+        hedges = (each for each in site.control.features if isinstance(each, HedgeFeature))
+        self._watch = next((each.watch for each in hedges), None)
+        prices = (each.loop for each in site.control.features if isinstance(each, PriceFeature))
+        self._price = next(prices, None)
+        self._teaching_seconds = _TEACHING_SECONDS if self._price is not None else 0.0
+        self._left_out = _FOR_READERS | ({"save knowledge"} if self._price is not None else set())
+        self._collected = 0
         self._turns = {name: _Turn(runner, now) for name, runner in site.control.runners.items()}
+        self._prices_move = site.ec2.market.spot_prices_move
         self._poll = self._turns[POLL]
         self._polls = 0
+        self._polled: tuple[int, ...] = ()
         self.counts = dict.fromkeys(self._turns, 0)
         self.failures = dict.fromkeys(self._turns, 0)
 
@@ -109,17 +135,25 @@ class Rounds:
             due = min(due, now + urgent)
         if turn.name in self._timed and self._site.slurm.has_cloud_work:
             due = min(due, turn.last + max(_TIMED_SECONDS, turn.period))
+        if turn.name == WATCH:
+            due = min(due, self._next_stop(turn))
         if turn.name in self._asking and self._site.slurm.is_anything_waiting:
             due = min(due, turn.last + _ASKING_SECONDS)
         if not self._every and self._has_news(turn):
-            due = min(due, turn.last + turn.period * max(1, math.ceil((now - turn.last) / turn.period)))
+            period = self._period(turn)
+            due = min(due, turn.last + period * max(1, math.ceil((now - turn.last) / period)))
         return max(now, due)
 
     def _has_news(self, turn: _Turn) -> bool:
         if turn is self._poll:
             return turn.seen != self._changes()
+        if turn.name == NOTICES:
+            return turn.seen != self._told()
         if turn.name in LEARNING:
             return False
+        if turn.name == ASKING_PRICE and self._price is not None:
+            slurm = self._site.slurm
+            return turn.seen != self._queue_seen() and self._price.notices(slurm.waiting_processors)
         if turn.name in ASKING:
             return turn.name in self._asking and turn.seen != self._queue_seen()
         return turn.seen != (self._polls,)
@@ -127,8 +161,32 @@ class Rounds:
     def _queue_seen(self) -> tuple[int, ...]:
         return self._polls, self._site.slurm.queue_changes
 
+    def _told(self) -> tuple[int, ...]:
+        return (self._site.ec2.notices,)
+
+    def _period(self, turn: _Turn) -> float:
+        """Seconds between rounds in which the loop does something."""
+        is_polling = turn.name == NOTICES and not self._site.settings.ec2.interruption_queue_url
+        return _SPOT_REQUESTS_SECONDS if is_polling else turn.period
+
     def _changes(self) -> tuple[int, ...]:
-        return (self._site.slurm.cloud_changes,)
+        slurm = self._site.slurm
+        return slurm.cloud_changes, slurm.cloud_ends if self._keeps_places else 0
+
+    @property
+    def _keeps_places(self) -> bool:
+        return self._watch is not None and self._watch.follows_polls
+
+    def _next_stop(self, turn: _Turn) -> float:
+        """The first round of the watch loop in which a slice is over."""
+        if self._watch is None or not self._site.slurm.has_cloud_work:
+            return math.inf
+        stop = self._watch.due_at(self._site.started_at)
+        if stop <= turn.last:
+            return turn.last + max(_TIMED_SECONDS, turn.period)
+        return (
+            turn.last + turn.period * math.ceil((stop - turn.last) / turn.period) if stop < math.inf else stop
+        )
 
     # ------------------------------------------------------------------ rounds
 
@@ -150,9 +208,12 @@ class Rounds:
         if self._every or now - self._poll.last < self._poll.period:
             return
         learns = [turn for name in LEARNING if (turn := self._turns.get(name)) is not None]
-        if self._has_learned_less() and now - learns[0].last >= learns[0].period:
+        if self._has_learned_less() and now - learns[0].last >= max(learns[0].period, self._teaching_seconds):
             for turn in learns:
                 self._run(turn)
+        prices = self._turns.get(PRICES)
+        if prices is not None and self._prices_move and now - prices.last >= prices.period:
+            self._run(prices)
         reconcile = self._turns.get(RECONCILE)
         if reconcile is not None and self._costs() and now - reconcile.last >= reconcile.period:
             self._run(reconcile)
@@ -170,7 +231,7 @@ class Rounds:
 
     def _run(self, turn: _Turn) -> None:
         site, now = self._site, self._site.time.now
-        if turn is not self._poll and now - self._poll.last >= self._poll.period:
+        if turn is not self._poll and self._is_poll_old():
             self._run(self._poll)
         if turn.name in LEARNING:
             site.spool.complete()
@@ -178,16 +239,41 @@ class Rounds:
         if turn is self._poll:
             changes = self._changes()
             self._polls += changes != turn.seen
+            self._polled = self._everything()
             turn.seen = changes
+        elif turn.name == NOTICES:
+            turn.seen = self._told()
         elif turn.name in ASKING:
             turn.seen = self._queue_seen()
         else:
             turn.seen = (self._polls,)
+        if turn.name in ASKING and not self._every:
+            self._collect()
         turn.runner.take_wake()
         turn.last = now
         self.counts[turn.name] += 1
-        if not turn.runner.run_once(leave_out=() if self._every else _FOR_READERS):
+        if not turn.runner.run_once(leave_out=() if self._every else self._left_out):
             self.failures[turn.name] += 1
+
+    def _is_poll_old(self) -> bool:
+        """Whether a loop's round needs a new poll: something has changed, or the last one is aging."""
+        age = self._site.time.now - self._poll.last
+        if self._every or age >= 0.5 * self._site.settings.submit.snapshot_max_age_seconds:
+            return age >= self._poll.period
+        return age >= self._poll.period and self._polled != self._everything()
+
+    def _everything(self) -> tuple[int, ...]:
+        slurm = self._site.slurm
+        return slurm.cloud_changes, slurm.cloud_ends, slurm.queue_changes, self._site.advice_given
+
+    def _collect(self) -> None:
+        """Make the advice that was given known, as the learn loop does every few seconds."""
+        given, learn = self._site.advice_given, self._turns.get(LEARNING[0])
+        if given == self._collected or learn is None:
+            return
+        self._collected = given
+        self._site.spool.complete()
+        learn.runner.run_once(leave_out={step.name for step in learn.runner.loop.steps()} - _COLLECTING)
 
     def failing(self) -> dict[str, str]:
         """Steps that fail now, and what they say."""

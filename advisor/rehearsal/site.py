@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,9 @@ from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
 from advisor.model.job import Job
 from advisor.model.settings import Settings
+from advisor.rehearsal.cloud_market import CloudMarket
 from advisor.rehearsal.machines import Machines
+from advisor.rehearsal.memory_models import MemoryModels
 from advisor.rehearsal.virtual_time import VirtualTime
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.features import Connections
@@ -31,6 +33,7 @@ from advisor.service.submit import live_placement
 from advisor.service.submit.answering import Answered, Answerer, starts_hedged
 from advisor.service.submit.models import model_loader
 from advisor.service.submit.state_holder import StateHolder
+from advisor.slurm.protocol import RUNNING
 from advisor.testing.memory_ec2 import MemoryEc2
 from advisor.testing.memory_places import MemoryPlaces
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
@@ -51,6 +54,7 @@ class SiteShape:
         boot_seconds: From the launch of an instance until its node accepts a job.
         resume_seconds, idle_seconds, requeue_seconds: Slurm's ResumeTimeout and SuspendTime, and how long a
             requeued job waits.
+        market: What EC2 sells.
     """
 
     processors: int
@@ -60,19 +64,7 @@ class SiteShape:
     resume_seconds: float = 600.0
     idle_seconds: float = 60.0
     requeue_seconds: float = 121.0
-
-
-class _FixedPrices(PriceCache):
-    """The settings' prices: nothing is read."""
-
-    def refresh_spot(self) -> None:
-        """Nothing."""
-
-    def refresh_on_demand(self) -> None:
-        """Nothing."""
-
-    def refresh_reserved(self) -> None:
-        """Nothing."""
+    market: CloudMarket = field(default_factory=CloudMarket)
 
 
 class SimulatedSite:
@@ -93,7 +85,14 @@ class SimulatedSite:
         self.settings, self.shape, self.time = settings, shape, time
         for path in (settings.paths.state, settings.paths.models, settings.paths.run):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.ec2 = MemoryEc2(now=time.read, page_size=_PAGE)
+        market = shape.market.at(
+            time.now,
+            nodes=shape.cloud_nodes,
+            vcpus=shape.node_processors,
+            usd=settings.ec2.on_demand_usd_per_hour,
+            spot_usd=settings.ec2.spot_usd_per_hour,
+        )
+        self.ec2 = MemoryEc2(now=time.read, market=market, page_size=_PAGE)
         self.ec2.times.purge = _FORGET_SECONDS
         self.machines = Machines(self.ec2, shape.boot_seconds)
         self.slurm = MemorySlurm(
@@ -112,6 +111,9 @@ class SimulatedSite:
                 forget=_FORGET_SECONDS,
             ),
         )
+        self.models = (
+            MemoryModels(folder=settings.paths.models) if settings.cluster.policy == "price" else None
+        )
         self._messages = 0
         self.suspends = False
         time.slept = self.slurm.advance
@@ -119,6 +121,7 @@ class SimulatedSite:
             settings,
             load_model=model_loader(settings.paths.models, probability_cut=settings.size.probability_cut),
             monotonic=time.read,
+            models=self.models,
         )
         self.answerer = Answerer(self.holder, clock=time.read)
         self.spool = SpoolWriter(settings.paths.spool)
@@ -148,7 +151,7 @@ class SimulatedSite:
             slurm=slurm,
             fleet=fleet,
             breakers=breakers,
-            prices=_FixedPrices(settings.ec2, PRICES.at(settings.paths.state), now),
+            prices=PriceCache(settings.ec2, PRICES.at(settings.paths.state), now, connect=self.ec2.connect),
             spot=SpotParts(
                 Interruptions(settings.ec2, settings.cluster.name, connect=self.ec2.connect), jobs
             ),
@@ -156,6 +159,7 @@ class SimulatedSite:
             pool_order=order,
             wishes=jobs,
             again=self._again,
+            models=self.models,
         )
 
     def prepare(self, since: float) -> None:
@@ -170,6 +174,11 @@ class SimulatedSite:
     def close(self) -> None:
         """Close the history."""
         self.control.store.close()
+
+    def started_at(self, job_id: int) -> float | None:
+        """When a job began to run, epoch seconds; None: it does not run."""
+        job = self.slurm.jobs.get(job_id)
+        return job.start_time if job is not None and job.state == RUNNING else None
 
     # ------------------------------------------------------------------ submissions
 

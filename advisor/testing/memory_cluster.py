@@ -40,8 +40,8 @@ class MemoryCluster:
         node_processors: Of a cloud node.
         first_job_id: Least id that `submit` gives.
         queue_changes: How often a job has started or ended on-premise.
-        cloud_changes: How often anything else has changed, but for addresses, ends of jobs in the cloud, and
-            nodes that power down.
+        cloud_ends: How often a job has ended in the cloud.
+        cloud_changes: How often anything else has changed, but for addresses and nodes that power down.
     """
 
     now: Callable[[], float]
@@ -57,6 +57,7 @@ class MemoryCluster:
     first_job_id: int = 1
     queue_changes: int = 0
     cloud_changes: int = 0
+    cloud_ends: int = 0
 
     def __post_init__(self) -> None:
         self.nodes = {
@@ -113,6 +114,11 @@ class MemoryCluster:
     def is_anything_waiting(self) -> bool:
         """Whether a job waits on-premise for processors."""
         return self.on_premise is not None and self.on_premise.waiting > 0
+
+    @property
+    def waiting_processors(self) -> int:
+        """Processors that the jobs that wait on-premise ask for."""
+        return 0 if self.on_premise is None else self.on_premise.waiting_processors
 
     def next_event(self) -> float:
         """When something is due that depends on time alone, epoch seconds; the boot of a machine does not."""
@@ -220,6 +226,7 @@ class MemoryCluster:
             return
         seconds = self._run_seconds(job)
         if job.start_time is not None and now - job.start_time >= seconds:
+            self.cloud_ends += 1
             self._end(job, job.start_time + seconds)
 
     def _end(self, job: MemoryJob, time: float) -> None:
@@ -305,8 +312,13 @@ class MemoryCluster:
 
     def _free(self, node: MemoryNode) -> None:
         """The node is lost to its job, which is requeued."""
-        if node.job_id is not None:
-            self._requeue(self.jobs[node.job_id])
+        if node.job_id is None:
+            return
+        job = self.jobs[node.job_id]
+        if job.state == RUNNING and job.start_time is not None:
+            job.interruptions += 1
+            job.lost_seconds += self.now() - job.start_time
+        self._requeue(job)
 
     def _requeue(self, job: MemoryJob) -> None:
         now = self.now()

@@ -2,8 +2,9 @@
 
 It answers the calls that `advisor.ec2` makes, as EC2 does where it matters to them: client tokens, launch
 indices, instances that are listed late and in a state of a while ago, empty pools, throttling, answers that
-are lost on the way, spot instances that are taken back. Arguments and filters that it does not know are
-refused, so that a misspelt one fails a test. What needs no speed is better tested against
+are lost on the way, spot instances that are taken back; where it has a market, also room, prices, stock-outs
+and quotas. Arguments and filters that it does not know are refused, so that a misspelt one fails a test. What
+needs no speed is better tested against
 `advisor.testing.ec2`, which speaks HTTP.
 """
 
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import deque
+import math
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,8 +22,9 @@ from typing import Any, Final
 from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 from botocore.parsers import ResponseParserError
 
-from advisor.testing.ec2.faults import STATUS_OF
-from advisor.testing.memory_ec2_records import ALIVE, Ec2Times, MemoryInstance, as_raw, fits
+from advisor.testing.memory_ec2_clients import client_of
+from advisor.testing.memory_ec2_market import NOTICE_SECONDS, QUOTA_CODE, SPOT, Ec2Market
+from advisor.testing.memory_ec2_records import ALIVE, Ec2Times, MemoryInstance, as_raw, fits, refusal
 
 __all__ = ["ALIVE", "Ec2Times", "MemoryEc2", "MemoryInstance"]
 
@@ -49,8 +53,11 @@ class MemoryEc2:
     Attributes:
         now: Epoch seconds.
         times: How long things take.
+        market: What there is to buy, and at which price.
         room: Most instances that may be alive in a market; no entry: any number.
         instances: All there ever were, by id.
+        notices: Spot instances that EC2 has said it will take back.
+        refused: Launches that were refused, by code.
         observe: Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
         launched, terminating: Told of each new instance, and of each that somebody ends by a call; they may
             raise.
@@ -62,6 +69,7 @@ class MemoryEc2:
 
     now: Callable[[], float]
     times: Ec2Times = field(default_factory=Ec2Times)
+    market: Ec2Market = field(default_factory=Ec2Market)
     room: dict[str, int] = field(default_factory=dict)
     instances: dict[str, MemoryInstance] = field(default_factory=dict)
     observe: Callable[[str, str], None] = lambda _action, _stage: None
@@ -76,10 +84,13 @@ class MemoryEc2:
         self._tokens: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._faults: dict[str, deque[str]] = {}
         self._messages: dict[str, str] = {}
+        self._lots = random.Random(1)  # noqa: S311 -- which spot instances are taken back
+        self.notices = 0
+        self.refused: Counter[str] = Counter()
 
     def connect(self, service: str, _settings: object = None, _config: object = None) -> Any:
         """Client of one service."""
-        return {"ec2": _Ec2Client, "sqs": _SqsClient}[service](self)
+        return client_of(self, service)
 
     # ------------------------------------------------------------------ what a test does
 
@@ -112,6 +123,7 @@ class MemoryEc2:
         if item.ends_at is None:
             item.ends_at = self.now() + notice_seconds
             item.spot_status = "marked-for-termination"
+            self.notices += 1
             if by_message:
                 self._tell(item, "EC2 Spot Instance Interruption Warning")
 
@@ -129,6 +141,7 @@ class MemoryEc2:
     def advance(self) -> None:
         """Do what is due."""
         now = self.now()
+        self._take_back(now)
         for item in self.instances.values():
             if item.ends_at is not None and item.ends_at <= now and item.state_at(now) in ALIVE:
                 self._end(item, "Server.SpotInstanceTermination")
@@ -140,7 +153,25 @@ class MemoryEc2:
                 del self.instances[item.instance_id]
                 self._tokens.pop(item.token, None)
 
+    def next_event(self) -> float:
+        """When EC2 next takes a spot instance back, or may say that it will, epoch seconds."""
+        spot = [item for item in self.alive() if item.market == SPOT]
+        ends = [item.ends_at for item in spot if item.ends_at is not None]
+        if spot:
+            seen = self.now() + NOTICE_SECONDS
+            ends.append(max(self.market.next_room(seen), seen + 1.0) - NOTICE_SECONDS)
+        return min(ends, default=math.inf)
+
     # ------------------------------------------------------------------ what EC2 does
+
+    def _take_back(self, now: float) -> None:
+        """Warn the spot instances for which there will be no room when a notice is over."""
+        if not self.market.spot_rooms:
+            return
+        staying = [item for item in self.alive() if item.market == SPOT and item.ends_at is None]
+        excess = len(staying) - int(self.market.spot_room(now + NOTICE_SECONDS))
+        for item in self._lots.sample(staying, max(0, excess)):
+            self.reclaim(item.instance_id, NOTICE_SECONDS)
 
     def call(self, action: str, do: Callable[[], Any], *, token: str = "") -> Any:
         """Carry out one call, or let it fail as was asked.
@@ -157,7 +188,7 @@ class MemoryEc2:
         if how in _REFUSALS and token in self._tokens:
             how = ""
         if how and how != _LOST:
-            raise _error(how, action)
+            raise refusal(how, action)
         answer = do()
         self.observe(action, "after")
         if how == _LOST:
@@ -173,11 +204,7 @@ class MemoryEc2:
         if token in self._tokens:
             return self._again(token, digest)
         market = request.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
-        taken = sum(item.market == market for item in self.alive())
-        room = self.room.get(market, request["MaxCount"] + taken) - taken
-        if room < request["MinCount"]:
-            raise _error("InsufficientInstanceCapacity", "run_instances")
-        number = min(request["MaxCount"], room)
+        number = self._launchable(market, request["MinCount"], request["MaxCount"])
         tags = {
             tag["Key"]: tag["Value"]
             for kind in request["TagSpecifications"]
@@ -190,13 +217,28 @@ class MemoryEc2:
             self.launched(item)
         return {"Instances": [as_raw(item, "pending") for item in made]}
 
+    def _launchable(self, market: str, least: int, most: int) -> int:
+        """How many instances a launch gets, up to ``most``; fewer than ``least`` are refused."""
+        taken = sum(item.market == market for item in self.alive())
+        allowed = self.market.quota(market) - taken
+        if allowed < least:
+            raise self._refused(QUOTA_CODE[market])
+        room = min(self.room.get(market, math.inf), self.market.room(market, self.now())) - taken
+        if room < least:
+            raise self._refused("InsufficientInstanceCapacity")
+        return int(min(most, allowed, room))
+
+    def _refused(self, code: str) -> ClientError:
+        self.refused[code] += 1
+        return refusal(code, "run_instances")
+
     def _again(self, token: str, digest: str) -> dict[str, Any]:
         before, ids = self._tokens[token]
         if before != digest:
-            raise _error("IdempotentParameterMismatch", "run_instances")
+            raise refusal("IdempotentParameterMismatch", "run_instances")
         states = {name: self.instances[name].state_at(self.now()) for name in ids}
         if all(state not in ALIVE for state in states.values()):
-            raise _error("IdempotentInstanceTerminated", "run_instances")
+            raise refusal("IdempotentInstanceTerminated", "run_instances")
         return {"Instances": [as_raw(self.instances[name], state or "") for name, state in states.items()]}
 
     def _make(
@@ -221,7 +263,7 @@ class MemoryEc2:
         """TerminateInstances: all or none."""
         for name in ids:
             if name not in self.instances or self._seen(self.instances[name]) is None:
-                raise _error("InvalidInstanceID.NotFound", "terminate_instances")
+                raise refusal("InvalidInstanceID.NotFound", "terminate_instances")
         for name in ids:
             item = self.instances[name]
             if item.state_at(self.now()) not in ("shutting-down", "terminated"):
@@ -235,7 +277,7 @@ class MemoryEc2:
         """CreateTags."""
         for name in ids:
             if name not in self.instances or self._seen(self.instances[name]) is None:
-                raise _error("InvalidInstanceID.NotFound", "create_tags")
+                raise refusal("InvalidInstanceID.NotFound", "create_tags")
             self.instances[name].tags |= {tag["Key"]: tag["Value"] for tag in tags}
         return {}
 
@@ -297,61 +339,3 @@ class MemoryEc2:
     def _tell(self, item: MemoryInstance, kind: str, **detail: str) -> None:
         body = {"detail-type": kind, "detail": {"instance-id": item.instance_id, **detail}}
         self._messages[f"m-{next(self._number)}"] = json.dumps(body)
-
-
-class _Ec2Client:
-    """The calls of boto3's EC2 client that are known here."""
-
-    def __init__(self, account: MemoryEc2) -> None:
-        self._account = account
-
-    def run_instances(self, **request: Any) -> Any:
-        token = request.get("ClientToken", "")
-        return self._account.call("run_instances", lambda: self._account.run(request), token=token)
-
-    def terminate_instances(self, *, InstanceIds: list[str]) -> Any:  # noqa: N803 -- boto3's own name
-        return self._account.call("terminate_instances", lambda: self._account.terminate(InstanceIds))
-
-    def create_tags(self, *, Resources: list[str], Tags: list[dict[str, str]]) -> Any:  # noqa: N803 -- as above
-        return self._account.call("create_tags", lambda: self._account.tag(Resources, Tags))
-
-    def describe_spot_instance_requests(self, *, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803 -- as above
-        return self._account.call(
-            "describe_spot_instance_requests", lambda: self._account.spot_requests(Filters)
-        )
-
-    def get_paginator(self, operation: str) -> _Paginator:
-        if operation != "describe_instances":
-            msg = f"no paginator of {operation}"
-            raise ValueError(msg)
-        return _Paginator(self._account)
-
-
-class _Paginator:
-    def __init__(self, account: MemoryEc2) -> None:
-        self._account = account
-
-    def paginate(self, *, Filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:  # noqa: N803 -- as above
-        return self._account.pages(Filters)
-
-
-class _SqsClient:
-    """The calls of boto3's SQS client that are known here; there is one queue."""
-
-    def __init__(self, account: MemoryEc2) -> None:
-        self._account = account
-
-    def receive_message(self, *, QueueUrl: str, MaxNumberOfMessages: int, WaitTimeSeconds: int) -> Any:  # noqa: ARG002, N803 -- as above
-        return self._account.call("receive_message", lambda: self._account.receive(MaxNumberOfMessages))
-
-    def delete_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, str]]) -> Any:  # noqa: ARG002, N803 -- as above
-        receipts = [entry["ReceiptHandle"] for entry in Entries]
-        return self._account.call("delete_message_batch", lambda: self._account.delete(receipts))
-
-
-def _error(code: str, action: str) -> ClientError:
-    details: Any = {
-        "Error": {"Code": code, "Message": "as the test wished"},
-        "ResponseMetadata": {"HTTPStatusCode": STATUS_OF.get(code, 400)},
-    }
-    return ClientError(details, action)

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
+from advisor.testing.ec2.faults import STATUS_OF
+
 ALIVE: Final = frozenset({"pending", "running"})
 
 
@@ -104,3 +108,12 @@ def as_raw(item: MemoryInstance, state: str) -> dict[str, Any]:
     if item.market == "spot":
         raw["InstanceLifecycle"] = "spot"
     return raw
+
+
+def refusal(code: str, action: str) -> ClientError:
+    """EC2's refusal of a call, as botocore raises it."""
+    details: Any = {
+        "Error": {"Code": code, "Message": "as the test wished"},
+        "ResponseMetadata": {"HTTPStatusCode": STATUS_OF.get(code, 400)},
+    }
+    return ClientError(details, action)

@@ -38,6 +38,11 @@ class OnPremise:
         return len(self._pool.waiting)
 
     @property
+    def waiting_processors(self) -> int:
+        """Processors that they ask for."""
+        return self._pool.waiting_processors
+
+    @property
     def next_end(self) -> float:
         """When the next job may end, epoch seconds; infinite when none runs."""
         return self._pool.next_end if len(self._pool.running) else math.inf

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from advisor.model.cluster import Node, NodePower
@@ -31,6 +32,7 @@ from advisor.testing.memory_slurm_records import (
 
 __all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlurm", "SlurmTimes"]
 
+_folded = lru_cache(maxsize=8)(fold)
 _JOB_FIELDS: Final = frozenset(
     {"partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment"}
 )
@@ -268,7 +270,7 @@ class MemorySlurm(MemoryCluster):
                 Partition(
                     name=BURST,
                     is_up=True,
-                    nodes=fold(self.nodes),
+                    nodes=_folded(tuple(self.nodes)),
                     total_processors=processors,
                     suspend_seconds=self.times.idle,
                 ),

@@ -127,6 +127,7 @@ class MemoryJob(_Shown):
         after: Jobs that have to end before it may start (``afterany``).
         described: What else its user said.
         cloud_core_seconds: Processors times seconds of its runs in the burst partition.
+        interruptions, lost_seconds: How often a node was lost under it, and its time on those until then.
         shown: As Slurm last showed it, if nothing has changed since.
         runs: How often it has begun to run.
         ends: Every state it has ended in: a job ends once.
@@ -163,6 +164,8 @@ class MemoryJob(_Shown):
     after: tuple[int, ...] = ()
     described: Job | None = None
     cloud_core_seconds: float = 0.0
+    interruptions: int = 0
+    lost_seconds: float = 0.0
     shown: QueuedJob | None = None
 
     def __post_init__(self) -> None:

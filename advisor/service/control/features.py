@@ -67,6 +67,7 @@ class Connections:
         wishes: Which nodes jobs ask for.
         again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
+        models: Where models are kept; None: in ``paths.models``.
     """
 
     slurm: SlurmBackend
@@ -79,6 +80,7 @@ class Connections:
     pool_order: PoolOrder | None = None
     wishes: NodeConstraintSource | None = None
     again: Callable[[Job, float | None], AdviseReply] | None = None
+    models: ModelStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class Control:
         return Shared(
             clock=self.clock,
             store=self.store,
-            models=ModelStore(folder=self.settings.paths.models),
+            models=self._connections.models or ModelStore(folder=self.settings.paths.models),
             view=self.view,
             cloud=self.cloud,
             folder=self.folder,

@@ -150,6 +150,22 @@ class WatchLoop:
         """
         return self._record.stop_of(job_id)
 
+    def due_at(self, started_at: Callable[[int], float | None]) -> float:
+        """When time alone next gives a round something to do, epoch seconds; -inf: at the next round.
+
+        ``started_at`` says when a job in the cloud began to run, epoch seconds; None: it does not run yet.
+        """
+
+        def due(entry: HedgeEntry) -> float:
+            if entry.phase is Phase.SETTLED or entry.in_place:
+                return math.inf
+            if entry.phase is not Phase.OPEN or entry.kind == HedgeKind.HEDGE:
+                return -math.inf
+            started = started_at(entry.job_id)
+            return math.inf if started is None or entry.stop_seconds is None else started + entry.stop_seconds
+
+        return min(map(due, self._record.all()), default=math.inf)
+
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows: hedge entries by phase, and counts since the first start."""
         return {

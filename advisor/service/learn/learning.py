@@ -169,9 +169,11 @@ class LearnLoop:
             self._judge(outcome)
 
     def save_knowledge(self) -> None:
-        """Save the estimators for the submit server; once in ten minutes where forests decide instead."""
-        now, own = self._clock.monotonic(), self._settings.placement.rule == "advisor"
-        stands_by = own and self._knowledge.cases >= ForecastOptions().first
+        """Save the estimators for the submit server; once in ten minutes where other forecasts decide."""
+        now = self._clock.monotonic()
+        own = self._settings.placement.rule == "advisor"
+        is_priced = self._settings.cluster.policy == "price"
+        stands_by = is_priced or (own and self._knowledge.cases >= ForecastOptions().first)
         if (not stands_by or now - self._saved >= _STANDBY_SAVE_SECONDS) and self._knowledge.save():
             self._saved = now
 

@@ -115,6 +115,10 @@ class PriceLoop:
         """The cloud as the last poll has seen it."""
         return self._cloud
 
+    def notices(self, waiting_processors: int) -> bool:
+        """Whether all waiting jobs would be valued anew with so many processors waiting."""
+        return self._change.differs(waiting_processors)
+
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
         return {

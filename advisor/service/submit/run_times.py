@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -21,11 +20,11 @@ class RunTimesFollower:
     """Keeps :attr:`current` up to date; :meth:`refresh` is the watcher thread's.
 
     Args:
-        models: Folder of the models.
+        models: Where `advisor control` saves them.
     """
 
-    def __init__(self, models: Path) -> None:
-        self._store = ModelStore(folder=models)
+    def __init__(self, models: ModelStore) -> None:
+        self._store = models
         self._looked_at: str | None = None
         self.version: str | None = None
         self.current: RunTimesOfJobs | None = None

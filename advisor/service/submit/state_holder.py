@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from advisor.history.models import ModelStore
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.estimate import Estimates
@@ -104,6 +105,7 @@ class StateHolder:
         settings: In force; replaced by :meth:`use_settings`.
         load_model: See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
         monotonic: Monotonic seconds.
+        models: Where models are kept; None: in ``paths.models``.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class StateHolder:
         *,
         load_model: LoadModel,
         monotonic: Callable[[], float] = time.monotonic,
+        models: ModelStore | None = None,
     ) -> None:
         self._settings = settings
         self.current = KnownNow(settings=for_reading(settings))
@@ -120,7 +123,7 @@ class StateHolder:
         """Held while an answer is worked out: models are asked by one thread at a time."""
         self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
         """Forecasts of the advisor's own placement rule."""
-        self.run_times = RunTimesFollower(settings.paths.models)
+        self.run_times = RunTimesFollower(models or ModelStore(folder=settings.paths.models))
         """Run times, for the policy "price"."""
         self._load_model = load_model
         self._monotonic = monotonic
@@ -221,8 +224,10 @@ class StateHolder:
 
     @property
     def _stands_by(self) -> bool:
-        """Whether forests answer in the place of the models that are looked after here."""
+        """Whether other forecasts answer in the place of the models that are looked after here."""
         settings = self.current.settings
+        if settings.cluster.policy == "price":
+            return self.current.model is not None and not settings.size.enabled
         is_own = settings.placement.rule == "advisor" and self.placement.current is not None
         return is_own and self.current.model is not None and not settings.size.enabled
 

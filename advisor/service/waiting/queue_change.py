@@ -17,6 +17,10 @@ class QueueChange:
     def __init__(self) -> None:
         self._processors, self._since = 0, -math.inf
 
+    def differs(self, processors: int) -> bool:
+        """Whether so many waiting processors are much more or fewer than when this was last said."""
+        return not self._processors / _MUCH <= processors <= self._processors * _MUCH
+
     def is_much(self, processors: int, now: float) -> bool:
         """Whether the queue has changed much since this was last said.
 
@@ -24,8 +28,7 @@ class QueueChange:
             processors: That wait now.
             now: Monotonic seconds.
         """
-        before = self._processors
-        if now - self._since < MIN_SECONDS or before / _MUCH <= processors <= before * _MUCH:
+        if now - self._since < MIN_SECONDS or not self.differs(processors):
             return False
         self._processors, self._since = processors, now
         return True

@@ -112,6 +112,11 @@ class Pool:
         return self._arrays.queue[: int(self._scalars["waiting"][0])]
 
     @property
+    def waiting_processors(self) -> int:
+        """Processors that the jobs in the queue ask for."""
+        return int(self._arrays.jobs["processors"][self.waiting].sum())
+
+    @property
     def running(self) -> Ints:
         """Rows of running jobs by planned end."""
         return self._arrays.running[: int(self._scalars["running"][0])]

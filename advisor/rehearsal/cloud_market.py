@@ -1,0 +1,171 @@
+"""EC2 as a rehearsal meets it: spot lives and prices from traces, stock-outs and quotas."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from advisor.model.errors import BadInput
+from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT, Ec2Market, Floats, Steps, StockOut
+
+_MAX_BYTES: Final = 200_000_000
+_HOUR: Final = 3600.0
+
+
+class Trace(NamedTuple):
+    """A value from each time on (seconds from 0, ascending), which comes again after ``period`` seconds."""
+
+    times: Floats
+    values: Floats
+    period: float
+
+
+class Outage(NamedTuple):
+    """Hours from the begin of the rehearsal in which a market has no capacity."""
+
+    market: str
+    begin: float
+    hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudMarket:
+    """What EC2 sells during a rehearsal; without anything said, all that is asked for at fixed prices.
+
+    Attributes:
+        spot_traces: Shares of each pool's instances that may be alive; together they have all nodes.
+        spot_price: Spot price over the on-demand price; None: that of the settings.
+        outages: Times without capacity.
+        vcpu_limits: Quotas of the account, by market.
+    """
+
+    spot_traces: tuple[Trace, ...] = ()
+    spot_price: Trace | None = None
+    outages: tuple[Outage, ...] = ()
+    vcpu_limits: dict[str, int] = field(default_factory=dict)
+
+    def at(self, begin: float, *, nodes: int, vcpus: int, usd: float, spot_usd: float) -> Ec2Market:
+        """The market of a site.
+
+        Args:
+            begin: Of the rehearsal and of each trace, epoch seconds.
+            nodes: Of the burst partition.
+            vcpus: Of a node; each of its processors counts as one.
+            usd, spot_usd: Of a node and hour by the settings, on-demand and spot.
+        """
+        price = self.spot_price or Trace(np.zeros(1), np.full(1, spot_usd / usd), _HOUR)
+        pools = len(self.spot_traces)
+        return Ec2Market(
+            spot_rooms=tuple(
+                Steps(begin, trace.times, np.round(trace.values * nodes / pools), trace.period)
+                for trace in self.spot_traces
+            ),
+            usd_per_hour=usd,
+            spot_usd_per_hour=Steps(begin, price.times, price.values * usd, price.period),
+            stock_outs=tuple(
+                StockOut(out.market, begin + out.begin * _HOUR, begin + (out.begin + out.hours) * _HOUR)
+                for out in self.outages
+            ),
+            vcpus=vcpus,
+            vcpu_limits=self.vcpu_limits,
+        )
+
+
+def read_spot_trace(path: Path) -> Trace:
+    """Read how many spot instances were alive: JSON with ``metadata.gap_seconds`` and ``data``.
+
+    Returns:
+        Shares of the largest number.
+
+    Raises:
+        BadInput: The file cannot be read, or is no such trace.
+    """
+    try:
+        document = json.loads(_text_of(path))
+        gap, alive = float(document["metadata"]["gap_seconds"]), np.array(document["data"], np.float64)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _malformed(path, f"not a spot trace ({error})", "metadata.gap_seconds and data") from None
+    is_count = alive.ndim == 1 and alive.size > 0 and bool(np.all((alive >= 0.0) & (alive < np.inf)))
+    if not is_count or not gap > 0.0 or not alive.max() > 0.0:
+        raise _malformed(
+            path, "its data are no counts of instances", "counts from 0 on, not all 0, and a gap"
+        )
+    return Trace(np.arange(alive.size, dtype=np.float64) * gap, alive / float(alive.max()), alive.size * gap)
+
+
+def read_spot_prices(path: Path, instance_type: str, usd_per_hour: float) -> Trace:
+    """Read a history of spot prices: CSV with ``timestamp,az,instance_type,product,price_usd_per_hour``.
+
+    Args:
+        path: Plain or gzipped.
+        instance_type: Of the rows that count, in the first zone by name that has it.
+        usd_per_hour: On-demand price of that type.
+
+    Returns:
+        Spot price over on-demand price.
+
+    Raises:
+        BadInput: The file cannot be read, is no such history, or has no price of this type.
+    """
+    zones: dict[str, list[tuple[float, float]]] = {}
+    try:
+        for row in csv.DictReader(io.StringIO(_text_of(path))):
+            if row["instance_type"] == instance_type and row["product"].startswith("Linux"):
+                time = datetime.fromisoformat(row["timestamp"]).timestamp()
+                zones.setdefault(row["az"], []).append((time, float(row["price_usd_per_hour"])))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        columns = "timestamp, az, instance_type, product and price_usd_per_hour"
+        raise _malformed(path, f"not a history of spot prices ({error})", columns) from None
+    rows = sorted(zones[min(zones)]) if zones else []
+    if len(rows) < 2 or not all(0.0 < price < np.inf for _, price in rows):
+        raise _malformed(path, f"no spot prices of {instance_type}", "prices of ec2.instance_type")
+    times, prices = np.array(rows).T
+    return Trace(times[:-1] - times[0], prices[:-1] / usd_per_hour, float(times[-1] - times[0]))
+
+
+def outage_of(text: str) -> Outage:
+    """Read ``MARKET@BEGIN+HOURS``, hours from the begin of the rehearsal: ``on-demand@24+6``.
+
+    Raises:
+        BadInput: Another form, or another market.
+    """
+    market, _, span = text.partition("@")
+    begin, _, hours = span.partition("+")
+    try:
+        found = Outage(market, float(begin), float(hours))
+    except ValueError:
+        found = Outage("", 0.0, 0.0)
+    if found.market not in (SPOT, ON_DEMAND) or not (
+        0.0 <= found.begin < np.inf and 0.0 < found.hours < np.inf
+    ):
+        raise BadInput(
+            f"{text!r} is no stock-out",
+            where="--stock-out",
+            mend="Write the market, the first hour and the number of hours, such as on-demand@24+6",
+            code="rehearse.stock_out",
+        )
+    return found
+
+
+def _text_of(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(raw)) as packed:
+                raw = packed.read(_MAX_BYTES)
+        return raw.decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text or gzip file"
+        raise _malformed(path, f"cannot read it ({reason})", "a readable file") from None
+
+
+def _malformed(path: Path, what: str, needed: str) -> BadInput:
+    return BadInput(what, where=str(path), mend=f"Give {needed}", code="rehearse.trace")
