@@ -21,6 +21,7 @@ from advisor.cli.tables import print_table
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
     from advisor.replay.closed_loop.own_jobs import OwnJobs
+    from advisor.replay.closed_loop.policies import Terms
     from advisor.replay.closed_loop.rehearse import Rehearsal
 
 
@@ -38,6 +39,14 @@ def recommend(
         float | None,
         typer.Option(min=0.01, help="A budget of a month in USD: show it as well, and pick it."),
     ] = None,
+    usd_per_hour: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="What an hour saved is worth in USD; 0: budget.usd_per_hour_saved, else what an hour of the "
+            "mean job costs in the cloud.",
+        ),
+    ] = 0.0,
     write: Annotated[
         bool, typer.Option("--write", help="Write the picked budget into the settings file ([budget]).")
     ] = False,
@@ -63,7 +72,7 @@ def recommend(
     from advisor.cli.config import tell_written, write_settings
 
     begun = time.perf_counter()
-    result = _recommended(settings_of(config), weeks, usd, nodes, processes)
+    result = _recommended(settings_of(config), weeks, usd, usd_per_hour, nodes, processes)
     picked = result["pick"]["usd"]
     written = None
     if write and picked:
@@ -81,18 +90,31 @@ def recommend(
 
 
 def _recommended(
-    settings: Settings, weeks: int, usd: float | None, nodes: int, processes: int
+    settings: Settings,
+    weeks: int,
+    usd: float | None,
+    usd_per_hour: float,
+    nodes: int,
+    processes: int,
 ) -> dict[str, Any]:
-    from advisor.replay.closed_loop.recommendation import Pick, curve_of, fidelity_of_site, pick_of
+    from advisor.replay.closed_loop.recommendation import (
+        Pick,
+        curve_of,
+        fidelity_of_site,
+        pick_of,
+        worth_of_hour,
+    )
+    from advisor.replay.closed_loop.site_settings import requeueable_share
     from advisor.service.admin.recommend_words import reason_words
 
     with ticking("reading the history") as tick:
-        own, asked = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
+        own, asked, terms = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
         jobs = own.jobs
-        curve = curve_of(jobs, asked, () if usd is None else (usd,), tick)
+        curve = curve_of(jobs, asked, () if usd is None else (usd,), tick, terms)
         fidelity = fidelity_of_site(own.here, asked)
-    pick = pick_of(curve.points)
-    chosen = pick if usd is None else Pick(usd=usd, mean_saves=pick.mean_saves, next_saves=None)
+    said = usd_per_hour or settings.budget.usd_per_hour_saved
+    worth = said or worth_of_hour(jobs, asked.usd_per_core_hour)
+    pick = pick_of(curve.points, worth) if usd is None else Pick(usd=usd, worth_usd=worth)
     return {
         "begin": float(jobs.submit[0]),
         "end": float(jobs.submit[-1]),
@@ -103,28 +125,32 @@ def _recommended(
         "slowdown": asked.world.slowdown,
         **asdict(curve),
         "fidelity": asdict(fidelity),
-        "pick": asdict(chosen),
-        "reason": reason_words(curve, chosen, is_asked=usd is not None),
+        "pick": asdict(pick),
+        "reason": reason_words(pick, is_asked=usd is not None, is_set=said > 0.0),
+        "requeueable_share": requeueable_share(own, settings),
+        "keeps_places": settings.hedge.enabled,
     }
 
 
-def _window(settings: Settings, weeks: int, nodes: int, processes: int) -> tuple[OwnJobs, Rehearsal]:
-    """The jobs of the last weeks, and the cloud as it is known."""
+def _window(settings: Settings, weeks: int, nodes: int, processes: int) -> tuple[OwnJobs, Rehearsal, Terms]:
+    """The jobs of the last weeks, the cloud as it is known, and the price as it is set."""
     from advisor.decide.submission.capacity import usd_per_core_hour
     from advisor.model.advice import Capacity
     from advisor.replay.closed_loop.recommendation import PRICE, begin_of
     from advisor.replay.closed_loop.rehearse import Rehearsal
-    from advisor.replay.closed_loop.site_settings import under_rules, world_of
+    from advisor.replay.closed_loop.site_settings import PERIOD_DAYS, terms_of, under_rules, world_of
 
     seen = lasting_state(settings)
     own = jobs_of_site(settings, seen, nodes, lambda table: begin_of(table, weeks))
+    usd = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings)
     asked = Rehearsal(
-        policies=(PRICE,),
-        world=world_of(settings, own, seen, share=0.0),
-        usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings),
+        policies=(PRICE.policy,),
+        world=replace(world_of(settings, own, seen, share=0.0), max_days=PERIOD_DAYS["month"]),
+        usd_per_core_hour=usd,
         processes=processes,
     )
-    return replace(own, jobs=under_rules(own, settings, seen)), asked
+    terms = replace(terms_of(settings, usd), policy=PRICE.policy, fixed_price=None)
+    return replace(own, jobs=under_rules(own, settings, seen)), asked, terms
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,10 +14,60 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import ticking
+from advisor.cli.progress import Tick, ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.replay.traces import find_trace
+
+if TYPE_CHECKING:
+    from advisor.replay.closed_loop.log import LoopJobs
+    from advisor.replay.closed_loop.rehearse import Rehearsal
+    from advisor.replay.closed_loop.world import WorldOptions
+
+
+SkipOption = Annotated[int, typer.Option(min=0, help="First rows of the log, from which is only learned.")]
+JobsOption = Annotated[int | None, typer.Option(min=1, help="Rows that are replayed; all by default.")]
+PoliciesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Further policies beside those that are always shown, such as zrigui2022.",
+    ),
+]
+ShareOption = Annotated[
+    float,
+    typer.Option(
+        min=0.0, help="Budget: the on-demand price of this share of the log's core-hours. It accrues evenly."
+    ),
+]
+NodesOption = Annotated[
+    int,
+    typer.Option(min=0, help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs)."),
+]
+BootOption = Annotated[float, typer.Option(min=0.0, help="Boot time of a cloud node, seconds.")]
+BillBootOption = Annotated[bool, typer.Option("--bill-boot", help="The boot is paid for, too.")]
+SlowdownOption = Annotated[
+    float, typer.Option(min=0.01, help="Run time in the cloud over run time on-premise.")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html",
+        help="Page with the curves of saved hours and mean wait against dollars, at 1, 2, 5 and 10 %.",
+        dir_okay=False,
+    ),
+]
+ProcessesOption = Annotated[
+    int, typer.Option(min=0, help="Policies that are simulated at the same time; 0: one for each core.")
+]
+ShippedOption = Annotated[
+    bool,
+    typer.Option(
+        "--shipped",
+        help="Also run the submit server and the control loops themselves on a virtual clock (slower: some "
+        "milliseconds a job).",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,52 +78,17 @@ def register(app: typer.Typer) -> None:
 def rehearse(
     *,
     trace: TraceOption,
-    skip: Annotated[int, typer.Option(min=0, help="First rows of the log, from which is only learned.")] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Rows that are replayed; all by default.")] = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Further policies beside those that are always shown: zrigui2022, advisor2026.",
-        ),
-    ] = None,
-    budget_share: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Budget: the on-demand price of this share of the log's core-hours. It accrues evenly.",
-        ),
-    ] = 0.05,
-    nodes: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs)."
-        ),
-    ] = 0,
-    boot: Annotated[float, typer.Option(min=0.0, help="Boot time of a cloud node, seconds.")] = 120.0,
-    bill_boot: Annotated[bool, typer.Option("--bill-boot", help="The boot is paid for, too.")] = False,
-    slowdown: Annotated[
-        float, typer.Option(min=0.01, help="Run time in the cloud over run time on-premise.")
-    ] = 1.05,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html",
-            help="Page with the curves of saved hours and mean wait against dollars, at 1, 2, 5 and 10 %.",
-            dir_okay=False,
-        ),
-    ] = None,
-    processes: Annotated[
-        int, typer.Option(min=0, help="Policies that are simulated at the same time; 0: one for each core.")
-    ] = 0,
-    shipped: Annotated[
-        bool,
-        typer.Option(
-            "--shipped",
-            help="Also run the submit server and the control loops themselves on a virtual clock, under the "
-            "rule of 2026 (slower: some milliseconds a job).",
-        ),
-    ] = False,
+    skip: SkipOption = 0,
+    jobs: JobsOption = None,
+    policies: PoliciesOption = None,
+    budget_share: ShareOption = 0.05,
+    nodes: NodesOption = 0,
+    boot: BootOption = 120.0,
+    bill_boot: BillBootOption = False,
+    slowdown: SlowdownOption = 1.05,
+    out: OutOption = None,
+    processes: ProcessesOption = 0,
+    shipped: ShippedOption = False,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -83,53 +98,67 @@ def rehearse(
     and the same budget, which none exceeds. Each knows only what it could have known at that moment, but for
     the clairvoyant. Nothing is written but the page.
     """
-    from advisor.decide.submission.capacity import usd_per_core_hour
-    from advisor.model.advice import Capacity
-    from advisor.model.site import CloudState
     from advisor.replay.closed_loop.log import loop_jobs
-    from advisor.replay.closed_loop.policies import chosen
-    from advisor.replay.closed_loop.rehearse import CURVE_SHARES, Rehearsal
     from advisor.replay.closed_loop.rehearse import rehearse as run
     from advisor.replay.closed_loop.world import WorldOptions
     from advisor.replay.sources import load_table
-    from advisor.service.admin.plots import refuse_unwritable
 
-    names = chosen([name.strip() for name in (policies or "").split(",") if name.strip()])
-    log = find_trace(trace)
-    if out is not None:
-        refuse_unwritable(out)
-    price = usd_per_core_hour(Capacity.ON_DEMAND, CloudState(), settings_of(config))
-    asked = Rehearsal(
-        policies=names,
-        world=WorldOptions(
-            boot_seconds=boot, slowdown=slowdown, bills_boot=bill_boot, budget_share=budget_share
-        ),
-        usd_per_core_hour=price,
-        shares=CURVE_SHARES if out is not None else (),
-        processes=processes or len(os.sched_getaffinity(0)),
+    world = WorldOptions(
+        boot_seconds=boot, slowdown=slowdown, bills_boot=bill_boot, budget_share=budget_share
     )
+    asked = _asked(policies, world, out, processes, config)
+    log = find_trace(trace)
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
         window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
         result = run(window, asked, tick)
         if shipped:
-            from advisor.rehearsal.shipped import rehearse_shipped
-            from advisor.service.running.logs import configure
-
-            configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
-            result["rows"] += rehearse_shipped(
-                window,
-                budget_share=budget_share,
-                usd_per_core_hour=price,
-                boot_seconds=boot,
-                slowdown=slowdown,
-                tick=tick,
-            )["rows"][1:]
+            result["rows"] += _shipped(window, asked, tick)
     if out is not None:
         from advisor.service.admin.rehearsal_page import write_rehearsal
 
         write_rehearsal(out, result)
     emit(result, output, lambda console: _show(console, result))
+
+
+def _asked(
+    policies: str | None, world: WorldOptions, out: Path | None, processes: int, config: Path | None
+) -> Rehearsal:
+    """What is rehearsed; a page that cannot be written is refused before."""
+    from advisor.decide.submission.capacity import usd_per_core_hour
+    from advisor.model.advice import Capacity
+    from advisor.model.site import CloudState
+    from advisor.replay.closed_loop.policies import chosen
+    from advisor.replay.closed_loop.rehearse import CURVE_SHARES, Rehearsal
+    from advisor.service.admin.plots import refuse_unwritable
+
+    if out is not None:
+        refuse_unwritable(out)
+    return Rehearsal(
+        policies=chosen([name.strip() for name in (policies or "").split(",") if name.strip()]),
+        world=world,
+        usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, CloudState(), settings_of(config)),
+        shares=CURVE_SHARES if out is not None else (),
+        processes=processes or len(os.sched_getaffinity(0)),
+    )
+
+
+def _shipped(window: LoopJobs, asked: Rehearsal, tick: Tick) -> list[dict[str, Any]]:
+    """Rows of the shipped loops."""
+    from advisor.rehearsal.shipped import rehearse_shipped
+    from advisor.service.running.logs import configure
+
+    configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
+    found = rehearse_shipped(
+        window,
+        budget_share=asked.world.budget_share,
+        usd_per_core_hour=asked.usd_per_core_hour,
+        boot_seconds=asked.world.boot_seconds,
+        slowdown=asked.world.slowdown,
+        tick=tick,
+    )
+    rows: list[dict[str, Any]] = found["rows"][1:]
+    return rows
 
 
 def _show(console: Console, result: Mapping[str, Any]) -> None:

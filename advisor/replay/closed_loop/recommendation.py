@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,11 +26,12 @@ SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10)
 """Budgets of the curve: the on-demand price of these shares of a month's core-hours."""
 MIN_WEEKS: Final = 4
 MIN_JOBS: Final = 500
-PRICE: Final = "price"
+PRICE: Final = Terms(policy="price")
 
 _WEEK: Final = 7 * 86_400.0
 _MONTH: Final = 365.25 / 12 * 86_400.0
 _HOUR: Final = 3600.0
+_NO_STEP: Final[tuple[float | None, float | None]] = (None, None)
 _DRAWS: Final = 2_000
 _SEED: Final = 1
 
@@ -45,6 +45,7 @@ class BudgetPoint:
         usd: The budget.
         cost_usd: What was spent of it.
         saved_hours: Turnaround of all jobs against all on-premise, with the 5th and the 95th percentile.
+        saved_hours_by_week: The same in each of the window's equally long parts, about a week; not by month.
         mean_wait_seconds: Of all jobs.
         later_share: Jobs that take more than 60 s and 1 % longer than all on-premise.
     """
@@ -55,6 +56,7 @@ class BudgetPoint:
     saved_hours: float
     saved_hours_low: float
     saved_hours_high: float
+    saved_hours_by_week: tuple[float, ...]
     mean_wait_seconds: float
     moved_jobs: float
     later_share: float
@@ -75,13 +77,20 @@ class Pick:
     """The budget to set; 0 where none is worth it.
 
     Attributes:
-        mean_saves: Hours that a dollar of the largest budget saves on average.
-        next_saves: Hours that a dollar saves in the step to the next larger budget; None without one.
+        worth_usd: What an hour saved is worth, US dollars.
+        step_usd, step_usd_high: What an hour costs that the last step up to the budget saves, and its 95th
+            percentile over the weeks; None: no step, or it may save nothing.
+        next_usd: The next larger budget of the curve; None without one.
+        next_step_usd, next_step_usd_high: The same of the step to it.
     """
 
     usd: float
-    mean_saves: float
-    next_saves: float | None
+    worth_usd: float
+    step_usd: float | None = None
+    step_usd_high: float | None = None
+    next_usd: float | None = None
+    next_step_usd: float | None = None
+    next_step_usd_high: float | None = None
 
 
 def begin_of(fitting: JobTable, weeks: int) -> float:
@@ -108,12 +117,19 @@ def begin_of(fitting: JobTable, weeks: int) -> float:
     return float(submit[skip])
 
 
-def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick | None = None) -> Curve:
+def curve_of(
+    jobs: LoopJobs,
+    asked: Rehearsal,
+    usd: Sequence[float],
+    tick: Tick | None = None,
+    terms: Terms = PRICE,
+) -> Curve:
     """Rehearse the price with several budgets.
 
     Args:
         jobs: The window.
         asked: The cloud, its price, and the number of processes.
+        terms: The price's own settings.
         usd: Budgets of a month beside the usual shares, whose budgets are rounded to two digits.
     """
     months = jobs.span / _MONTH
@@ -126,7 +142,7 @@ def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick 
                 name=f"{one:g} USD a month",
                 jobs=jobs,
                 world=replace(asked.world, budget_share=one / all_usd),
-                terms=Terms(policy=PRICE),
+                terms=terms,
             )
             for one in budgets
         ),
@@ -136,7 +152,7 @@ def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick 
     points = []
     for result, budget in zip(results, budgets, strict=True):
         row = measured(
-            PRICE,
+            terms.policy,
             jobs,
             result,
             here,
@@ -144,7 +160,8 @@ def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick 
             usd_per_core_hour=asked.usd_per_core_hour,
             seconds=0.0,
         )
-        low, high = interval(by_week(jobs, (here.end - result.end) / _HOUR, weeks))
+        weekly = by_week(jobs, (here.end - result.end) / _HOUR, weeks)
+        low, high = interval(weekly)
         points.append(
             BudgetPoint(
                 budget_share=budget / all_usd,
@@ -153,6 +170,7 @@ def curve_of(jobs: LoopJobs, asked: Rehearsal, usd: Sequence[float], tick: Tick 
                 saved_hours=row.saved_hours / months,
                 saved_hours_low=low * weeks / months,
                 saved_hours_high=high * weeks / months,
+                saved_hours_by_week=tuple(weekly.tolist()),
                 mean_wait_seconds=row.mean_wait_seconds,
                 moved_jobs=row.moved_jobs / months,
                 later_share=row.later_share,
@@ -173,26 +191,65 @@ def by_week(jobs: LoopJobs, amount: Floats, weeks: int) -> Floats:
 
 
 def interval(weekly: Floats) -> tuple[float, float]:
-    """The 5th and 95th percentile of the weeks' mean, with weeks drawn again (percentile bootstrap)."""
+    """The 5th and the 95th percentile of the weekly mean, with weeks drawn again (percentile bootstrap)."""
     drawn = np.random.default_rng(_SEED).integers(len(weekly), size=(_DRAWS, len(weekly)))
     low, high = np.quantile(weekly[drawn].mean(axis=1), (0.05, 0.95))
     return float(low), float(high)
 
 
-def pick_of(points: Sequence[BudgetPoint]) -> Pick:
-    """The knee of the curve: from it on, a dollar saves less than the mean dollar of the largest budget.
+def pick_of(points: Sequence[BudgetPoint], worth_usd: float) -> Pick:
+    """The largest budget up to which every step saves hours that surely cost no more than they are worth.
+
+    Dollars are those spent; the hours of a step are those of the 5th percentile over the weeks, which are
+    drawn together for both of its budgets: what a busy week does to one it does to the other. The curve has
+    no knee of its own (on six logs twice the money saves 15 to 75 % more hours, at each of its points), so that every rule without
+    a worth of an hour picks an end of the curve or a share of it.
 
     Args:
         points: Budgets above 0, in ascending order.
+        worth_usd: What an hour saved is worth, US dollars.
     """
-    mean = points[-1].saved_hours / points[-1].usd
-    if points[0].saved_hours_low <= 0.0:
-        return Pick(usd=0.0, mean_saves=mean, next_saves=None)
-    for one, larger in pairwise(points):
-        saves = (larger.saved_hours - one.saved_hours) / (larger.usd - one.usd)
-        if saves < mean:
-            return Pick(usd=one.usd, mean_saves=mean, next_saves=saves)
-    return Pick(usd=points[-1].usd, mean_saves=mean, next_saves=None)
+    usd, step = 0.0, _NO_STEP
+    before: BudgetPoint | None = None
+    for point in points:
+        expected, high = step_usd(before, point)
+        if high is None or high > worth_usd:
+            return Pick(
+                usd=usd,
+                worth_usd=worth_usd,
+                step_usd=step[0],
+                step_usd_high=step[1],
+                next_usd=point.usd,
+                next_step_usd=expected,
+                next_step_usd_high=high,
+            )
+        usd, step, before = point.usd, (expected, high), point
+    return Pick(usd=usd, worth_usd=worth_usd, step_usd=step[0], step_usd_high=step[1])
+
+
+def step_usd(one: BudgetPoint | None, larger: BudgetPoint) -> tuple[float | None, float | None]:
+    """US dollars spent for an hour that a step saves, and their 95th percentile; None: it saves nothing.
+
+    Args:
+        one: The smaller budget; None for no budget.
+        larger: The larger one.
+    """
+    spent = larger.cost_usd - (one.cost_usd if one else 0.0)
+    if spent <= 0.0:
+        return None, None
+    weekly = np.array(larger.saved_hours_by_week)
+    if one:
+        weekly = weekly - np.array(one.saved_hours_by_week)
+    saved = larger.saved_hours - (one.saved_hours if one else 0.0)
+    if not weekly.sum() > 0.0:
+        return None, None
+    low = saved * interval(weekly)[0] / float(weekly.mean())
+    return spent / saved, spent / low if low > 0.0 else None
+
+
+def worth_of_hour(jobs: LoopJobs, usd_per_core_hour: float) -> float:
+    """What an hour of a job is worth if no one says so: what the mean job costs an hour in the cloud, USD."""
+    return float(jobs.processors.mean()) * usd_per_core_hour
 
 
 def fidelity_of_site(here: LoopJobs, asked: Rehearsal) -> Fidelity:

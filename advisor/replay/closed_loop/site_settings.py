@@ -176,7 +176,7 @@ def simulation_of(name: str, settings: Settings, own: OwnJobs, seen: SiteState) 
         name=name,
         jobs=jobs,
         world=world_of(settings, own, seen, budget_share(settings, jobs, usd)),
-        terms=_terms(settings, usd),
+        terms=terms_of(settings, usd),
     )
     return Simulation(task=task, policy=settings.cluster.policy, usd_per_core_hour=usd)
 
@@ -213,6 +213,12 @@ def under_rules(own: OwnJobs, settings: Settings, seen: SiteState) -> LoopJobs:
     return replace(jobs, may_move=moves, may_be_stopped=stops)
 
 
+def requeueable_share(own: OwnJobs, settings: Settings) -> float:
+    """Share of the window's jobs that may be requeued: as submitted, else as the site's default says."""
+    rows = range(own.jobs.first, own.jobs.first + len(own.jobs))
+    return sum(requeueable(own.job_at(row), settings) for row in rows) / len(own.jobs)
+
+
 def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
     """The budget as a share of the window's core-seconds; infinite where nothing limits what is spent.
 
@@ -230,8 +236,8 @@ def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
     return per_second * jobs.span / all_usd if all_usd > 0.0 else math.inf
 
 
-def _terms(settings: Settings, usd: float) -> Terms:
-    """The policy's own settings; ``usd`` is the price of a core-hour."""
+def terms_of(settings: Settings, usd: float) -> Terms:
+    """The policy, and its own settings; ``usd`` is the price of a core-hour."""
     placement, waiting, policy = settings.placement, settings.waiting, settings.cluster.policy
     fixed = settings.budget.usd_per_hour_saved
     cutoff = None

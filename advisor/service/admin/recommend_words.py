@@ -9,7 +9,7 @@ from advisor.service.admin.rehearsal_words import fidelity_words
 from advisor.service.admin.since import moment_text
 
 if TYPE_CHECKING:
-    from advisor.replay.closed_loop.recommendation import Curve, Pick
+    from advisor.replay.closed_loop.recommendation import Pick
 
 _HOUR = 3600.0
 _MAX_REASONS = 2
@@ -43,21 +43,50 @@ def recommend_table(result: Mapping[str, Any]) -> tuple[list[str], list[list[str
     return headings, cells
 
 
-def reason_words(curve: Curve, pick: Pick, *, is_asked: bool) -> str:
-    """Why this budget, in a sentence."""
+def reason_words(pick: Pick, *, is_asked: bool, is_set: bool) -> str:
+    """Why this budget, in a sentence or two.
+
+    Args:
+        pick: The budget.
+        is_asked: Whether it was asked for.
+        is_set: Whether the worth of an hour was said; else it is the mean job's cost in the cloud.
+    """
     if is_asked:
         return "It is the budget that was asked for."
-    if not pick.usd:
+    origin = "as was said" if is_set else "what an hour of the mean job costs in the cloud (--usd-per-hour)"
+    worth = f"An hour saved counts as worth {_usd(pick.worth_usd)} USD, {origin}."
+    if pick.next_usd is None:
         return (
-            "No budget is recommended: the smallest one saves no time that stands out from the difference "
-            "between the weeks."
+            f"{worth} It is the largest budget shown: every step up to it costs less for an hour, so a "
+            "larger one may pay, too (--usd shows it)."
         )
-    largest = f"{curve.points[-1].usd:,.6g} USD"
-    mean = f"the mean dollar of {largest} saves {pick.mean_saves:,.2g} h"
-    if pick.next_saves is None:
-        return f"Up to the largest budget shown no dollar saves less than the mean one: {mean}."
-    more = next(one.usd for one in curve.points if one.usd > pick.usd)
-    return f"Beyond it, up to {more:,.6g} USD, a dollar saves {pick.next_saves:,.2g} h, while {mean}."
+    more = (
+        f"to {pick.next_usd:,.6g} USD costs {_usd(pick.next_step_usd)} USD for an hour, "
+        f"{_usd(pick.next_step_usd_high)} in the worse weeks"
+    )
+    if not pick.usd:
+        return f"No budget is recommended. {worth} Already the step {more}."
+    return (
+        f"{worth} Every step up to this budget surely costs less: the last one {_usd(pick.step_usd)} USD "
+        f"for an hour, {_usd(pick.step_usd_high)} in the worse weeks. The next step, {more}."
+    )
+
+
+def _usd(usd: float | None) -> str:
+    return "no bounded number of" if usd is None else f"{usd:,.2g}"
+
+
+def requeue_words(requeueable_share: float, *, keeps_places: bool) -> str:
+    """Which jobs are bought in slices, in a sentence or two."""
+    if not keeps_places:
+        return (
+            "Every start is bought whole, because `hedge.enabled` is off. Where jobs keep their places in "
+            "the queue, they are bought in slices, which saves more."
+        )
+    return (
+        f"{requeueable_share:.0%} of the jobs may be requeued: they are bought in slices and keep their "
+        "places in the queue, the others are bought whole."
+    )
 
 
 def recommend_words(result: Mapping[str, Any]) -> Iterator[str]:
@@ -78,15 +107,5 @@ def recommend_words(result: Mapping[str, Any]) -> Iterator[str]:
             f"{one['moved_jobs']:,.0f} jobs a month move."
         )
     yield result["reason"]
-    first, *reasons = fidelity_words(result["fidelity"])
-    yield first
-    if reasons:
-        why = " ".join(reason.removeprefix("- ") for reason in reasons[1 : 1 + _MAX_REASONS])
-        yield (
-            "Warning: the simulation deviates from what happened, and so will these hours and dollars. Trust "
-            f"the order of the budgets more. {why}"
-        )
-    yield (
-        'The hours hold with `cluster.policy = "price"` and `hedge.enabled = true`, by which a job keeps its '
-        "place in the queue while it runs in the cloud."
-    )
+    yield requeue_words(result["requeueable_share"], keeps_places=result["keeps_places"])
+    yield from fidelity_words(result["fidelity"], most=_MAX_REASONS)

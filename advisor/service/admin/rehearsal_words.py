@@ -60,14 +60,14 @@ def _explained(share: float | None) -> str:
     return f"; the simulated waits explain {share:.0%} of the variance of the logged ones"
 
 
-def fidelity_words(fidelity: Mapping[str, Any]) -> Iterator[str]:
-    """How near the simulation comes to the log, and why not nearer."""
+def fidelity_words(fidelity: Mapping[str, Any], *, most: int | None = None) -> Iterator[str]:
+    """How near the simulation comes to what happened, and why not nearer, with so many reasons at most."""
     if fidelity["jobs"]:
         ratio = fidelity["mean_wait_ratio"]
         order, waits = fidelity["start_rank_correlation"], fidelity["wait_rank_correlation"]
         yield (
             f"All on-premise, the mean wait is {fidelity['mean_wait_seconds'] / _HOUR:,.2f} h in the "
-            f"simulation and {fidelity['logged_mean_wait_seconds'] / _HOUR:,.2f} h in the log"
+            f"simulation and was {fidelity['logged_mean_wait_seconds'] / _HOUR:,.2f} h"
             + ("" if ratio is None else f" ({ratio:.2f} times)")
             + ("" if order is None else f"; rank correlation of the starts {order:.3f}")
             + ("" if waits is None else f", of the waits {waits:.2f}")
@@ -77,7 +77,7 @@ def fidelity_words(fidelity: Mapping[str, Any]) -> Iterator[str]:
         )
     if fidelity["deviates"]:
         yield (
-            "The simulation deviates from the log: compare the policies, and do not expect these hours and "
-            "dollars. What may explain it:"
+            "Warning: the simulation deviates from what happened: compare the rows with each other, and do "
+            "not expect these hours and dollars. What may explain it:"
         )
-        yield from (f"- {reason}" for reason in fidelity["reasons"])
+        yield from (f"- {reason}" for reason in fidelity["reasons"][:most])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +19,8 @@ from advisor.replay.closed_loop.recommendation import (
     curve_of,
     interval,
     pick_of,
+    step_usd,
+    worth_of_hour,
 )
 from advisor.replay.closed_loop.rehearse import Rehearsal
 from advisor.replay.closed_loop.world import WorldOptions
@@ -29,14 +34,17 @@ def window_of(table: JobTable, *, weeks: int, machine: int) -> LoopJobs:
     return window(fitting, since=begin_of(fitting, weeks), machine=machine)
 
 
-def point(usd: float, saved: float, low: float = 1.0) -> BudgetPoint:
+def point(usd: float, saved: float, weekly: Sequence[float] | None = None) -> BudgetPoint:
+    """A budget that is spent, with hours in each of four weeks."""
+    by_week = [saved / 4.0] * 4 if weekly is None else weekly
     return BudgetPoint(
         budget_share=0.0,
         usd=usd,
         cost_usd=usd,
         saved_hours=saved,
-        saved_hours_low=low,
+        saved_hours_low=0.0,
         saved_hours_high=saved,
+        saved_hours_by_week=tuple(by_week),
         mean_wait_seconds=0.0,
         moved_jobs=1.0,
         later_share=0.0,
@@ -52,19 +60,46 @@ def queue(weeks: int, jobs: int = 100) -> JobTable:
     )  # fmt: skip
 
 
-def test_the_pick_is_the_knee() -> None:
-    # the mean dollar of 100 USD saves 1 h; the steps save 4, 2, and then 0.5 h
-    pick = pick_of([point(10, 40), point(20, 60), point(100, 100)])
-    assert (pick.usd, pick.mean_saves, pick.next_saves) == (20, 1.0, 0.5)
+CURVE = [point(10, 40), point(20, 60), point(100, 100)]  # a step's hour costs 0.25, 0.50 and 2 USD
 
 
-def test_the_largest_budget_is_picked_where_each_dollar_saves_the_same() -> None:
-    pick = pick_of([point(10, 20), point(20, 40), point(100, 200)])
-    assert (pick.usd, pick.next_saves) == (100, None)
+@pytest.mark.parametrize(
+    ("worth", "usd", "step", "next_step"),
+    [(0.2, 0, None, 0.25), (0.3, 10, 0.25, 0.5), (1.9, 20, 0.5, 2.0), (2.1, 100, 2.0, None)],
+)
+def test_the_pick_is_the_last_step_whose_hours_are_worth_their_money(
+    worth: float, usd: float, step: float | None, next_step: float | None
+) -> None:
+    pick = pick_of(CURVE, worth)
+    assert (pick.usd, pick.step_usd, pick.next_step_usd) == (usd, step, next_step)
+    assert (pick.next_usd is None) == (usd == 100)
+
+
+def test_the_pick_depends_on_no_end_of_the_curve() -> None:
+    assert pick_of(CURVE, 1.0).usd == pick_of(CURVE[:2], 1.0).usd == 20
+    assert pick_of([point(5, 30), *CURVE], 1.0).usd == 20
+
+
+def test_a_step_whose_hours_come_from_one_week_is_not_sure() -> None:
+    """Its 5 hours a dollar are those of a single week, which three of ten draws do not have."""
+    unsure = point(20, 140, [10.0, 10.0, 10.0, 110.0])
+    assert step_usd(CURVE[0], unsure) == (pytest.approx(0.1), None)
+    assert pick_of([CURVE[0], unsure], 1.0).usd == 10
 
 
 def test_nothing_is_picked_where_the_smallest_budget_may_save_nothing() -> None:
-    assert pick_of([point(10, 40, low=-1.0), point(20, 60)]).usd == 0.0
+    assert pick_of([point(10, 40, [-20.0, 50.0, -30.0, 40.0]), point(20, 60)], 1e9).usd == 0.0
+
+
+def test_money_that_is_not_spent_makes_no_step() -> None:
+    idle = replace(point(100, 60), cost_usd=20.0)
+    assert step_usd(CURVE[1], idle) == (None, None)
+    assert pick_of([*CURVE[:2], idle], 1e9).usd == 20
+
+
+def test_an_hour_is_worth_what_the_mean_job_costs_in_the_cloud() -> None:
+    jobs = window_of(queue(6), weeks=12, machine=1)
+    assert worth_of_hour(jobs, 0.25) == 0.25
 
 
 def test_the_interval_of_equal_weeks_is_a_point_and_widens_with_their_difference() -> None:
