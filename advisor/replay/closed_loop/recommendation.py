@@ -202,8 +202,8 @@ def pick_of(points: Sequence[BudgetPoint], worth_usd: float) -> Pick:
 
     Dollars are those spent; the hours of a step are those of the 5th percentile over the weeks, which are
     drawn together for both of its budgets: what a busy week does to one it does to the other. The curve has
-    no knee of its own (on six logs twice the money saves 15 to 75 % more hours, at each of its points), so that every rule without
-    a worth of an hour picks an end of the curve or a share of it.
+    no knee of its own (KTH, HPC2N, CTC: from 0.5 to 10 % twice the money saves 15 to 70 % more hours at each
+    point), so that a rule without a worth of an hour picks an end of the curve or a share of it.
 
     Args:
         points: Budgets above 0, in ascending order.
