@@ -9,19 +9,28 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from advisor.model.estimate import Estimate
 from advisor.model.job import Job, JobOutcome, family
+from advisor.predict.intervals import Intervals
+from advisor.predict.run_times.as_estimate import estimate_of
 from advisor.predict.run_times.grid import GRID, Floats
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 
 
 class RunTimesOfJobs:
-    """A :class:`RunTimes` that knows jobs by their user, account, application and partition. Thread-safe."""
+    """A :class:`RunTimes` that knows jobs by their user, account, application and partition. Thread-safe.
 
-    def __init__(self, known: RunTimes | None = None) -> None:
+    Attributes:
+        intervals: How sure forecasts of waits and run times are on this site.
+    """
+
+    def __init__(self, known: RunTimes | None = None, intervals: Intervals | None = None) -> None:
         self._known = RunTimes() if known is None else known
+        self.intervals = Intervals() if intervals is None else intervals
         self._lock = threading.Lock()
 
     @property
@@ -39,15 +48,21 @@ class RunTimesOfJobs:
         with self._lock:
             self._known.learn(_numbers(outcome.job), outcome.run_seconds)
 
+    def estimate(self, chances: Floats, job: Job) -> Estimate:
+        """What :meth:`chances` has given as an estimate, with its interval."""
+        limit = math.inf if job.requested_time is None else job.requested_time
+        return self.intervals.run(estimate_of(chances, limit), limit)
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that was learned."""
         with self._lock:
-            return self._known.to_arrays()
+            return self._known.to_arrays() | {"intervals": self.intervals.to_array()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RunTimesOfJobs:
         """Rebuild from :meth:`to_arrays`. Raises BadInput for damaged arrays and for other formats."""
-        return cls(RunTimes.from_arrays(arrays))
+        known = RunTimes.from_arrays(arrays)
+        return cls(known, Intervals.from_array(arrays.get("intervals", np.empty(0))))
 
 
 def _numbers(job: Job) -> JobNumbers:

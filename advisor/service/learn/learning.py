@@ -202,6 +202,8 @@ class LearnLoop:
     def _judge(self, outcome: JobOutcome) -> None:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
         if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
+            if self._run_times is not None:
+                self._run_times.judge(record, outcome)
             if (waited := outcome.first_wait_seconds) is not None:
                 self._metrics.observe_prediction("wait", record.estimates.wait, waited)
                 self._knowledge.judge("wait", record.estimates.wait, waited)

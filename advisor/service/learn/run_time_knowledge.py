@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from advisor.history.models import ModelStore
+from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.job import Job, JobOutcome
@@ -70,6 +71,14 @@ class RunTimeKnowledge:
             position = self._position = added
             self._learn(outcome)
         self._position = position
+
+    def judge(self, record: AdviceRecord, outcome: JobOutcome) -> None:
+        """Compare the intervals that a whole job on-premise was given with what it needed."""
+        start = outcome.first_start_time if outcome.restarts else outcome.start_time
+        if start is not None and start >= record.advice.time:
+            self._known.intervals.learn_wait(record.estimates.wait, start - record.advice.time)
+        self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)
+        self._is_changed = True
 
     def save(self) -> None:
         """Save what was learned, every ten minutes at most."""

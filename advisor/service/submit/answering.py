@@ -24,13 +24,13 @@ from advisor.decide.submission.advise import advise
 from advisor.decide.submission.capacity import boot_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
-from advisor.model.estimate import NO_ESTIMATE, NO_SIZE, Estimate, Estimates, SizeEstimate
+from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest, AgainRequest
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.forecasting import QueueForecast, planned_wait, priced_estimates
+from advisor.service.submit.forecasting import QueueForecast, priced_estimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
@@ -104,15 +104,14 @@ class Answerer:
                 self._recent.add(answered.submission)
         return answered
 
-    def _priced(self, knowledge: KnownNow, job: Job, wait: Estimate) -> Estimates:
-        return priced_estimates(job, wait, self._holder.run_times.current, _size_of(job, knowledge))
+    def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None) -> Estimates:
+        return priced_estimates(job, planned_wait, self._holder.run_times.current, _size_of(job, knowledge))
 
     def _estimates_again(
         self, knowledge: KnownNow, job: Job, state: SiteState, wait_seconds: float | None
     ) -> Estimates:
-        wait = NO_ESTIMATE if wait_seconds is None else planned_wait(wait_seconds)
         if knowledge.settings.cluster.policy == "price":
-            return self._priced(knowledge, job, wait)
+            return self._priced(knowledge, job, wait_seconds)
         own = self._holder.placement.usable(knowledge.settings, state.time)
         if own is None or state.cluster is None or state.record is None:
             return self._estimates(knowledge, replace(job, submit_time=state.time), state)
@@ -168,8 +167,7 @@ class Answerer:
         try:
             if knowledge.settings.cluster.policy == "price":
                 queue = self._queue
-                wait = NO_ESTIMATE if queue is None else planned_wait(queue.wait(job, state.time))
-                return self._priced(knowledge, job, wait)
+                return self._priced(knowledge, job, None if queue is None else queue.wait(job, state.time))
             own = self._holder.placement.usable(knowledge.settings, state.time)
             # without a record nobody could say what may be staked
             if own is not None and state.record is not None:

@@ -1,8 +1,8 @@
 """What the price asks of a submission: its wait by the queue, and its run time as a distribution.
 
 The wait is the one that Slurm plans: the queue is simulated by time limits, since forecast run times decide
-no better (`advisor.replay.closed_loop.price_policy`). Jobs end before their limits, so the wait lies between
-0 and the planned one.
+no better (`advisor.replay.closed_loop.price_policy`). Jobs end before their limits: how much shorter waits
+are is learned (`advisor.predict.intervals`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.submission.priced import warm as warm_decision
-from advisor.model.estimate import Estimate, Estimates, SizeEstimate
+from advisor.model.estimate import NO_ESTIMATE, Estimates, SizeEstimate
 from advisor.model.job import Job
-from advisor.predict.run_times.as_estimate import estimate_of
+from advisor.predict.intervals import Intervals
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
 from advisor.service.exchange.snapshot import Snapshot
@@ -25,11 +25,6 @@ from advisor.simulate.pool.start_profile import StartProfile, start_of, start_pr
 
 _MAX_TASKS: Final = 8
 """Tasks of an array that join one by one; the others join as one wide job."""
-
-
-def planned_wait(seconds: float) -> Estimate:
-    """A wait that was planned by time limits; every wait from 0 to that is taken as equally likely."""
-    return Estimate(seconds=seconds, variance=seconds * seconds / 12.0, lower=0.0, upper=seconds)
 
 
 class QueueForecast:
@@ -79,16 +74,20 @@ def profile_of(snapshot: Snapshot) -> StartProfile | None:
 
 
 def priced_estimates(
-    job: Job, wait: Estimate, run_times: RunTimesOfJobs | None, size: SizeEstimate
+    job: Job, planned_wait: float | None, run_times: RunTimesOfJobs | None, size: SizeEstimate
 ) -> Estimates:
-    """What the price asks of a job; without known run times it stays on-premise."""
+    """What the price asks of a job; without known run times it stays on-premise.
+
+    Args:
+        planned_wait: Seconds; None where it is unknown.
+    """
+    intervals = Intervals() if run_times is None else run_times.intervals
+    wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
     if run_times is None:
         return Estimates(wait=wait, size=size)
     chances = run_times.chances(job)
-    limit = math.inf if job.requested_time is None else job.requested_time
-    return Estimates(
-        wait=wait, run=estimate_of(chances, limit), size=size, run_chances=tuple(chances.tolist())
-    )
+    run = run_times.estimate(chances, job)
+    return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()))
 
 
 def warm() -> None:
@@ -98,7 +97,7 @@ def warm() -> None:
     warm_decision()
     priced_estimates(
         Job(job_id=0, submit_time=0.0, processors=1, requested_time=60.0),
-        planned_wait(start_of(profile, 1, 60.0, 0.0)),
+        start_of(profile, 1, 60.0, 0.0),
         RunTimesOfJobs(),
         SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=math.nan),
     )

@@ -15,6 +15,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome, Placement
 from advisor.model.advice import HedgeKind
+from advisor.model.estimate import Estimate
 from advisor.model.site import Price
 from advisor.predict.run_times.as_estimate import estimate_of
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
@@ -24,7 +25,7 @@ from advisor.service.exchange.protocol import VERSION, AgainRequest
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answerer
-from advisor.service.submit.forecasting import QueueForecast, planned_wait, profile_of
+from advisor.service.submit.forecasting import QueueForecast, profile_of
 from advisor.service.submit.recent import Submission
 from advisor.service.submit.run_times import RUN_TIMES_KIND
 from advisor.service.submit.state_holder import StateHolder
@@ -207,10 +208,21 @@ def test_a_large_array_joins_in_a_bounded_number_of_steps() -> None:
     assert len(queue._profile.times) < 30
 
 
-def test_a_planned_wait_may_be_anything_up_to_the_plan() -> None:
-    found = planned_wait(600.0)
-    assert (found.seconds, found.lower, found.upper) == (600.0, 0.0, 600.0)
-    assert found.deviation == pytest.approx(600.0 / math.sqrt(12.0))
+def test_intervals_that_control_has_learned_are_those_of_the_answers(tmp_path: Path) -> None:
+    known = learned()
+    for _ in range(3000):
+        known.intervals.learn_wait(known.intervals.wait(BUSY_SECONDS), 0.5 * BUSY_SECONDS)
+        known.intervals.learn_run(Estimate(seconds=600.0, variance=0.0, lower=500.0, upper=700.0), 900.0)
+    answerer, holder = serving(tmp_path, site_of(full_machine()), learned())
+    first = answerer.answer(ask(dry=True)).record.estimates
+    ModelStore(folder=holder.current.settings.paths.models).save(RUN_TIMES_KIND, known.to_arrays(), {})
+    holder.refresh()
+    found = answerer.answer(ask(dry=True)).record.estimates
+    assert first.wait.seconds == found.wait.seconds == BUSY_SECONDS
+    assert first.wait.lower < 0.1 * BUSY_SECONDS < 0.4 * BUSY_SECONDS < found.wait.lower
+    assert found.wait.deviation < first.wait.deviation
+    assert found.run.seconds == first.run.seconds
+    assert found.run.upper > first.run.upper
 
 
 def test_a_distribution_as_an_estimate() -> None:
