@@ -45,7 +45,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.papers.commands.replay_schedule",
     "advisor.papers.commands.replay_stability",
     "advisor.papers.commands.replay_waiting",
-    "advisor.papers.commands.plan",
+    "advisor.cli.plan",
     "advisor.cli.bench",
     "advisor.cli.traces",
 )

@@ -1,7 +1,8 @@
-"""The jobs that `whatif` and `recommend` simulate: the site's own, or a log's."""
+"""The jobs that `whatif`, `plan` and `recommend` simulate: the site's own, or a log's."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,38 @@ def lasting_state(settings: Settings) -> SiteState:
     return changed(seen, cloud=lasting)
 
 
+def jobs_since(
+    settings: Settings, since: str, trace: Path | None, nodes: int, tick: Tick
+) -> tuple[float, SiteState, OwnJobs]:
+    """The begin of the window that was asked for (epoch seconds), the site as last seen, and the jobs.
+
+    Args:
+        settings: In force.
+        since: As of ``--since``; of a log it counts from its end.
+        trace: A log, whose site is unknown; None: the site's history.
+        nodes: Processors on-premise; 0: as known.
+        tick: Told how far reading is.
+    """
+    from advisor.model.site import SiteState
+    from advisor.service.admin.since import parse_since
+
+    wanted = 0.0
+
+    def begin(table: JobTable) -> float:
+        nonlocal wanted
+        is_log = trace is not None and len(table) > 0
+        end = float((table.submit + table.wait.clip(0.0) + table.run).max()) if is_log else time.time()
+        wanted = parse_since(since, end)
+        return wanted
+
+    seen = SiteState(time=0.0, cluster=None) if trace is not None else lasting_state(settings)
+    if trace is not None:
+        own = jobs_of_log(trace, nodes, begin, tick)
+    else:
+        own = jobs_of_site(settings, seen, nodes, begin)
+    return wanted, seen, own
+
+
 def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) -> OwnJobs:
     """The jobs of the site's history, with what each said at its submission.
 
@@ -85,12 +118,12 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
         key = (int(table.job_id[row]), float(table.submit[row]))
         job = said.get(key) or job_of(table, row, with_queue=True)
         # a job that we have moved came from one of our partitions
-        return replace_queue(job) if left[row] else job
+        return _on_our_side(job) if left[row] else job
 
     return own.OwnJobs(jobs=jobs, here=here, job_at=job_at)
 
 
-def replace_queue(job: Job) -> Job:
+def _on_our_side(job: Job) -> Job:
     """The job as submitted to the site's default partition."""
     from msgspec.structs import replace as changed
 

@@ -111,7 +111,7 @@ def _recommended(
         own, asked, terms = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
         jobs = own.jobs
         curve = curve_of(jobs, asked, () if usd is None else (usd,), tick, terms)
-        fidelity = fidelity_of_site(own.here, asked)
+        fidelity = fidelity_of_site(own.here, asked.world)
     said = usd_per_hour or settings.budget.usd_per_hour_saved
     worth = said or worth_of_hour(jobs, asked.usd_per_core_hour)
     pick = pick_of(curve.points, worth) if usd is None else Pick(usd=usd, worth_usd=worth)

@@ -14,21 +14,16 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.own_jobs import jobs_of_log, jobs_of_site, lasting_state
+from advisor.cli.own_jobs import jobs_since
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
-from advisor.model.site import SiteState
 from advisor.replay.traces import find_trace
-from advisor.service.admin.since import parse_since
 
 if TYPE_CHECKING:
     from advisor.config.loading import LoadedSettings
     from advisor.model.settings import Settings
-    from advisor.model.table import JobTable
-    from advisor.replay.closed_loop.own_jobs import OwnJobs
 
 _IN_FORCE, _CHANGED = "in force", "changed"
-_NOTHING_SEEN = SiteState(time=0.0, cluster=None)
 
 
 def register(app: typer.Typer) -> None:
@@ -108,9 +103,8 @@ def _compared(
 
     now = in_force(loaded.settings)
     other = _changed(loaded, asked) if asked else None
-    seen = lasting_state(now) if trace is None else _NOTHING_SEEN
     with ticking("reading the history") as tick:
-        wanted, own = _jobs(now, since, trace, nodes, seen, tick)
+        wanted, seen, own = jobs_since(now, since, trace, nodes, tick)
         simulations = [simulation_of(_IN_FORCE, now, own, seen)]
         if other is not None:
             simulations.append(simulation_of(_CHANGED, other, own, seen_as_set(seen, asked)))
@@ -143,26 +137,6 @@ def _changed(loaded: LoadedSettings, asked: dict[str, Any]) -> Settings:
     policy = changed(loaded, plain).settings.cluster.policy
     refuse_not_shown(asked, policy)
     return in_force(changed(loaded, cutoff_changes(asked, policy)).settings)
-
-
-def _jobs(
-    settings: Settings, since: str, trace: Path | None, nodes: int, seen: SiteState, tick: Any
-) -> tuple[float, OwnJobs]:
-    """The begin of the window that was asked for, epoch seconds, and its jobs."""
-    wanted = [0.0]
-
-    def begin(table: JobTable) -> float:
-        end = time.time()
-        if trace is not None and len(table):
-            end = float((table.submit + table.wait.clip(0.0) + table.run).max())
-        wanted[0] = parse_since(since, end)
-        return wanted[0]
-
-    if trace is not None:
-        own = jobs_of_log(trace, nodes, begin, tick)
-    else:
-        own = jobs_of_site(settings, seen, nodes, begin)
-    return wanted[0], own
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:

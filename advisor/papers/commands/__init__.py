@@ -1,1 +1,1 @@
-"""The commands of the papers: `advisor replay NAME` and `advisor plan`."""
+"""The commands of the papers: `advisor replay NAME`."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from advisor.model.table import JobTable
-from advisor.papers.waiting.planning import coarse_optimum
+from advisor.papers.waiting.optimal_cores import coarse_optimum
 from advisor.papers.waiting.waiting_policies import policies
 from advisor.papers.waiting.waiting_results import figures, scores_of
 from advisor.papers.waiting.waiting_rows import Replayed, workload_from

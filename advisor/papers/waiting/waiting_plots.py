@@ -1,4 +1,4 @@
-"""Pages of ``advisor replay waiting`` and ``advisor plan``."""
+"""The page of ``advisor replay waiting``."""
 
 from __future__ import annotations
 
@@ -79,43 +79,3 @@ def _calibration(result: dict[str, Any]) -> go.Figure:
     )
     styled(figure, "Wait model: predicted chance and what happened", "share that waited longer")
     return figure.update_layout(xaxis_title="predicted chance")
-
-
-def write_plan(path: Path, result: dict[str, Any]) -> None:
-    """Write the page of ``advisor plan``.
-
-    Raises:
-        BadInput: The file cannot be written.
-    """
-    curve, best = result["curve"], result["optimum"]
-    nodes = [point["nodes"] for point in curve]
-    figure = go.Figure()
-    for index, (name, field) in enumerate(
-        (
-            ("total", "cost_usd_a_year"),
-            ("reserved", "reserved_cost_usd_a_year"),
-            ("rented", "rented_cost_usd_a_year"),
-        )
-    ):
-        figure.add_scatter(
-            name=name,
-            x=nodes,
-            y=[point[field] for point in curve],
-            mode="lines+markers",
-            line={"color": COLOURS[index]},
-        )
-    figure.add_vrect(
-        x0=best["low"] - 0.5, x1=best["high"] + 0.5, fillcolor=COLOURS[4], opacity=0.15, line_width=0
-    )
-    figure.add_vline(x=best["nodes"], line_dash="dash")
-    styled(figure, "Cost of reserved nodes (grey: where the optimum may be)", "USD a year")
-    figure.update_layout(xaxis_title=f"reserved nodes of {result['node_cores']} cores")
-    waits = go.Figure()
-    waits.add_scatter(x=nodes, y=[point["mean_wait"] / 3600 for point in curve], mode="lines+markers")
-    styled(waits, "Mean wait", "hours").update_layout(xaxis_title="reserved nodes")
-    about = (
-        f"{result['jobs']:,} jobs of {result['weeks']:.0f} weeks, {result['mean_load_cores']:,.0f} cores "
-        f"busy on average. Cheapest: {best['nodes']:,} nodes, between {best['low']:,} and {best['high']:,} "
-        f"in {100 * best['coverage']:.0f} % of the histories drawn from these weeks."
-    )
-    write_page(path, f"Reserved nodes for {result['trace']}", about, [figure, waits])

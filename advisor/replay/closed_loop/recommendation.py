@@ -20,9 +20,9 @@ from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
 from advisor.replay.closed_loop.rehearse import Rehearsal
 from advisor.replay.closed_loop.tasks import Task, Tick, run_tasks
-from advisor.replay.closed_loop.world import Policy, World
+from advisor.replay.closed_loop.world import Policy, World, WorldOptions
 
-SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10)
+SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10, 0.20)
 """Budgets of the curve: the on-demand price of these shares of a month's core-hours."""
 MIN_WEEKS: Final = 4
 MIN_JOBS: Final = 500
@@ -252,6 +252,6 @@ def worth_of_hour(jobs: LoopJobs, usd_per_core_hour: float) -> float:
     return float(jobs.processors.mean()) * usd_per_core_hour
 
 
-def fidelity_of_site(here: LoopJobs, asked: Rehearsal) -> Fidelity:
+def fidelity_of_site(here: LoopJobs, world: WorldOptions) -> Fidelity:
     """Compare the simulation of the jobs that ran on-premise with what happened to them."""
-    return fidelity_of(here, World(here, asked.world, Policy()).run())
+    return fidelity_of(here, World(here, world, Policy()).run())

@@ -1,4 +1,4 @@
-"""``advisor replay waiting`` and ``advisor plan`` as they are typed, and the fields they print."""
+"""``advisor replay waiting`` as it is typed, and the fields it prints."""
 
 from __future__ import annotations
 
@@ -54,23 +54,3 @@ def test_waiting_for_people():
 def test_waiting_refuses_numbers_of_cores_that_are_none(cores):
     with pytest.raises(BadInput, match="cores"):
         call("replay", "waiting", "--trace", "synthetic:600", "--fixed-cores", cores)
-
-
-def test_plan_says_the_curve_and_its_optimum(tmp_path):
-    page = tmp_path / "plan.html"
-    result = call(
-        "plan", "--trace", "synthetic:1500:2", "--node-cores", 4, "--plot", page, "--format", "json"
-    )
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    best = found["optimum"]
-    assert best["cores"] == 4 * best["nodes"]
-    assert best["low"] <= best["high"]
-    assert len(found["curve"]) > 10
-    assert "Reserved nodes for synthetic" in page.read_text()
-
-
-def test_plan_for_people():
-    result = call("plan", "--trace", "synthetic:1500:2", "--policy", "speculation")
-    assert result.exit_code == 0
-    assert "Cheapest" in result.stdout

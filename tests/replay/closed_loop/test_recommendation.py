@@ -149,7 +149,7 @@ def test_more_money_saves_more_and_none_is_overspent() -> None:
     usd = [one.usd for one in curve.points]
     saved = [one.saved_hours for one in curve.points]
     assert usd == sorted(usd)
-    assert len(usd) == 6
+    assert len(usd) == 7
     assert 3.0 in usd
     assert told
     assert saved[-1] > saved[0] > 0.0

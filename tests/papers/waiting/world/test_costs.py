@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.papers.waiting.spot_life import fitted_spot_mean
 from advisor.papers.waiting.world.costs import CostModel
 
 
@@ -21,14 +20,6 @@ def test_spot_lives_are_exponential_with_the_stated_mean():
 def test_never_revoked():
     lives = CostModel(spot_mean_seconds=math.inf).revoked_after(3, np.random.default_rng(1))
     assert np.all(np.isinf(lives))
-
-
-def test_fit_counts_nodes_that_were_given_back():
-    generator = np.random.default_rng(2)
-    lives = generator.exponential(7200.0, 20_000)
-    held = np.minimum(lives, 3600.0)
-    assert fitted_spot_mean(held, lives < 3600.0) == pytest.approx(7200.0, rel=0.03)
-    assert fitted_spot_mean(held, np.zeros(20_000, np.bool_)) == math.inf
 
 
 @pytest.mark.parametrize("wrong", [{"spot": -0.1}, {"reserved": math.nan}, {"spot_mean_seconds": 0.0}])

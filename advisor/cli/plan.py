@@ -1,0 +1,160 @@
+"""``advisor plan``: how many cores to own or reserve."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.own_jobs import jobs_since
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
+from advisor.replay.traces import find_trace
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
+    from advisor.model.site import SiteState
+    from advisor.replay.closed_loop.own_jobs import OwnJobs
+    from advisor.replay.closed_loop.sizing import Plan
+
+_OWN_SHARE = 0.4
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor plan``."""
+    app.command("plan")(plan)
+
+
+def plan(
+    *,
+    since: Annotated[
+        str,
+        typer.Option("--since", help="Jobs submitted since then: 90d, 52w, or a date such as 2026-01-31."),
+    ] = "90d",
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Use the jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead."),
+    ] = None,
+    nodes: Annotated[
+        int, typer.Option(min=0, help="Processors of the cluster now; 0: as Slurm or the log says.")
+    ] = 0,
+    node_cores: Annotated[int, typer.Option(min=1, help="Cores of a node that is owned or reserved.")] = 1,
+    own_usd: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Price of an owned or reserved core-hour in USD; default: 0.4 of the on-demand price.",
+        ),
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Longest mean wait in minutes; default: that of the cluster as it is."),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=0, help="Sizes that are simulated at the same time; 0: one for each core.")
+    ] = 0,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Find the cheapest size of the cluster, beside a budget for the cloud, that keeps the mean wait.
+
+    The jobs of the last weeks are simulated on half to eleven tenths of the cluster, all on-premise and under
+    the policy `price` with several budgets. Nothing is written.
+    """
+    begun = time.perf_counter()
+    result = _planned(
+        settings_of(config),
+        since=since,
+        trace=None if trace is None else Path(find_trace(str(trace))),
+        nodes=nodes,
+        asked=(node_cores, own_usd, wait, processes or len(os.sched_getaffinity(0))),
+    )
+    result["seconds"] = time.perf_counter() - begun
+    emit(result, output, lambda console: _draw(console, result))
+
+
+def _planned(
+    settings: Settings,
+    *,
+    since: str,
+    trace: Path | None,
+    nodes: int,
+    asked: tuple[int, float | None, float | None, int],
+) -> dict[str, Any]:
+    from advisor.replay.closed_loop.fidelity import fidelity_of
+    from advisor.replay.closed_loop.recommendation import fidelity_of_site
+    from advisor.replay.closed_loop.site_settings import under_rules
+    from advisor.replay.closed_loop.sizing import sized
+
+    with ticking("reading the history") as tick:
+        _, seen, own = jobs_since(settings, since, trace, nodes, tick)
+        jobs = under_rules(own, settings, seen)
+        terms = _plan(settings, own, seen, *asked)
+        found = sized(jobs, terms, tick)
+        fidelity = (
+            fidelity_of_site(own.here, terms.world)
+            if own.in_cloud
+            else fidelity_of(own.here, found.on_premise)
+        )
+    return {
+        "trace": "history" if trace is None else jobs.table.name,
+        "since": float(jobs.submit[0]),
+        "jobs": len(jobs),
+        "days": jobs.span / 86_400.0,
+        "processors": jobs.machine,
+        "node_cores": terms.node_cores,
+        "usd_per_core_hour": terms.usd_per_core_hour,
+        "own_usd_per_core_hour": terms.own_usd_per_core_hour,
+        "target_wait_seconds": found.target_wait_seconds,
+        "optimum": None if found.optimum is None else asdict(found.optimum),
+        "curve": [asdict(point) for point in found.curve],
+        "fidelity": asdict(fidelity),
+    }
+
+
+def _plan(
+    settings: Settings,
+    own: OwnJobs,
+    seen: SiteState,
+    node_cores: int,
+    own_usd: float | None,
+    wait: float | None,
+    processes: int,
+) -> Plan:
+    from advisor.decide.submission.capacity import usd_per_core_hour
+    from advisor.model.advice import Capacity
+    from advisor.replay.closed_loop.recommendation import PRICE
+    from advisor.replay.closed_loop.site_settings import terms_of, world_of
+    from advisor.replay.closed_loop.sizing import Plan
+
+    usd = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings)
+    return Plan(
+        world=world_of(settings, own, seen, share=0.0),
+        terms=replace(terms_of(settings, usd), policy=PRICE.policy, fixed_price=None),
+        usd_per_core_hour=usd,
+        own_usd_per_core_hour=_OWN_SHARE * usd if own_usd is None else own_usd,
+        node_cores=node_cores,
+        target_wait_seconds=None if wait is None else 60.0 * wait,
+        processes=processes,
+    )
+
+
+def _draw(console: Console, result: Mapping[str, Any]) -> None:
+    from advisor.service.admin.plan_words import plan_table, plan_words
+    from advisor.service.admin.rehearsal_words import fidelity_words
+
+    first, last = plan_words(result)
+    console.print(Text(first))
+    headings, cells, best = plan_table(result)
+    print_table(console, headings, cells, numbers=headings, bold_rows=best)
+    for line in (last, *fidelity_words(result["fidelity"])):
+        console.print(Text(line))

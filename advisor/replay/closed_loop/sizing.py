@@ -1,0 +1,173 @@
+"""How many cores a site should own: sizes of the cluster and budgets for the cloud in a closed loop.
+
+Owned cores cost their price all the time, those of the cloud while they are used. Of the pairs of a size and
+a budget whose mean wait is no longer than the target, the cheapest is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from advisor.replay.closed_loop.log import LoopJobs
+from advisor.replay.closed_loop.measures import measured
+from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
+from advisor.replay.closed_loop.tasks import Task, Tick, run_tasks
+from advisor.replay.closed_loop.world import LoopResult, WorldOptions
+
+SIZES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
+"""Cores owned, as shares of the present ones."""
+SHARES: Final = (0.05, 0.1, 0.2, 0.4)
+"""Budgets, as shares of the window's core-hours at the on-demand price."""
+
+_YEAR: Final = 365.25 * 86_400.0
+_HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is planned with.
+
+    Attributes:
+        world: The cloud.
+        terms: The price as it is set.
+        usd_per_core_hour, own_usd_per_core_hour: On-demand, and of an owned or reserved core.
+        node_cores: Cores of a node: sizes are whole nodes.
+        target_wait_seconds: Longest mean wait; None: that of the present size all on-premise.
+        processes: Simulations at the same time.
+    """
+
+    world: WorldOptions
+    terms: Terms
+    usd_per_core_hour: float
+    own_usd_per_core_hour: float
+    node_cores: int = 1
+    target_wait_seconds: float | None = None
+    processes: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizePoint:
+    """One size with one budget; dollars of a year.
+
+    Attributes:
+        own_usd_a_year, cloud_usd_a_year: Cost of the owned cores, and what is spent in the cloud.
+        cost_usd_a_year: Both.
+        meets_target: Whether the mean wait is no longer than the target.
+    """
+
+    nodes: int
+    cores: int
+    budget_usd_a_year: float
+    own_usd_a_year: float
+    cloud_usd_a_year: float
+    cost_usd_a_year: float
+    mean_wait_seconds: float
+    mean_bounded_slowdown: float
+    moved_jobs: int
+    meets_target: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """The answer.
+
+    Attributes:
+        target_wait_seconds: Longest mean wait.
+        curve: By size and budget.
+        optimum: The cheapest that meets the target; None: none does.
+        on_premise: The present size, all on-premise.
+    """
+
+    target_wait_seconds: float
+    curve: tuple[SizePoint, ...]
+    optimum: SizePoint | None
+    on_premise: LoopResult
+
+
+def sized(jobs: LoopJobs, plan: Plan, tick: Tick | None = None) -> Sizing:
+    """Simulate the sizes and budgets.
+
+    Args:
+        jobs: The window, on the present size.
+        plan: What is planned with.
+        tick: Told how far it is.
+    """
+    pairs = pairs_of(jobs, plan.node_cores)
+    present = jobs.machine, 0.0
+    cells = [present, *(pair for pair in pairs if pair != present)]
+    done = run_tasks([_task(jobs, plan, *cell) for cell in cells], processes=plan.processes, tick=tick)
+    here = done[0].result
+    usual = measured(
+        ALL_ON_PREMISE, jobs, here, here, budget_usd=0.0, usd_per_core_hour=0.0, seconds=0.0
+    ).mean_wait_seconds
+    target = usual if plan.target_wait_seconds is None else plan.target_wait_seconds
+    curve = sorted(
+        (_point(jobs, plan, cell, one.result, here, target) for cell, one in zip(cells, done, strict=True)),
+        key=lambda point: (point.cores, point.budget_usd_a_year),
+    )
+    enough = [point for point in curve if point.meets_target]
+    best = min(enough, key=lambda point: point.cost_usd_a_year, default=None)
+    return Sizing(target_wait_seconds=target, curve=tuple(curve), optimum=best, on_premise=here)
+
+
+def pairs_of(jobs: LoopJobs, node_cores: int) -> Sequence[tuple[int, float]]:
+    """Cores and budget shares that are simulated.
+
+    Left out are sizes that the widest job does not fit, and pairs whose queue would grow without end.
+    """
+    load = jobs.core_seconds / max(jobs.span, 1.0)
+    widest = int(jobs.processors.max())
+    sizes = {node_cores * max(1, round(share * jobs.machine / node_cores)) for share in SIZES}
+    return [
+        (cores, share)
+        for cores in sorted({*sizes, jobs.machine})
+        if cores >= widest
+        for share in (0.0, *SHARES)
+        if cores + share * load > load
+    ]
+
+
+def _task(jobs: LoopJobs, plan: Plan, cores: int, share: float) -> Task:
+    return Task(
+        name=f"{cores:,} cores" if not share else f"{cores:,} cores and {100 * share:g} %",
+        jobs=replace(jobs, machine=cores),
+        world=replace(plan.world, budget_share=share),
+        terms=plan.terms if share else Terms(policy=ALL_ON_PREMISE),
+    )
+
+
+def _point(
+    jobs: LoopJobs,
+    plan: Plan,
+    cell: tuple[int, float],
+    result: LoopResult,
+    here: LoopResult,
+    target: float,
+) -> SizePoint:
+    cores, share = cell
+    years = max(jobs.span, 1.0) / _YEAR
+    budget = share * jobs.core_seconds / _HOUR * plan.usd_per_core_hour
+    row = measured(
+        plan.terms.policy,
+        jobs,
+        result,
+        here,
+        budget_usd=budget,
+        usd_per_core_hour=plan.usd_per_core_hour,
+        seconds=0.0,
+    )
+    own = plan.own_usd_per_core_hour * cores * _YEAR / _HOUR
+    return SizePoint(
+        nodes=-(-cores // plan.node_cores),
+        cores=cores,
+        budget_usd_a_year=budget / years,
+        own_usd_a_year=own,
+        cloud_usd_a_year=row.cost_usd / years,
+        cost_usd_a_year=own + row.cost_usd / years,
+        mean_wait_seconds=row.mean_wait_seconds,
+        mean_bounded_slowdown=row.mean_bounded_slowdown,
+        moved_jobs=row.moved_jobs,
+        meets_target=row.mean_wait_seconds <= target,
+    )
