@@ -1,7 +1,8 @@
 """How many cores a site should own: sizes of the cluster and budgets for the cloud in a closed loop.
 
 Owned cores cost their price all the time, those of the cloud while they are used. Of the pairs of a size and
-a budget whose mean wait is no longer than the target, the cheapest is the answer.
+a budget whose mean wait is no longer than the target, the cheapest is the answer. A job that is wider than a
+size runs in the cloud at once there, on money beside the budget.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
@@ -115,25 +118,43 @@ def sized(jobs: LoopJobs, plan: Plan, tick: Tick | None = None) -> Sizing:
 def pairs_of(jobs: LoopJobs, node_cores: int) -> Sequence[tuple[int, float]]:
     """Cores and budget shares that are simulated.
 
-    Left out are sizes that the widest job does not fit, and pairs whose queue would grow without end.
+    Left out are pairs whose queue would grow without end.
     """
-    load = jobs.core_seconds / max(jobs.span, 1.0)
-    widest = int(jobs.processors.max())
+    span = max(jobs.span, 1.0)
     sizes = {node_cores * max(1, round(share * jobs.machine / node_cores)) for share in SIZES}
     return [
         (cores, share)
         for cores in sorted({*sizes, jobs.machine})
-        if cores >= widest
         for share in (0.0, *SHARES)
-        if cores + share * load > load
+        if cores > (narrow(jobs, cores).core_seconds - share * jobs.core_seconds) / span
     ]
 
 
+def narrow(jobs: LoopJobs, cores: int) -> LoopJobs:
+    """The jobs that fit so many cores, on a machine of that size."""
+    fits = jobs.table.processors <= cores
+    here = fits[jobs.first : jobs.first + len(jobs)]
+    return replace(
+        jobs,
+        table=jobs.table.select(fits),
+        first=int(np.count_nonzero(fits[: jobs.first])),
+        submit=jobs.submit[here],
+        limit=jobs.limit[here],
+        run=jobs.run[here],
+        processors=jobs.processors[here],
+        machine=cores,
+        may_move=None if jobs.may_move is None else jobs.may_move[fits],
+        may_be_stopped=None if jobs.may_be_stopped is None else jobs.may_be_stopped[fits],
+    )
+
+
 def _task(jobs: LoopJobs, plan: Plan, cores: int, share: float) -> Task:
+    fitting = narrow(jobs, cores)
+    share_of_fitting = share * jobs.core_seconds / fitting.core_seconds
     return Task(
         name=f"{cores:,} cores" if not share else f"{cores:,} cores and {100 * share:g} %",
-        jobs=replace(jobs, machine=cores),
-        world=replace(plan.world, budget_share=share),
+        jobs=fitting,
+        world=replace(plan.world, budget_share=share_of_fitting),
         terms=plan.terms if share else Terms(policy=ALL_ON_PREMISE),
     )
 
@@ -152,7 +173,7 @@ def _point(
     row = measured(
         plan.terms.policy,
         jobs,
-        result,
+        _of_all(jobs, plan.world, cores, result),
         here,
         budget_usd=budget,
         usd_per_core_hour=plan.usd_per_core_hour,
@@ -171,3 +192,14 @@ def _point(
         moved_jobs=row.moved_jobs,
         meets_target=row.mean_wait_seconds <= target,
     )
+
+
+def _of_all(jobs: LoopJobs, world: WorldOptions, cores: int, result: LoopResult) -> LoopResult:
+    """A result with the jobs that are wider than the size: they ran in the cloud at once."""
+    wide = jobs.processors > cores
+    seconds = world.slowdown * jobs.run
+    end = jobs.submit + world.boot_seconds + seconds
+    cost = jobs.processors * (seconds + (world.boot_seconds if world.bills_boot else 0.0)) * wide
+    moved = wide.copy()
+    end[~wide], cost[~wide], moved[~wide] = result.end, result.cost, result.moved
+    return LoopResult(end=end, cost=cost, moved=moved)

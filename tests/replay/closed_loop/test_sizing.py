@@ -7,7 +7,7 @@ import pytest
 
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.policies import Terms
-from advisor.replay.closed_loop.sizing import SHARES, Plan, pairs_of, sized
+from advisor.replay.closed_loop.sizing import SHARES, Plan, narrow, pairs_of, sized
 from advisor.replay.closed_loop.world import WorldOptions
 from tests.replay.closed_loop.hand_made import log
 
@@ -30,7 +30,7 @@ def plan(**more: object) -> Plan:
     return Plan(**(values | more))  # type: ignore[arg-type]
 
 
-def test_sizes_are_whole_nodes_that_every_job_fits_and_that_keep_up(jobs: LoopJobs) -> None:
+def test_sizes_are_whole_nodes_that_keep_up(jobs: LoopJobs) -> None:
     load = jobs.core_seconds / jobs.span
     pairs = pairs_of(jobs, 8)
     assert {cores % 8 for cores, _ in pairs} == {0}
@@ -39,6 +39,19 @@ def test_sizes_are_whole_nodes_that_every_job_fits_and_that_keep_up(jobs: LoopJo
     assert all(cores + share * load > load for cores, share in pairs)
     assert (32, 0.0) not in pairs, "the load is larger"
     assert min(cores for cores, _ in pairs_of(jobs, 64)) == 64
+
+
+def test_jobs_wider_than_a_size_run_in_the_cloud_at_once_and_are_paid() -> None:
+    rows = [(0.0, 20, 3600.0), *((7200.0 * row, 2, 3600.0) for row in range(1, 30))]
+    jobs = loop_jobs(log(rows, machine=20))
+    assert len(narrow(jobs, 10)) == 29
+    world = WorldOptions(boot_seconds=120.0, slowdown=1.0, bills_boot=True)
+    found = sized(jobs, plan(world=world, terms=Terms(policy="price"), target_wait_seconds=60.0))
+    half = next(one for one in found.curve if (one.cores, one.budget_usd_a_year) == (10, 0.0))
+    assert half.moved_jobs == 1
+    assert half.mean_wait_seconds == pytest.approx(120.0 / 30.0)
+    years = jobs.span / (365.25 * 86_400.0)
+    assert half.cloud_usd_a_year == pytest.approx(20 * 3720.0 / 3600.0 * 0.1 / years)
 
 
 def test_the_cheapest_pair_that_keeps_the_wait(jobs: LoopJobs) -> None:
