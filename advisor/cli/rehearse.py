@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +13,25 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import Tick, ticking
+from advisor.cli.progress import ticking
+from advisor.cli.rehearse_shipped import (
+    SetOption,
+    ShippedOption,
+    ShippedOptions,
+    SlurmConfOption,
+    SpotPricesOption,
+    SpotTraceOption,
+    SpotVcpusOption,
+    StockOutOption,
+    VcpusOption,
+    rules_of,
+    shipped_rows,
+)
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from advisor.replay.closed_loop.log import LoopJobs
     from advisor.replay.closed_loop.rehearse import Rehearsal
     from advisor.replay.closed_loop.world import WorldOptions
 
@@ -60,14 +71,6 @@ OutOption = Annotated[
 ProcessesOption = Annotated[
     int, typer.Option(min=0, help="Policies that are simulated at the same time; 0: one for each core.")
 ]
-ShippedOption = Annotated[
-    bool,
-    typer.Option(
-        "--shipped",
-        help="Also run the submit server and the control loops themselves on a virtual clock (slower: some "
-        "milliseconds a job).",
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -88,7 +91,14 @@ def rehearse(
     slowdown: SlowdownOption = 1.05,
     out: OutOption = None,
     processes: ProcessesOption = 0,
+    slurm_conf: SlurmConfOption = None,
     shipped: ShippedOption = False,
+    changes: SetOption = None,
+    spot_trace: SpotTraceOption = None,
+    spot_prices: SpotPricesOption = None,
+    stock_out: StockOutOption = None,
+    vcpus: VcpusOption = None,
+    spot_vcpus: SpotVcpusOption = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -104,7 +114,11 @@ def rehearse(
     from advisor.replay.sources import load_table
 
     world = WorldOptions(
-        boot_seconds=boot, slowdown=slowdown, bills_boot=bill_boot, budget_share=budget_share
+        boot_seconds=boot,
+        slowdown=slowdown,
+        bills_boot=bill_boot,
+        budget_share=budget_share,
+        rules=rules_of(slurm_conf),
     )
     asked = _asked(policies, world, out, processes, config)
     log = find_trace(trace)
@@ -113,7 +127,10 @@ def rehearse(
         window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
         result = run(window, asked, tick)
         if shipped:
-            result["rows"] += _shipped(window, asked, tick)
+            ec2 = (spot_trace or (), spot_prices, stock_out or (), vcpus, spot_vcpus)
+            rows, curve = shipped_rows(window, asked, ShippedOptions(config, changes or (), *ec2), tick)
+            result["rows"] += rows
+            result["curve"] += curve
     if out is not None:
         from advisor.service.admin.rehearsal_page import write_rehearsal
 
@@ -141,24 +158,6 @@ def _asked(
         shares=CURVE_SHARES if out is not None else (),
         processes=processes or len(os.sched_getaffinity(0)),
     )
-
-
-def _shipped(window: LoopJobs, asked: Rehearsal, tick: Tick) -> list[dict[str, Any]]:
-    """Rows of the shipped loops."""
-    from advisor.rehearsal.shipped import rehearse_shipped
-    from advisor.service.running.logs import configure
-
-    configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
-    found = rehearse_shipped(
-        window,
-        budget_share=asked.world.budget_share,
-        usd_per_core_hour=asked.usd_per_core_hour,
-        boot_seconds=asked.world.boot_seconds,
-        slowdown=asked.world.slowdown,
-        tick=tick,
-    )
-    rows: list[dict[str, Any]] = found["rows"][1:]
-    return rows
 
 
 def _show(console: Console, result: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Partition names from slurm.conf: enough to check settings where no slurmctld answers."""
+"""Partition names and parameters from slurm.conf: enough to check settings where no slurmctld answers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,36 @@ import re
 from pathlib import Path
 from typing import Final
 
+from advisor.model.errors import BadInput
+
 _PARTITION: Final = re.compile(r"^\s*PartitionName\s*=\s*(\S+)", re.IGNORECASE)
 _INCLUDE: Final = re.compile(r"^\s*Include\s+(\S+)", re.IGNORECASE)
 _DEPTH: Final = 5
 _LIMIT_BYTES: Final = 10_000_000
+
+
+def value_in(path: Path, name: str, *, depth: int = _DEPTH) -> str | None:
+    """The value of a parameter in a slurm.conf and the files it includes, the last of several; None: not set.
+
+    Raises:
+        BadInput: The file cannot be read.
+    """
+    try:
+        text = path.read_text("utf-8", errors="replace")
+    except OSError as error:
+        raise BadInput(
+            f"cannot read it ({error.strerror})",
+            where=str(path),
+            mend="Name the cluster's slurm.conf",
+            code="slurm_conf.unreadable",
+        ) from None
+    value, wanted = None, re.compile(rf"^\s*{re.escape(name)}\s*=\s*(\S+)", re.IGNORECASE)
+    for line in text.splitlines():
+        if match := wanted.match(line):
+            value = match[1]
+        elif (match := _INCLUDE.match(line)) and depth:
+            value = value_in(path.parent / match[1], name, depth=depth - 1) or value
+    return value
 
 
 def partition_names(path: Path, *, depth: int = _DEPTH) -> set[str] | None:

@@ -52,6 +52,11 @@ class CloudMarket:
     outages: tuple[Outage, ...] = ()
     vcpu_limits: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def has_spot(self) -> bool:
+        """Whether it is known what becomes of spot instances."""
+        return bool(self.spot_traces)
+
     def at(self, begin: float, *, nodes: int, vcpus: int, usd: float, spot_usd: float) -> Ec2Market:
         """The market of a site.
 

@@ -1,140 +1,171 @@
-"""The shipped settings on a log, as rows of ``advisor rehearse``."""
+"""The shipped submit server and control loops on a log, as rows of ``advisor rehearse``."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from advisor.decide.submission.policy import in_force
 from advisor.model.advice import Mode
 from advisor.model.settings import Settings
+from advisor.rehearsal.cloud_market import CloudMarket
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
-from advisor.replay.closed_loop.policies import ALL_ON_PREMISE
-from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions
+from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
+from advisor.replay.closed_loop.tasks import Tick, side_by_side
+from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
-VARIANTS: Final = ("default", "default-capped", "all-switches-capped", "price", "price-slices")
-"""Without a cap; with a cap of the budget's part for a day; that with hedged starts, speculation
-and matching (portfolio scheduling is not simulated); the one price with the budget's part for a month,
-without and with hedged starts."""
+SHIPPED: Final = "shipped"
 _DAY: Final = 86_400.0
+_HOUR: Final = 3600.0
 _DAYS_A_MONTH: Final = 365.25 / 12.0
-_SWITCHES: Final[dict[str, dict[str, Any]]] = {
-    "hedge": {"enabled": True, "by_default": True},
-    "matching": {"enabled": True},
-}
-
-Tick = Callable[[str, int, int], None]
-"""``tick(what, done, total)``."""
 
 
-def settings_of(
-    variant: str, *, usd_per_node_hour: float, slowdown: float, cap_usd: float, base: Settings | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What the shipped loops are rehearsed with.
+
+    Attributes:
+        settings: By the name of their row, before those of the policy.
+        world: The cloud, the budget's share and the rules of slurmctld, as the other rows have them.
+        usd_per_core_hour: On-demand.
+        market: What EC2 sells.
+        shares: Further budget shares, for the curve.
+        cloud_nodes: Nodes of the burst partition; 0: as many processors as on-premise.
+        processes: Settings that are rehearsed at the same time.
+    """
+
+    settings: dict[str, Settings]
+    world: WorldOptions
+    usd_per_core_hour: float
+    market: CloudMarket
+    shares: tuple[float, ...] = ()
+    cloud_nodes: int = 0
+    processes: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    name: str
+    share: float
+    settings: Settings
+    shape: SiteShape
+    jobs: LogJobs
+
+
+def rehearse_shipped(
+    jobs: LoopJobs, asked: Shipped, tick: Tick | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run the shipped loops under each of the settings.
+
+    Returns:
+        Rows at the budget of the world, and all rows for the curve.
+    """
+    shares = tuple(dict.fromkeys((asked.world.budget_share, *asked.shares)))
+    tasks = [
+        _task(name, share, settings, jobs, asked)
+        for share in shares
+        for name, settings in asked.settings.items()
+    ]
+    sizes = [len(jobs)] * len(tasks)
+    done = side_by_side(_run, tasks, sizes, processes=asked.processes, tick=tick)
+    usual = World(jobs, asked.world, policy_of(Terms(policy=ALL_ON_PREMISE))).run()
+    rows = [_row(task, found, jobs, usual, asked) for task, found in zip(tasks, done, strict=True)]
+    curve = sorted(rows, key=lambda row: row["budget_share"]) if asked.shares else []
+    return rows[: len(asked.settings)], curve
+
+
+def site_settings(
+    own: Settings, *, usd_per_node_hour: float, slowdown: float, usd_per_day: float, has_spot: bool
 ) -> Settings:
-    """Settings of a variant: acting, without spot, with the rehearsal's price and slowdown."""
-    own = base or Settings()
-    is_priced = variant in ("price", "price-slices")
-    is_capped = variant in ("default-capped", "all-switches-capped")
-    waiting: dict[str, Any] = {"daily_cap_usd": cap_usd} if is_capped else {}
+    """Settings as a rehearsal has them in force: acting, with its prices, slowdown and budget.
+
+    Args:
+        own: Of the site; a fixed price of an hour (``budget.usd_per_hour_saved``) stays as it is.
+        has_spot: Whether the market says what becomes of spot instances; without that none is used.
+    """
+    spot_share = own.ec2.spot_usd_per_hour / own.ec2.on_demand_usd_per_hour
+    budget = {"usd": _DAYS_A_MONTH * usd_per_day, "period": "month", "accounts": {}}
     changes: dict[str, dict[str, Any]] = {
-        "cluster": {"default_mode": Mode.ACT, "policy": "price" if is_priced else "advisor"},
+        "cluster": {"default_mode": Mode.ACT},
         "placement": {"baseline": slowdown, "overhead_per_processor": 0.0},
-        "capacity": {"use_spot": False},
-        "ec2": {"image_id": "ami-rehearsal", "on_demand_usd_per_hour": usd_per_node_hour},
-        "waiting": waiting,
+        "capacity": {"use_spot": own.capacity.use_spot and has_spot},
+        "ec2": {
+            "image_id": "ami-rehearsal",
+            "on_demand_usd_per_hour": usd_per_node_hour,
+            "spot_usd_per_hour": usd_per_node_hour * spot_share,
+        },
+        "budget": {} if own.budget.usd_per_hour_saved else budget,
     }
-    if variant == "all-switches-capped":
-        changes["waiting"] = {**waiting, "speculate": True}
-        changes |= _SWITCHES
-    if is_priced:
-        changes["budget"] = {"usd": _DAYS_A_MONTH * cap_usd, "period": "month"}
-    if variant == "price-slices":
-        changes["hedge"] = _SWITCHES["hedge"]
     sections = {name: getattr(own, name).model_copy(update=values) for name, values in changes.items()}
     return in_force(own.model_copy(update=sections))
 
 
-def rehearse_shipped(
-    jobs: LoopJobs,
-    *,
-    variants: Sequence[str] = VARIANTS,
-    budget_share: float = 0.05,
-    usd_per_core_hour: float = 0.0425,
-    boot_seconds: float = 120.0,
-    slowdown: float = 1.05,
-    cloud_nodes: int = 0,
-    tick: Tick | None = None,
-) -> dict[str, Any]:
-    """Run the shipped loops under each variant of the settings, and all on-premise.
-
-    Args:
-        cloud_nodes: Nodes of the burst partition; 0: as many processors as on-premise.
-    """
-    began = time.perf_counter()
-    in_log = LogJobs(jobs, cloud_factor=slowdown)
-    budget_usd = budget_share * jobs.core_seconds / 3600.0 * usd_per_core_hour
-    size = in_log.node_processors
+def _task(name: str, share: float, settings: Settings, jobs: LoopJobs, asked: Shipped) -> _Task:
+    in_log = LogJobs(jobs, cloud_factor=asked.world.slowdown)
+    size, days = in_log.node_processors, max(1.0, jobs.span / _DAY)
     shape = SiteShape(
         processors=jobs.machine,
-        cloud_nodes=cloud_nodes or jobs.machine // size,
+        cloud_nodes=asked.cloud_nodes or jobs.machine // size,
         node_processors=size,
-        boot_seconds=boot_seconds,
+        boot_seconds=asked.world.boot_seconds,
+        market=asked.market,
+        rules=asked.world.rules,
     )
-    usual = World(jobs, WorldOptions(budget_share=0.0), Policy()).run()
-    rows = [_row(ALL_ON_PREMISE, jobs, usual, usual, budget_usd, usd_per_core_hour, 0.0)]
-    for variant in variants:
-        settings = settings_of(
-            variant,
-            usd_per_node_hour=usd_per_core_hour * size,
-            slowdown=slowdown,
-            cap_usd=budget_usd / max(1.0, jobs.span / _DAY),
-        )
+    in_rehearsal = site_settings(
+        settings,
+        usd_per_node_hour=asked.usd_per_core_hour * size,
+        slowdown=asked.world.slowdown,
+        usd_per_day=_budget_usd(share, jobs, asked) / days,
+        has_spot=asked.market.has_spot,
+    )
+    return _Task(name, share, in_rehearsal, shape, in_log)
 
-        def progress(done: int, total: int, variant: str = variant) -> None:
-            if tick is not None:
-                tick(variant, done, total)
 
-        found = Rehearsal(settings, shape, in_log, progress=progress).run()
-        row = _row(
-            variant, jobs, _result(jobs, in_log, found), usual, budget_usd, usd_per_core_hour, found.seconds
-        )
-        rows.append({**row, "machine_usd": found.machine_usd, "rounds": found.rounds})
+def _budget_usd(share: float, jobs: LoopJobs, asked: Shipped) -> float:
+    return share * jobs.core_seconds / _HOUR * asked.usd_per_core_hour
+
+
+def _run(task: _Task, tick: Tick | None) -> Rehearsed:
+    what = f"{task.name}, {100 * task.share:g} %"
+    progress = None if tick is None else lambda done, total: tick(what, done, total)
+    return Rehearsal(task.settings, task.shape, task.jobs, progress=progress).run()
+
+
+def _row(task: _Task, found: Rehearsed, jobs: LoopJobs, usual: LoopResult, asked: Shipped) -> dict[str, Any]:
+    budget_usd = _budget_usd(task.share, jobs, asked)
+    row = measured(
+        task.name,
+        jobs,
+        _result(task, found, jobs),
+        usual,
+        budget_usd=budget_usd,
+        usd_per_core_hour=asked.usd_per_core_hour,
+        seconds=found.seconds,
+    )
     return {
-        "trace": jobs.table.name,
-        "jobs": len(jobs),
+        **asdict(row),
+        "budget_share": task.share,
         "budget_usd": budget_usd,
-        "rows": rows,
-        "seconds": time.perf_counter() - began,
+        "machine_usd": found.machine_usd,
+        "spot_share": found.paid.spot_seconds / found.paid.seconds if found.paid.seconds else 0.0,
+        "interruptions": int(found.interruptions.sum()),
+        "lost_hours": float(found.lost_seconds.sum()) / _HOUR,
+        "refused_launches": found.refused_launches,
+        "rounds": found.rounds,
+        "failures": {name: count for name, count in found.failures.items() if count},
     }
 
 
-def _result(jobs: LoopJobs, in_log: LogJobs, found: Rehearsed) -> LoopResult:
-    end = found.end - in_log.begins_at + float(jobs.submit[0])
-    return LoopResult(end=end, cost=found.paid_core_seconds, moved=found.paid_core_seconds > 0.0)
-
-
-def _row(
-    policy: str,
-    jobs: LoopJobs,
-    result: LoopResult,
-    usual: LoopResult,
-    budget_usd: float,
-    usd_per_core_hour: float,
-    seconds: float,
-) -> dict[str, Any]:
-    return asdict(
-        measured(
-            policy,
-            jobs,
-            result,
-            usual,
-            budget_usd=budget_usd,
-            usd_per_core_hour=usd_per_core_hour,
-            seconds=seconds,
-        )
-    )
+def _result(task: _Task, found: Rehearsed, jobs: LoopJobs) -> LoopResult:
+    """The jobs' share of the money at the mean price of what was paid for, as core-seconds on-demand."""
+    on_demand_usd = found.paid.seconds * task.settings.ec2.on_demand_usd_per_hour / _HOUR
+    price = found.machine_usd / on_demand_usd if on_demand_usd else 1.0
+    end = found.end - task.jobs.begins_at + float(jobs.submit[0])
+    moved: np.ndarray[Any, np.dtype[np.bool_]] = found.paid_core_seconds > 0.0
+    return LoopResult(end=end, cost=found.paid_core_seconds * price, moved=moved)

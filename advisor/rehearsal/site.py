@@ -33,6 +33,7 @@ from advisor.service.submit import live_placement
 from advisor.service.submit.answering import Answered, Answerer, starts_hedged
 from advisor.service.submit.models import model_loader
 from advisor.service.submit.state_holder import StateHolder
+from advisor.simulate.pool.rules import Rules
 from advisor.slurm.protocol import RUNNING
 from advisor.testing.memory_ec2 import MemoryEc2
 from advisor.testing.memory_places import MemoryPlaces
@@ -55,6 +56,7 @@ class SiteShape:
         resume_seconds, idle_seconds, requeue_seconds: Slurm's ResumeTimeout and SuspendTime, and how long a
             requeued job waits.
         market: What EC2 sells.
+        rules: Of slurmctld, each on-premise processor being a node; None: EASY backfilling.
     """
 
     processors: int
@@ -65,6 +67,7 @@ class SiteShape:
     idle_seconds: float = 60.0
     requeue_seconds: float = 121.0
     market: CloudMarket = field(default_factory=CloudMarket)
+    rules: Rules | None = None
 
 
 class SimulatedSite:
@@ -103,6 +106,7 @@ class SimulatedSite:
             node_count=shape.cloud_nodes,
             node_processors=shape.node_processors,
             processors=shape.processors,
+            rules=shape.rules,
             first_job_id=_FIRST_PLACEHOLDER,
             times=SlurmTimes(
                 resume=shape.resume_seconds,

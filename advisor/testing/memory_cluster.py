@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.model.cluster import Node, NodePower
+from advisor.simulate.pool.rules import Rules
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
 from advisor.testing.memory_accounting import MemoryAccounting
@@ -37,6 +38,7 @@ class MemoryCluster:
         started: Told of each job that starts on-premise.
         processors: On-premise, under EASY backfilling, where time limits kill; 0: there is always room, and
             limits do not kill.
+        rules: Of its backfilling, each processor being a node; None: EASY.
         node_processors: Of a cloud node.
         first_job_id: Least id that `submit` gives.
         queue_changes: How often a job has started or ended on-premise.
@@ -53,6 +55,7 @@ class MemoryCluster:
     features: tuple[str, ...] = ("cloud",)
     started: Callable[[MemoryJob], None] = lambda _job: None
     processors: int = 0
+    rules: Rules | None = None
     node_processors: int = 4
     first_job_id: int = 1
     queue_changes: int = 0
@@ -65,7 +68,7 @@ class MemoryCluster:
             for name in (f"burst{n}" for n in range(1, self.node_count + 1))
         }
         self.jobs: dict[int, MemoryJob] = {}
-        self.on_premise = OnPremise(self.processors, self.now()) if self.processors else None
+        self.on_premise = OnPremise(self.processors, self.now(), self.rules) if self.processors else None
         self.ended_runs = MemoryAccounting()
         self._forgettable = deque[MemoryJob]()
         self._last_id = self.first_job_id - 1
@@ -126,25 +129,25 @@ class MemoryCluster:
 
     def _due(self, now: float) -> Iterator[float]:
         if self.on_premise is not None:
-            yield self.on_premise.next_end
+            yield self.on_premise.next_event
         for node in self._awake():
-            if (seconds := self._power_seconds(node)) is not None:
-                yield (node.silent_since or node.since) + seconds + 1.0
+            yield max(now + 1.0, self._power_change(node) + 1.0)
         for job in self.jobs.values():
             if job.state == RUNNING and job.start_time is not None and job.partition != ON_PREMISE:
                 yield max(now + 1.0, job.start_time + self._run_seconds(job))
             elif job.state == PENDING and job.begin_time > now:
                 yield job.begin_time
 
-    def _power_seconds(self, node: MemoryNode) -> float | None:
-        """How long the node stays in its power state, seconds; None while a job has it."""
+    def _power_change(self, node: MemoryNode) -> float:
+        """When a time-out of the node is over, epoch seconds; infinite: none runs."""
         if node.power is NodePower.POWERING_UP:
-            return self.times.resume
+            return node.since + self.times.resume
         if node.power is NodePower.POWERING_DOWN:
-            return self.times.suspend
-        if node.silent_since is not None:
-            return self.times.silent
-        return self.times.idle if node.job_id is None else None
+            return node.since + self.times.suspend
+        idle = node.since + self.times.idle if node.job_id is None else math.inf
+        if node.silent_since is None or node.is_down:
+            return idle
+        return min(idle, node.silent_since + self.times.silent)
 
     def _run_seconds(self, job: MemoryJob) -> float:
         return min(job.run_seconds, job.limit_seconds) if self.processors else job.run_seconds
@@ -152,6 +155,8 @@ class MemoryCluster:
     def _advance_on_premise(self, now: float) -> None:
         if self.on_premise is None:
             return
+        if self.rules is not None:
+            self.on_premise.set_other_ends(self._planned_ends())
         for time, job, has_started in self.on_premise.advance(now):
             self.queue_changes += 1
             if has_started:
@@ -159,6 +164,14 @@ class MemoryCluster:
                 job.state, job.start_time, job.runs = RUNNING, time, job.runs + 1
             else:
                 self._end(job, time)
+
+    def _planned_ends(self) -> list[float]:
+        """When the jobs that run in the cloud end by their limits: Slurm's plan knows those, too."""
+        return sorted(
+            job.start_time + job.limit_seconds
+            for job in self.jobs.values()
+            if job.partition != ON_PREMISE and job.state == RUNNING and job.start_time is not None
+        )
 
     def _awake(self) -> list[MemoryNode]:
         """Nodes that are not powered down."""
@@ -265,7 +278,7 @@ class MemoryCluster:
 
     def _power_down(self, *nodes: MemoryNode) -> None:
         for node in nodes:
-            node.power, node.since = NodePower.POWERING_DOWN, self.now()
+            node.power, node.since, node.silent_since = NodePower.POWERING_DOWN, self.now(), None
             node.powers_down_after_job = False
         self.program("suspend", tuple(node.name for node in nodes), {})
 

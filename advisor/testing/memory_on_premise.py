@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from advisor.model.errors import BadInput
 from advisor.simulate.pool.pool import Pool
+from advisor.simulate.pool.rules import Rules
 from advisor.testing.memory_slurm_records import MemoryJob
 
 _ROWS: Final = 65_536  # jobs at a time; pages of the pool that are never touched cost nothing
@@ -18,11 +20,12 @@ class OnPremise:
     Args:
         processors: Of all nodes together.
         time: Epoch seconds: the pool's clock starts then.
+        rules: Of slurmctld, each processor being a node; None: EASY backfilling.
     """
 
-    def __init__(self, processors: int, time: float) -> None:
+    def __init__(self, processors: int, time: float, rules: Rules | None = None) -> None:
         self.processors = processors
-        self._pool = Pool(processors, _ROWS, time)
+        self._pool = Pool(processors, _ROWS, time, rules)
         self._free_rows = list(reversed(range(_ROWS)))
         self._row_of: dict[int, int] = {}
         self._job_at: dict[int, MemoryJob] = {}
@@ -43,9 +46,14 @@ class OnPremise:
         return self._pool.waiting_processors
 
     @property
-    def next_end(self) -> float:
-        """When the next job may end, epoch seconds; infinite when none runs."""
-        return self._pool.next_end if len(self._pool.running) else math.inf
+    def next_event(self) -> float:
+        """When the next job may end, or backfilling is due, epoch seconds; infinite: neither will be."""
+        is_idle = not len(self._pool.running) and not self.waiting
+        return math.inf if is_idle else self._pool.next_event
+
+    def set_other_ends(self, ends: Sequence[float]) -> None:
+        """Say when jobs in the cloud end by their limits, epoch seconds, ascending."""
+        self._pool.set_other_ends(ends)
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._row_of

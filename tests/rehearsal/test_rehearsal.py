@@ -10,12 +10,16 @@ import pytest
 from advisor.model.advice import Mode
 from advisor.model.settings import ClusterSettings, Ec2Settings, Policy, Settings
 from advisor.model.table import JobTable
+from advisor.rehearsal.cloud_market import CloudMarket, Outage, Trace
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop.log import loop_jobs
+from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
+from advisor.replay.closed_loop.world import World, WorldOptions
 from advisor.simulate.demand import demand_of
 from advisor.simulate.engine import simulate
+from advisor.simulate.pool.rules import Rules
 
 PROCESSORS = 8
 JOBS = 160
@@ -125,3 +129,48 @@ def test_rounds_that_are_left_out_change_little() -> None:
     assert sum(whole.rounds.values()) > 5 * sum(few.rounds.values())
     assert few.in_cloud.tolist() == whole.in_cloud.tolist()
     np.testing.assert_allclose(few.end, whole.end, atol=6.0)
+
+
+def spot_rehearsal(market: CloudMarket) -> Rehearsed:
+    in_force = settings(Mode.ACT, policy="cunha2017", capacity={"use_spot": True})
+    jobs = LogJobs(loop_jobs(log(), skip=60), cloud_factor=1.05)
+    shape = SiteShape(processors=PROCESSORS, cloud_nodes=30, market=market)
+    return Rehearsal(in_force, shape, jobs).run()
+
+
+def test_spot_instances_are_taken_back_by_the_trace_and_their_jobs_run_again() -> None:
+    trace = Trace(np.array([0.0, 3000.0]), np.array([1.0, 0.0]), 3600.0)
+    prices = Trace(np.array([0.0]), np.array([0.25]), 3600.0)
+    found = spot_rehearsal(CloudMarket(spot_traces=(trace,), spot_price=prices))
+    assert not any(found.failures.values())
+    assert np.all(np.isfinite(found.end))
+    assert found.interruptions.sum() > 0
+    assert np.all((found.lost_seconds > 0.0) == (found.interruptions > 0))
+    assert 0.0 < found.paid.spot_seconds < found.paid.seconds
+    on_demand = found.paid.seconds - found.paid.spot_seconds
+    assert found.machine_usd == pytest.approx(0.36 / 3600.0 * (on_demand + 0.25 * found.paid.spot_seconds))
+    lasting = spot_rehearsal(CloudMarket(spot_traces=(trace._replace(values=np.ones(2)),), spot_price=prices))
+    assert lasting.interruptions.sum() == 0
+    assert lasting.paid.spot_seconds > found.paid.spot_seconds
+
+
+def test_a_stock_out_and_a_quota_keep_jobs_from_the_cloud() -> None:
+    free = spot_rehearsal(CloudMarket())
+    dry = spot_rehearsal(CloudMarket(outages=(Outage("spot", 0.0, 1e6), Outage("on-demand", 0.0, 1e6))))
+    assert free.in_cloud.sum() > dry.in_cloud.sum() == 0
+    assert dry.refused_launches["InsufficientInstanceCapacity"] > 0
+    assert dry.machine_usd == 0.0
+    few = spot_rehearsal(CloudMarket(vcpu_limits={"spot": 2, "on-demand": 4}))
+    assert few.refused_launches["MaxSpotInstanceCountExceeded"] > 0
+    assert few.refused_launches["VcpuLimitExceeded"] > 0
+    assert few.machine_usd < free.machine_usd
+    assert np.all(np.isfinite(few.end))
+
+
+def test_a_rehearsal_backfills_by_the_rules_of_slurm() -> None:
+    rules = Rules.of_slurm("bf_interval=300")
+    jobs = loop_jobs(log(), skip=60)
+    shape = SiteShape(processors=PROCESSORS, cloud_nodes=30, rules=rules)
+    found = Rehearsal(settings(Mode.SHADOW), shape, LogJobs(jobs, cloud_factor=1.05)).run()
+    fast = World(jobs, WorldOptions(budget_share=0.0, rules=rules), policy_of(Terms(policy=ALL_ON_PREMISE)))
+    np.testing.assert_allclose(found.end - jobs.table.start_of_log, fast.run().end)

@@ -10,6 +10,8 @@ import pytest
 
 from advisor.model.table import JobTable
 from advisor.simulate.demand import demand_of
+from advisor.simulate.pool.pool import Pool
+from advisor.simulate.pool.rules import Rules
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_slurm import MemoryJob, MemorySlurm
 from tests.simulate import oracle
@@ -18,9 +20,9 @@ from tests.simulate import oracle
 class Site:
     """A Slurm with eight on-premise processors, stepped from event to event."""
 
-    def __init__(self, processors: int = 8) -> None:
+    def __init__(self, processors: int = 8, rules: Rules | None = None) -> None:
         self.clock = ManualClock()
-        self.slurm = MemorySlurm(now=lambda: self.clock.wall, processors=processors)
+        self.slurm = MemorySlurm(now=lambda: self.clock.wall, processors=processors, rules=rules)
 
     def submit(self, seconds: float, processors: int, **more: Any) -> MemoryJob:
         job = self.slurm.submit(seconds, processors=processors, **({"partition": "onprem"} | more))
@@ -137,3 +139,52 @@ def test_processors_that_are_free_show_in_the_node(site: Site) -> None:
     fixed = site.slurm.snapshot(site.clock.wall).node("fixed1")
     assert fixed is not None
     assert (fixed.processors, fixed.is_busy) == (8, True)
+
+
+def test_slurms_own_backfilling_is_that_of_the_pool() -> None:
+    """Jobs of a random queue start as in the fast world under the same rules, a cycle every minute."""
+    rules = Rules.of_slurm("bf_interval=60,bf_max_job_test=20")
+    random = np.random.default_rng(7)
+    count = 60
+    submit = np.cumsum(random.integers(0, 120, count)).astype(float)
+    limit = random.integers(60, 2000, count).astype(float)
+    run = np.ceil(limit * random.uniform(0.05, 1.0, count))
+    size = random.integers(1, 9, count)
+    site = Site(rules=rules)
+    pool = Pool(8, count, site.clock.wall, rules)
+    began, starts = site.clock.wall, {}
+    jobs = []
+    for row in range(count):
+        site.go_on(began + submit[row] - site.clock.wall)
+        jobs.append(site.submit(float(run[row]), int(size[row]), limit_seconds=float(limit[row])))
+        starts |= {e.row: e.time for e in pool.advance(began + submit[row]) if e.has_started}
+        pool.add(
+            row,
+            processors=int(size[row]),
+            limit=float(limit[row]),
+            run=float(run[row]),
+            order=began + submit[row],
+        )
+    site.go_on()
+    starts |= {e.row: e.time for e in pool.advance(math.inf) if e.has_started}
+    assert [job.start_time for job in jobs] == [starts[row] for row in range(count)]
+    easy = Site()
+    easy.submit(100.0, 6)
+    wide, small = easy.submit(100.0, 8), easy.submit(50.0, 2, limit_seconds=60.0)
+    slow = Site(rules=rules)
+    slow.submit(100.0, 6)
+    late = [slow.submit(100.0, 8), slow.submit(50.0, 2, limit_seconds=60.0)]
+    assert small.start_time == easy.clock.wall
+    assert late[1].start_time is None, "the head alone starts before a cycle"
+    slow.go_on(61.0)
+    assert late[1].start_time is not None
+    assert wide.start_time is None
+
+
+def test_builtin_scheduling_starts_no_job_before_the_head() -> None:
+    site = Site(rules=Rules.of_slurm("bf_interval=30", "sched/builtin"))
+    site.submit(100.0, 6)
+    wide, small = site.submit(100.0, 8), site.submit(50.0, 2)
+    site.go_on()
+    assert wide.start_time is not None
+    assert small.start_time == wide.start_time + 100.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from advisor.replay.closed_loop.policies import POLICIES, Terms, policy_of
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
 _TELLING_SECONDS: Final = 0.5
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 Tick = Callable[[str, int, int], None]
 """``tick(what, done, total)``."""
@@ -42,18 +44,41 @@ class Done:
 
 def run_tasks(tasks: Sequence[Task], *, processes: int, tick: Tick | None = None) -> list[Done]:
     """Simulate the tasks, so many at the same time as there are processes; results in their order."""
-    if min(processes, len(tasks)) <= 1:
-        return [_simulate(task, tick) for task in tasks]
-    from joblib import Parallel, delayed  # noqa: PLC0415 (only where processes are started)
-
     # those that take long begin first
     order = sorted(
         range(len(tasks)), key=lambda at: list(POLICIES).index(tasks[at].terms.policy), reverse=True
     )
-    with _Counts([len(task.jobs) for task in tasks], tick) as counts:
-        parallel = Parallel(n_jobs=min(processes, len(tasks)))
-        done = parallel(delayed(_counted)(tasks[at], counts.path, at) for at in order)
+    sizes = [len(tasks[at].jobs) for at in order]
+    done = side_by_side(_simulate, [tasks[at] for at in order], sizes, processes=processes, tick=tick)
     return [one for _, one in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
+
+
+def side_by_side(
+    run: Callable[[Asked, Tick | None], Found],
+    tasks: Sequence[Asked],
+    sizes: Sequence[int],
+    *,
+    processes: int,
+    tick: Tick | None = None,
+) -> list[Found]:
+    """Run tasks, so many at the same time as there are processes; results in their order.
+
+    Args:
+        run: A function of a module.
+        tasks: Begun in this order.
+        sizes: Number of jobs of each task, for the progress.
+    """
+    if min(processes, len(tasks)) <= 1:
+        return [run(task, tick) for task in tasks]
+    from joblib import Parallel, delayed  # noqa: PLC0415 (only where processes are started)
+
+    with _Counts(sizes, tick) as counts:
+        parallel = Parallel(n_jobs=min(processes, len(tasks)))
+        calls = enumerate(zip(tasks, sizes, strict=True))
+        found: list[Found] = parallel(
+            delayed(_counted)(run, task, size, counts.path, at) for at, (task, size) in calls
+        )
+    return found
 
 
 class _Counts:
@@ -89,15 +114,17 @@ class _Counts:
             self._tick("jobs of all simulations", int(self._counts.sum()), self._total)
 
 
-def _counted(task: Task, path: Path, at: int) -> Done:
+def _counted(
+    run: Callable[[Asked, Tick | None], Found], task: Asked, size: int, path: Path, at: int
+) -> Found:
     """Simulate in a process of its own."""
     counts = np.memmap(path, np.int64, "r+")
 
     def count(_what: str, done: int, _total: int) -> None:
         counts[at] = done
 
-    done = _simulate(task, count)
-    counts[at] = len(task.jobs)
+    done = run(task, count)
+    counts[at] = size
     return done
 
 

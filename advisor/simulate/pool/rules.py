@@ -29,13 +29,16 @@ class Rules:
     widening_seconds: float = 0.0
 
     @classmethod
-    def of_slurm(cls, scheduler_parameters: str) -> Self:
+    def of_slurm(cls, scheduler_parameters: str, scheduler_type: str = "") -> Self:
         """The rules that ``SchedulerParameters`` of slurm.conf set; Slurm's defaults for what it leaves out.
 
         Jobs at the head start in Slurm's main scheduler, at each submission and end. The backfill scheduler
         plans all jobs anew each ``bf_interval`` seconds, and reserves for all of them unless
-        ``bf_job_part_count_reserve`` says for how many (man page slurm.conf).
+        ``bf_job_part_count_reserve`` says for how many (man page slurm.conf). ``SchedulerType`` sched/builtin
+        does not backfill.
         """
+        if scheduler_type.strip().lower() == "sched/builtin":
+            return cls(depth=0)
         pairs = (word.partition("=") for word in scheduler_parameters.split(","))
         said = {name.strip(): value.strip() for name, _, value in pairs}
 

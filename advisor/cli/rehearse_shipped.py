@@ -1,0 +1,154 @@
+"""What ``advisor rehearse --shipped`` is asked for: settings side by side, what EC2 sells, Slurm's rules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from advisor.cli.context import loaded_settings
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
+    from advisor.rehearsal.cloud_market import CloudMarket
+    from advisor.replay.closed_loop.log import LoopJobs
+    from advisor.replay.closed_loop.rehearse import Rehearsal
+    from advisor.replay.closed_loop.tasks import Tick
+    from advisor.simulate.pool.rules import Rules
+
+ShippedOption = Annotated[
+    bool,
+    typer.Option(
+        "--shipped",
+        help="Also run the submit server and the control loops themselves on a virtual clock, under the "
+        "settings in force (slower: some 20 ms a job).",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.NAME=VALUE[;...]",
+        help="With --shipped: a further row under settings that are changed so; may be repeated. Examples: "
+        "hedge.enabled=true, cluster.policy=cunha2017.",
+    ),
+]
+SpotTraceOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --shipped: spot instances that were alive (JSON with metadata.gap_seconds and data). The "
+        "burst partition's nodes are divided among the files; what exceeds a trace is taken back. Without "
+        "it no spot is used.",
+    ),
+]
+SpotPricesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.csv",
+        help="With --shipped: spot prices of ec2.instance_type over time (timestamp, az, instance_type, "
+        "product, price_usd_per_hour), relative to ec2.on_demand_usd_per_hour.",
+    ),
+]
+StockOutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MARKET@HOUR+HOURS",
+        help="With --shipped: EC2 has no capacity from that hour of the rehearsal on for so many hours; "
+        "spot@24+6 or on-demand@24+6. May be repeated.",
+    ),
+]
+VcpusOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="With --shipped: the account's quota of on-demand vCPUs, one a processor."),
+]
+SpotVcpusOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="With --shipped: the account's quota of spot vCPUs, one a processor."),
+]
+SlurmConfOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Backfill as this slurm.conf says (SchedulerType, SchedulerParameters), each processor being a "
+        "node; by default EASY backfilling. It is slower.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedOptions:
+    """Options as they were given."""
+
+    config: Path | None
+    changes: Sequence[str]
+    spot_traces: Sequence[Path]
+    spot_prices: Path | None
+    stock_outs: Sequence[str]
+    vcpus: int | None
+    spot_vcpus: int | None
+
+    def market(self, settings: Settings) -> CloudMarket:
+        """What EC2 sells."""
+        from advisor.rehearsal import cloud_market as read
+        from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT
+
+        ec2 = settings.ec2
+        prices = self.spot_prices
+        quotas = {ON_DEMAND: self.vcpus, SPOT: self.spot_vcpus}
+        return read.CloudMarket(
+            spot_traces=tuple(map(read.read_spot_trace, self.spot_traces)),
+            spot_price=None
+            if prices is None
+            else read.read_spot_prices(prices, ec2.instance_type, ec2.on_demand_usd_per_hour),
+            outages=tuple(map(read.outage_of, self.stock_outs)),
+            vcpu_limits={market: limit for market, limit in quotas.items() if limit is not None},
+        )
+
+    def settings(self) -> dict[str, Settings]:
+        """Settings by the name of their row."""
+        from advisor.config.editing import parse_changes
+        from advisor.config.loading import changed
+        from advisor.rehearsal.shipped import SHIPPED
+
+        loaded = loaded_settings(self.config)
+        found = {SHIPPED: loaded.settings}
+        for change in self.changes:
+            name = f"{SHIPPED}, {change}"
+            found[name] = changed(loaded, parse_changes(change.split(";"))).settings
+        return found
+
+
+def shipped_rows(
+    jobs: LoopJobs, asked: Rehearsal, options: ShippedOptions, tick: Tick
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rehearse the shipped loops; rows of the table, and of the curve."""
+    from advisor.rehearsal.shipped import Shipped, rehearse_shipped
+    from advisor.service.running.logs import configure
+
+    configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
+    settings = options.settings()
+    shipped = Shipped(
+        settings=settings,
+        world=asked.world,
+        usd_per_core_hour=asked.usd_per_core_hour,
+        market=options.market(next(iter(settings.values()))),
+        shares=asked.shares,
+        processes=asked.processes,
+    )
+    return rehearse_shipped(jobs, shipped, tick)
+
+
+def rules_of(slurm_conf: Path | None) -> Rules | None:
+    """The rules by which a cluster backfills; None: EASY."""
+    from advisor.config.slurm_conf import value_in
+    from advisor.simulate.pool.rules import Rules
+
+    if slurm_conf is None:
+        return None
+    parameters, kind = (value_in(slurm_conf, name) for name in ("SchedulerParameters", "SchedulerType"))
+    return Rules.of_slurm(parameters or "", kind or "")
