@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
+from advisor.cli.rehearse_shipped import rules_of
 from advisor.model import BadInput
+from advisor.simulate.pool.rules import Rules
 
 SMALL = ("--trace", "synthetic:900:4", "--skip", "300")
 ALWAYS = [
@@ -110,3 +112,39 @@ def test_what_is_refused(words: tuple[str, ...], code: str) -> None:
     assert isinstance(done.exception, BadInput), done.output
     assert done.exception.code == code
     assert done.exception.mend
+
+
+def test_the_shipped_loops_under_settings_side_by_side(tmp_path: Path) -> None:
+    trace = tmp_path / "spot.json"
+    trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [4, 0, 4, 4]}))
+    page = tmp_path / "page.html"
+    words = (
+        "--trace", "synthetic:360:4", "--skip", "330", "--shipped", "--spot-trace", str(trace),
+        "--stock-out", "on-demand@0+2", "--vcpus", "64", "--out", str(page),
+        "--set", "capacity.use_spot=false;price.loss_weight=2.0",
+    )  # fmt: skip
+    result = rehearsed(*words)
+    rows = result["rows"][-2:]
+    assert [row["policy"] for row in rows] == ["shipped", f"shipped, {words[-1]}"]
+    assert rows[1]["spot_share"] == 0.0
+    for row in rows:
+        assert row.keys() >= result["rows"][0].keys() | {"interruptions", "lost_hours", "refused_launches"}
+        assert row["machine_usd"] <= result["budget_usd"]
+        assert not row["failures"]
+    assert sum(row["policy"] == "shipped" for row in result["curve"]) == 4
+    assert "shipped, capacity.use_spot=false" in page.read_text(encoding="utf-8")
+
+
+def test_slurms_own_rules_are_read_from_slurm_conf(tmp_path: Path) -> None:
+    (tmp_path / "more.conf").write_text("SchedulerParameters=bf_interval=600,bf_max_job_test=5\n")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("SchedulerType=sched/backfill\nInclude more.conf\n")
+    assert rules_of(conf) == Rules(cycle_seconds=600.0, depth=5)
+    assert rules_of(None) is None
+    easy, slow = (
+        rehearsed(*SMALL, "--budget-share", "0", *more)["rows"][0]["mean_wait_seconds"]
+        for more in ((), ("--slurm-conf", str(conf)))
+    )
+    assert slow > easy
+    with pytest.raises(BadInput, match="cannot read it"):
+        rules_of(tmp_path / "none.conf")
