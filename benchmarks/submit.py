@@ -1,8 +1,9 @@
 """The submit path: an advice on the bare socket; sbatch in a real slurmctld, with the hook and without.
 
 The server is `advisor serve` in a process of its own, with a knowledge base of 10,000 jobs for both
-estimators, a trained size model, and the distribution forests of the advisor's own placement rule, grown on
-as many jobs: every advice is forecast by them. Beside it an echo server (a thread a connection, JSON in and
+estimators, run times learned from as many jobs, and a trained size model. The policy in force says which of
+them forecast an advice; the k-NN's answer under ``cunha2017`` is timed on the bare socket as well. Beside it
+an echo server (a thread a connection, JSON in and
 out, no thought) is asked in the same run, turn by turn, so that a busy machine slows both.
 
 The part inside slurmctld is :mod:`benchmarks.submit_slurm`.
@@ -23,25 +24,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
-from advisor.decide.submission.record import record_of
 from advisor.decide.submission.table_row import job_of
 from advisor.history.models import ModelStore
-from advisor.model import CloudState, ClusterState, Job, JobOutcome, JobTable, Mode, SiteState, TellAdmin
+from advisor.model import CloudState, ClusterState, JobOutcome, JobTable, Mode, SiteState, TellAdmin
 from advisor.model.settings import (
+    BudgetSettings,
     ClusterSettings,
     PathSettings,
-    PlacementSettings,
     RuleSettings,
     Settings,
     SubmitSettings,
 )
-from advisor.model.site import Earned, PerformanceRatios, Price, Ratio, Room
-from advisor.predict.forecast.placement_replay import features_of
-from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
-from advisor.predict.forecast.submission_features import Codes
+from advisor.model.site import PerformanceRatios, Price, Ratio, Room
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
@@ -50,15 +46,12 @@ from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.predict.size.size_history import SizeHistory
 from advisor.predict.size.size_model import SizeModel
 from advisor.replay.sources import load_table
-from advisor.service.exchange import placement_store, queue_stream, snapshot
+from advisor.service.exchange import snapshot
 from advisor.service.exchange.client import SubmitClient
-from advisor.service.exchange.placement_store import Base
 from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_line
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.service.learn.queue_following import QueueStream
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from advisor.service.submit.run_times import RUN_TIMES_KIND
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from benchmarks import submit_slurm
 from benchmarks.timing import microseconds_each, percentiles, processor_seconds
 
@@ -67,6 +60,7 @@ Tell = Callable[[str], None]
 _QUESTIONS_A_TURN: Final = 20
 _PRIORITY: Final = -5
 _PROCESSORS: Final = 256
+_BUDGET_USD: Final = 1_000.0
 _RUNNING: Final = 40
 _START_SECONDS: Final = 180.0
 _ECHO: Final = """
@@ -128,7 +122,19 @@ def run(
         with SubmitClient(settings.paths.submit_socket) as client:
             pong = client.ping()
     site = {"policy": settings.cluster.policy, "waiting_jobs": waiting}
-    return {"knowledge_base": knowledge_base, **site, "model_version": pong.model_version, **result}
+    result = {"knowledge_base": knowledge_base, **site, "model_version": pong.model_version, **result}
+    return result if policy is not None else result | {"cunha2017": _knn(knowledge_base, questions, waiting)}
+
+
+def _knn(knowledge_base: int, questions: int, waiting: int) -> dict[str, Any]:
+    """The bare socket under `cunha2017`, whose estimators are the k-NN."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        settings = _prepare(folder, knowledge_base, "cunha2017", waiting)
+        pid = stack.enter_context(_serving(settings, folder))
+        echo = stack.enter_context(_echoing(folder))
+        stack.enter_context(_looking(settings, waiting))
+        return _on_the_socket(settings.paths.submit_socket, echo, questions, pid)
 
 
 def _prepare(folder: Path, jobs: int, policy: str | None, waiting: int) -> Settings:
@@ -138,6 +144,7 @@ def _prepare(folder: Path, jobs: int, policy: str | None, waiting: int) -> Setti
         paths=PathSettings(run=folder / "run", state=folder / "state"),
         submit=SubmitSettings(snapshot_max_age_seconds=3600.0),
         rules=RuleSettings(move_deferred=True),  # the bench's jobs are held
+        budget=BudgetSettings(usd=_BUDGET_USD),
     )
     settings.paths.run.mkdir()
     settings.paths.state.mkdir()
@@ -151,7 +158,6 @@ def _prepare(folder: Path, jobs: int, policy: str | None, waiting: int) -> Setti
     predictor.learn_table(table, states_of(table))
     store = ModelStore(folder=settings.paths.models)
     store.save(PREDICTOR_KIND, *predictor.to_arrays())
-    _hand_over_forests(settings, store, table, waiting)
     store.save(RUN_TIMES_KIND, _run_times(table).to_arrays(), {})
     history = SizeHistory.from_table(table)
     store.save(SIZE_KIND, *SizeModel.retrain(history, now=float(table.end.max()) + 1.0).to_arrays())
@@ -165,54 +171,6 @@ def _run_times(table: JobTable) -> RunTimesOfJobs:
         job = job_of(table, int(row))
         known.learn(JobOutcome(job=job, start_time=float(table.start[row]), end_time=float(table.end[row])))
     return known
-
-
-def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable, waiting: int) -> None:
-    """As `advisor control` does it: forests, the queue they go with, the events since (none)."""
-    features = features_of(table)
-    known = {target: Known.of(table, target) for target in TARGETS}
-    forests = RollingForests(ForecastOptions())
-    for number in range(forests.options.forests):
-        for _ in forests.grow(known, features, now=np.inf, number=number):
-            pass
-    stream = QueueStream(settings, Codes(), time.time() - float(table.end.max()))
-    table = stream.coded(replace(table, start_of_log=stream.origin))
-    stream.look(_queue(table, time.time(), waiting), _PROCESSORS)
-    cut = stream.cut()
-    base = Base(
-        name=placement_store.new_name(),
-        table=placement_store.with_jobs_under_way(table, cut),
-        codes=stream.codes.copy(),
-    )
-    placement_store.save(store, base, forests, {})
-    stream.rebase(base.name, cut, base.codes, base.codes)
-    content = stream.file(dict.fromkeys(TARGETS, (0.05, 0.95)))
-    if content is not None:
-        queue_stream.write(settings.paths.run, content)
-
-
-def _queue(table: JobTable, now: float, waiting: int) -> SlurmSnapshot:
-    """The log's last jobs as the queue: some run, some wait."""
-    jobs = []
-    for number, row in enumerate(range(len(table) - _RUNNING - waiting, len(table))):
-        runs = number < _RUNNING
-        job = Job(
-            job_id=10_000_000 + number,
-            submit_time=now - 4_000.0 + number,
-            processors=min(8, int(table.processors[row])),
-            user=str(table.user[row]),
-            queue="onprem",
-            requested_time=7_200.0,
-        )
-        queued = QueuedJob(
-            job=job,
-            state=RUNNING if runs else PENDING,
-            partitions=("onprem",),
-            array_job_id=job.job_id,
-            start_time=job.submit_time + 900.0 if runs else None,
-        )
-        jobs.append(queued)
-    return SlurmSnapshot(time=now, jobs=tuple(jobs), nodes=())
 
 
 def _snapshot(waiting: int) -> snapshot.Snapshot:
@@ -235,10 +193,8 @@ def _snapshot(waiting: int) -> snapshot.Snapshot:
     cloud = CloudState(nodes_total=100, processors_per_node=4, rooms=rooms)
     learned = {f"app{number}_#": Ratio(factor=1.1, deviation=0.1, jobs=9) for number in range(200)}
     ratios = PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.2, jobs=900, applications=learned)
-    won = Earned(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
-    record = record_of(won, PlacementSettings())
     price = Price(seconds_per_usd=3_600.0, tokens_usd=100.0)
-    state = SiteState(time=now, cluster=cluster, cloud=cloud, record=record, ratios=ratios, price=price)
+    state = SiteState(time=now, cluster=cluster, cloud=cloud, ratios=ratios, price=price)
     return snapshot.Snapshot(state=state, queue=_seen_queue(now, waiting))
 
 
@@ -259,8 +215,6 @@ def _looking(settings: Settings, waiting: int) -> Iterator[None]:
 
     def look() -> None:
         while not stop.wait(settings.loops.snapshot_seconds):
-            content = queue_stream.read(settings.paths.run)
-            queue_stream.write(settings.paths.run, msgspec.structs.replace(content, time=time.time()))
             snapshot.write(settings.paths.snapshot, _snapshot(waiting))
 
     thread = threading.Thread(target=look, daemon=True)
@@ -283,6 +237,7 @@ def _serving(settings: Settings, folder: Path) -> Iterator[int]:
         "ADVISOR_PATHS__STATE": str(settings.paths.state),
         "ADVISOR_CLUSTER__DEFAULT_MODE": settings.cluster.default_mode.value,
         "ADVISOR_CLUSTER__POLICY": settings.cluster.policy,
+        "ADVISOR_BUDGET__USD": str(settings.budget.usd),
         "ADVISOR_RULES__MOVE_DEFERRED": str(settings.rules.move_deferred).lower(),
         "ADVISOR_SUBMIT__SNAPSHOT_MAX_AGE_SECONDS": str(settings.submit.snapshot_max_age_seconds),
     }

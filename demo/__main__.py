@@ -29,8 +29,8 @@ from demo.plan import Plan, make_plan
 from demo.report import JobResult, show, summarise
 from demo.stage import make_site, missing_tools, teach
 
-_FORESTS_SECONDS: Final = 240.0
-"""Longest wait for the forests of the history's 4,000 jobs; a quiet machine takes a tenth of it."""
+_FORECASTS_SECONDS: Final = 60.0
+"""Longest wait for the first forecasts."""
 
 console = Console()
 
@@ -90,10 +90,10 @@ def play_live(plan: Plan, *, keep: bool) -> int:
         console.print(f"{jobs} finished jobs of {plan.title} are in the history")
         with console.status("training the size classifier"):
             site.advisor("retrain", check=False)  # too short a history: everything counts as large
-        with console.status("starting advisor control and advisor serve; growing forests from the history"):
+        with console.status("starting advisor control and advisor serve; learning from the history"):
             site.start_advisor()
             if not _forecasts_are_in_use(site):
-                console.print("[yellow]its forests are not grown yet: few jobs will move before[/]")
+                console.print("[yellow]there is no price yet: no job moves before[/]")
         stage = Stage(plan=plan, site=site, console=console)
         stage.play()
         code = _report(stage)
@@ -111,13 +111,13 @@ def play_live(plan: Plan, *, keep: bool) -> int:
 
 
 def _forecasts_are_in_use(site: Site) -> bool:
-    """Wait until the default rule decides: forests grown from the history, and the record they earn on it."""
+    """Wait until the price decides: run times are learned from the history, and a price is known."""
     run = site.folder / "run"
-    end = time.monotonic() + _FORESTS_SECONDS
+    end = time.monotonic() + _FORECASTS_SECONDS
     while time.monotonic() < end:
         with suppress(AdvisorError, OSError), SubmitClient(run / "submit.sock") as client:
-            record = snapshots.read(run / "snapshot.msgpack").state.record
-            if client.ping().placement_version is not None and record is not None and record.bands:
+            price = snapshots.read(run / "snapshot.msgpack").state.price
+            if client.ping().model_version is not None and price is not None:
                 return True
         time.sleep(0.5)
     return False

@@ -27,6 +27,6 @@ def serve(config: ConfigOption = None) -> None:
     from advisor.service.submit.serve import run
 
     def loader_of(settings: Settings) -> LoadModel:
-        return model_loader(settings.paths.models, probability_cut=settings.size.probability_cut)
+        return model_loader(settings)
 
     run(settings_of(config), loader_of=loader_of, reload_settings=lambda: settings_of(config))

@@ -173,12 +173,6 @@ class FinishedJobs:
         with self._database.reading() as connection:
             return connection.execute(query).scalar_one()
 
-    def mean_processors(self) -> float | None:
-        """Mean processors of all jobs; None while there are none."""
-        with self._database.reading() as connection:
-            found = connection.execute(sa.select(sa.func.avg(job.c.processors))).scalar()
-        return None if found is None else float(found)
-
     def cursor(self, source: str) -> str | None:
         """How far a source has been read; None before the first ingestion."""
         query = sa.select(ingest_cursor.c.value).where(ingest_cursor.c.source == source)

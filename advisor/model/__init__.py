@@ -15,7 +15,7 @@ from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin, UseFallback
 from advisor.model.estimate import NO_ESTIMATE, NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job, JobOutcome, JobState
-from advisor.model.site import CloudState, Earned, SiteState, TrackRecord
+from advisor.model.site import CloudState, SiteState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Capacity",
     "CloudState",
     "ClusterState",
-    "Earned",
     "Estimate",
     "Estimates",
     "Job",
@@ -47,7 +46,6 @@ __all__ = [
     "SizeEstimate",
     "TellAdmin",
     "TimeLimit",
-    "TrackRecord",
     "UseFallback",
     "Verdict",
 ]

@@ -48,9 +48,7 @@ __all__ = [
 
 
 DEFAULT_CLUSTER_NAME: Final = "cluster"
-Policy: TypeAlias = Literal[
-    "price", "advisor", "cunha2017", "zrigui2022", "ambati2021", "deng2013", "agarwal2023"
-]
+Policy: TypeAlias = Literal["price", "cunha2017", "zrigui2022", "ambati2021", "deng2013", "agarwal2023"]
 """What decides about jobs and nodes (`advisor.decide.submission.policy`)."""
 
 
@@ -88,8 +86,7 @@ class ClusterSettings(Section):
     policy: Policy = setting(
         "price",
         "What decides. `price` moves a job if the time that it is expected to save is worth its money at the "
-        "price that the budget sets. `advisor` is the rule of earlier releases, with the settings of "
-        "`placement` and `waiting`. Each other word is a published rule, whole and alone: `cunha2017` moves "
+        "price that the budget sets. Each other word is a published rule, whole and alone: `cunha2017` moves "
         "jobs by forecasts and a cutoff, `zrigui2022` orders the on-premise queue, `ambati2021` lets long "
         "jobs and short waits wait, `deng2013` schedules the burst partition by a portfolio of policies, "
         "`agarwal2023` matches its jobs to nodes. The last two move no job.",

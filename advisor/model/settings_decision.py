@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Final
 
-from advisor.model.settings_section import Dollars, Fraction, Section, setting
+from advisor.model.settings_section import Dollars, Section, setting
 from advisor.model.site import Cutoff
 
 _UNTUNED_SCALE: Final = 1.0e9
@@ -92,7 +92,7 @@ class RuleSettings(Section):
 
 
 class PlacementSettings(Section):
-    """Question 2: does the job end sooner in the cloud, and is that sure enough (Cunha et al. 2017)?"""
+    """What the cloud costs in time: boot and slower cores; and the cutoff of Cunha et al. (2017)."""
 
     baseline: float = setting(
         1.0,
@@ -120,17 +120,6 @@ class PlacementSettings(Section):
         "gain.",
         unit="s",
         ge=0.0,
-    )
-    uncertainty_limit_minutes: float = setting(
-        math.inf,
-        "A job stays on-premise if the standard deviation of the time that it is forecast to save is "
-        "greater than this. A smaller limit moves fewer jobs and disappoints fewer users; 0 keeps every "
-        "job, `inf` sets no limit.",
-        why="The default rule already stakes only the time that such moves have won, and on the logs in "
-        "docs/designs/0009 every limit cost gains.",
-        unit="min",
-        ge=0.0,
-        expert=True,
     )
     max_time_limit_seconds: float = setting(
         math.inf,
@@ -163,85 +152,15 @@ class PlacementSettings(Section):
         why="One ratio for all programs is wrong for most; learning starts from the configured one.",
         expert=True,
     )
-    rule: Literal["published", "advisor"] = setting(
-        "advisor",
-        "The rule that answers question 2. `advisor` weighs whole forecast distributions against the record "
-        "of earlier moves; `published` is the rule of Cunha et al.",
-        why="On HPC2N, SDSC-BLUE and SDSC-DS `advisor` saves 53, 10 and 19 % of what a perfect forecast "
-        "would, `published` with its cutoff 27, -1 and 0 % (docs/designs/0009).",
-        expert=True,
-    )
-    stay_where_room: bool = setting(
-        True,
-        "A job stays if no job waits on-premise and enough free cores are on nodes that it may use, "
-        "whatever the forecast says.",
-        why="On five of six logs 90 % or more of such jobs started within a minute (docs/designs/0004).",
-        expert=True,
-    )
-    margin: float = setting(
-        1.0,
-        "`advisor` rule: the expected wait must be this many times what the cloud costs in time (boot and "
-        "slower cores). A larger value moves fewer jobs.",
-        why="1 is break-even. 1.1 was needed before `loss_share` limited all losses together.",
-        ge=0.0,
-        expert=True,
-    )
-    win_probability: Fraction = setting(
-        0.4,
-        "`advisor` rule: a job with at least this probability of ending sooner is judged by the record of "
-        "all such jobs, one below it only by the record of jobs that were as unlikely.",
-        why="Values from 0.35 to 0.5 are nearly equally good on the logs of docs/designs/0009; below 0.3 "
-        "SDSC-DS loses up to 82 % of the possible gain by a single job.",
-        expert=True,
-    )
-    record_deviations: float = setting(
-        2.0,
-        "`advisor` rule: this many standard errors are subtracted from the record before it counts.",
-        why="Two standard errors are the usual 95 % confidence; with 3 the gains on two of three logs are "
-        "0.3 and 0.5 points lower.",
-        ge=0.0,
-        expert=True,
-    )
-    record_discount: Fraction = setting(
-        0.05,
-        "`advisor` rule: this share of all gains and losses is subtracted from the record before it counts.",
-        why="It covers systematic errors that more jobs do not average out. Without it gains differ by 0.3 "
-        "points; a much larger one, such as 0.2, costs SDSC-BLUE a seventh of them.",
-        expert=True,
-    )
-    stake_share: Fraction = setting(
-        0.05,
-        "`advisor` rule: one job may lose at most this share of the record in the worst case.",
-        why="With 0.1 SDSC-DS loses 1.6 % of the possible gain at an overhead of 0.4, with 0.05 almost "
-        "nothing; much smaller stakes, such as 0.02, cost SDSC-BLUE a seventh of its gains.",
-        expert=True,
-    )
-    exposure_share: float = setting(
-        1.0,
-        "`advisor` rule: all jobs in the cloud together may lose at most this share of the record in the "
-        "worst case.",
-        why="At 1 nothing is staked that was not won before. 4 saves 2 and 17 points more on two logs, but "
-        "may lose four times what was won.",
-        ge=0.0,
-        expert=True,
-    )
-    loss_share: Fraction = setting(
-        0.01,
-        "`advisor` rule: all moved jobs together may lose at most this share of what a perfect forecast "
-        "would have saved so far, plus what moves have really saved.",
-        why="It bounds the loss at 1 % whatever is forecast; without it RICC loses 64 % of the possible "
-        "gain at an overhead of 0.5 (docs/designs/0009).",
-        expert=True,
-    )
     use_cutoff: bool = setting(
         True,
-        "`published` rule: whether the cutoff on the variance of the wait is applied.",
-        why="Without it the published rule loses time on all three logs of the paper.",
+        "`cunha2017`: whether the cutoff on the variance of the wait is applied.",
+        why="Without it the rule loses time on all three logs of the paper.",
         expert=True,
     )
     cutoff_minutes: float = setting(
         0.0,
-        "`published` rule: the standard deviation of the wait that is tolerated for a job without overhead, "
+        "`cunha2017`: the standard deviation of the wait that is tolerated for a job without overhead, "
         "the square root of a in C = a*exp(-b*o*c). 0 lets the weekly backtest choose a and b; until the "
         "first backtest it is 527 minutes.",
         why="The paper gives no number, and the best one differs from site to site.",
@@ -251,7 +170,7 @@ class PlacementSettings(Section):
     )
     cutoff_decay: float = setting(
         1.0,
-        "`published` rule: b of C = a*exp(-b*o*c), used with `cutoff_minutes`. A larger value demands more "
+        "`cunha2017`: b of C = a*exp(-b*o*c), used with `cutoff_minutes`. A larger value demands more "
         "certainty for jobs with a large overhead; 0 demands the same for all.",
         why="At 1 the tolerated variance falls to a third (1/e) where the overhead doubles the run time.",
         ge=0.0,
@@ -314,17 +233,6 @@ class WaitingSettings(Section):
         gt=0.0,
         expert=True,
     )
-    second_of_waiting: float = setting(
-        0.065,
-        "What a second of a job's waiting is worth, as a share of the cost of renting the site's mean job "
-        "for a second. A job leaves before `short_wait_seconds` if its remaining wait is worth more than "
-        "its cores cost. 0 leaves only the bound, as published.",
-        why="docs/designs/0010 measures waits and costs with it: a larger value buys shorter waits with "
-        "more money, a smaller one the reverse.",
-        ge=0.0,
-        le=10.0,
-        expert=True,
-    )
     speculate: bool = setting(
         False,
         "Run a job whose length is uncertain in the cloud for `long_job_seconds`, and bring it back to its "
@@ -342,7 +250,3 @@ class WaitingSettings(Section):
         le=86_400.0,
         expert=True,
     )
-
-    def price_of_waiting(self, mean_processors: float) -> float:
-        """Core-seconds worth paying to save a job one second of waiting, from the site's mean job."""
-        return self.second_of_waiting * mean_processors

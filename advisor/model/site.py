@@ -121,45 +121,6 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-class Earned(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What some moves saved, counted after the jobs ended.
-
-    Attributes:
-        saved_seconds: Sum of what the moves saved (negative: lost).
-        absolute_seconds, squared_seconds: Sums of the absolute values, and of the squares.
-    """
-
-    saved_seconds: float = 0.0
-    absolute_seconds: float = 0.0
-    squared_seconds: float = 0.0
-
-    def __add__(self, other: Earned) -> Earned:
-        """Both together."""
-        return Earned(
-            saved_seconds=self.saved_seconds + other.saved_seconds,
-            absolute_seconds=self.absolute_seconds + other.absolute_seconds,
-            squared_seconds=self.squared_seconds + other.squared_seconds,
-        )
-
-
-class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What moving jobs has saved so far, which bounds what further moves may risk.
-
-    Every job whose expected gain is large enough counts, moved or not.
-
-    Attributes:
-        bands: By the probability of being faster that was forecast
-            (`advisor.decide.submission.proven.bands`), least likely first; empty: nothing yet.
-        at_risk_seconds: Worst-case loss of the jobs that are in the cloud now.
-        may_lose_seconds: The loss that is allowed: what moves have saved and lost so far, plus
-            ``placement.loss_share`` of what a clairvoyant would have saved. None where it is not counted.
-    """
-
-    bands: tuple[Earned, ...] = ()
-    at_risk_seconds: float = 0.0
-    may_lose_seconds: float | None = None
-
-
 class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """a and b of the published rule's cutoff C = a*exp(-b*o*c).
 
@@ -170,24 +131,6 @@ class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     scale: float
     decay: float
-
-
-class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """On-premise nodes with free processors that offer the same resources.
-
-    Attributes:
-        nodes: Number of such nodes.
-        processors: Free processors of each, at least 1.
-        memory_mb: Memory of each in MiB; 0 on nodes that run jobs, whose use is not known.
-        features: Active features of each.
-        partitions: On-premise partitions of each.
-    """
-
-    nodes: int
-    processors: int
-    memory_mb: int = 0
-    features: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -265,12 +208,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         time: Now, seconds since the epoch (in a replay: since the log's start).
         cluster: None when there is no snapshot or it is too old; jobs then stay on-premise.
         cloud: The cloud.
-        record: None where no record is kept; the rule then requires none.
-        hedge_price: Seconds of turnaround that a core-second of a hedge must save; None while unknown.
         hedge_left_core_seconds: Core-seconds that hedges may still reserve; None without a budget.
         cutoff: The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
-        waiting_price: Core-seconds worth paying to save one second of waiting; None while unknown.
-        free_nodes: Nodes with free processors at the last poll; None where only their sum is known.
         ratios: The learned s(c); None, and the settings are used, until jobs ran on both sides.
         price: The price of time; None while unknown: policy "price" then moves no job.
     """
@@ -278,11 +217,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time: float
     cluster: ClusterState | None
     cloud: CloudState = CloudState()
-    record: TrackRecord | None = None
-    hedge_price: float | None = None
     hedge_left_core_seconds: float | None = None
     cutoff: Cutoff | None = None
-    waiting_price: float | None = None
-    free_nodes: tuple[FreeNodes, ...] | None = None
     ratios: PerformanceRatios | None = None
     price: Price | None = None

@@ -29,7 +29,6 @@ from advisor.service.exchange.spool import SpoolWriter
 from advisor.service.observation.accounting import ingest_accounting
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.state.state_files import CLOSED_POOLS, PRICES
-from advisor.service.submit import live_placement
 from advisor.service.submit.answering import Answered, Answerer, starts_hedged
 from advisor.service.submit.models import model_loader
 from advisor.service.submit.state_holder import StateHolder
@@ -123,7 +122,7 @@ class SimulatedSite:
         time.slept = self.slurm.advance
         self.holder = StateHolder(
             settings,
-            load_model=model_loader(settings.paths.models, probability_cut=settings.size.probability_cut),
+            load_model=model_loader(settings),
             monotonic=time.read,
             models=self.models,
         )
@@ -173,7 +172,6 @@ class SimulatedSite:
         self.spool.prepare()
         self.control.prepare()
         self.holder.refresh()
-        live_placement.warm()
 
     def close(self) -> None:
         """Close the history."""

@@ -40,7 +40,7 @@ def test_a_new_file_is_made(tmp_path):
         ({"placement.boot_second": 1}, "no setting"),
         ({"submit.idle_seconds": 1}, "the constant 600 s now"),
         ({"placement.boot_seconds": -1}, "-1 is too small"),
-        ({"placement.rule": "best"}, "published"),
+        ({"cluster.policy": "best"}, "cunha2017"),
     ],
 )
 def test_a_wrong_change_leaves_the_file_alone(tmp_path, changes, what):

@@ -117,7 +117,7 @@ WRONG = [
     ("[rules]\nboot_seconds = 3\n", ":2", "rules.boot_seconds", "Did you mean placement.boot_seconds?"),
     ("placement = 3\n", ":1", "placement", "[placement]"),
     ("[placement]\nboot_seconds = -3\n", ":2, placement.boot_seconds", "-3", "at least 0"),
-    ('[placement]\nrule = "best"\n', ":2, placement.rule", "'best'", "`published` or `advisor`"),
+    ('[budget]\nperiod = "year"\n', ":2, budget.period", "'year'", "`day` or `week` or `month`"),
     ("[placement]\nboot_seconds = true\n", ":2, placement.boot_seconds", "true", "number in s"),
     ("[placement]\nboot_seconds = nan\n", ":2, placement.boot_seconds", "nan", "number in s"),
     (

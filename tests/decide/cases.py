@@ -59,7 +59,7 @@ def make_estimates(
 
 def make_settings(**sections: dict[str, Any]) -> Settings:
     """Settings in act mode; ``make_settings(placement={"boot_seconds": 0})``."""
-    cluster = {"default_mode": Mode.ACT, "policy": "advisor"} | sections.pop("cluster", {})
+    cluster = {"default_mode": Mode.ACT, "policy": "cunha2017"} | sections.pop("cluster", {})
     return in_force(Settings.model_validate({"cluster": cluster} | sections))
 
 
@@ -82,7 +82,6 @@ def ask(
     cloud: CloudState | None = None,
     cluster: ClusterState | None = CLUSTER,
     settings: Settings | None = None,
-    hedge_price: float | None = None,
     cutoff: Cutoff | None = None,
     price: Price | None = None,
 ) -> Advice:
@@ -93,7 +92,6 @@ def ask(
             time=1000.0,
             cluster=cluster,
             cloud=cloud or make_cloud(),
-            hedge_price=hedge_price,
             cutoff=cutoff,
             price=price,
         ),

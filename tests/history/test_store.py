@@ -334,10 +334,3 @@ def test_threads_share_a_store(store: HistoryStore, make_outcome: Make) -> None:
         thread.join()
     assert problems == []
     assert store.count() == 80
-
-
-def test_mean_processors_of_all_jobs(store: HistoryStore, make_outcome: Make) -> None:
-    assert store.mean_processors() is None
-    first, second = make_outcome(1), make_outcome(2)
-    store.add([replace(first, job=replace(first.job, processors=1)), second])
-    assert store.mean_processors() == (1 + second.job.processors) / 2

@@ -16,7 +16,7 @@ from advisor.replay.cutoff_backtest import JudgedCutoff, backtest_cutoff
 from advisor.replay.sources import load_table
 
 ENTRIES = 300
-PLACEMENT = PlacementSettings(rule="published", overhead_per_processor=0.05, boot_seconds=60.0)
+PLACEMENT = PlacementSettings(overhead_per_processor=0.05, boot_seconds=60.0)
 
 
 def judged(table, current: Cutoff) -> JudgedCutoff:

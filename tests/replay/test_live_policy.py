@@ -56,8 +56,9 @@ class LiveWorld(PlainWorld):
         super().__init__(load, CORES, modes, trial_seconds=T, longest_wait_seconds=longest)
         b = 0.0 if math.isinf(longest) else longest
         self._settings = make_settings(
-            waiting={"short_wait_seconds": b, "long_job_seconds": T, "speculate": tries}
+            cluster={"policy": "ambati2021"}, waiting={"short_wait_seconds": b, "long_job_seconds": T}
         )
+        self._tries = tries
         self._runs, self._wait = runs, wait
 
     def _asks(self, row: int, now: float, *, is_new: bool = False, wait: float = math.nan) -> int:
@@ -69,7 +70,7 @@ class LiveWorld(PlainWorld):
             estimates=Estimates(wait=known, run=run),
             capacity=Capacity.ON_DEMAND,
             cost_usd=0.0,
-            trial=speculation_of(job, self._settings) if is_new else None,
+            trial=speculation_of(job, self._settings) if is_new and self._tries else None,
             waited_seconds=now - float(self._load.submit[row]),
         )
         return choice(case, self._settings.waiting)[0]

@@ -78,7 +78,7 @@ def make_settings(folder: Path, *, mode: Mode = Mode.ACT, **sections: Any) -> Se
         made.mkdir(exist_ok=True)
     submit = {"snapshot_max_age_seconds": 60.0, **sections.pop("submit", {})}
     return Settings(
-        cluster=ClusterSettings(default_mode=mode, policy="advisor"),
+        cluster=ClusterSettings(default_mode=mode, policy="cunha2017"),
         paths=PathSettings(run=run, state=state, slurm_conf=folder / "slurm.conf"),
         submit=SubmitSettings(**submit),
         waiting=WaitingSettings(**sections.pop("waiting", {})),

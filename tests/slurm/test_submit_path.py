@@ -378,7 +378,7 @@ def test_day_one_2_room_on_the_live_cluster_keeps_a_job(
     answerer, _ = make_answerer(settings, seen, FixedEstimator())
     advice = answerer.answer(AdviseRequest(v=1, user="root", time_limit=120, **asked)).record.advice
     reasons = [answer.reason for answer in advice.answers]
-    assert (Reason.ROOM_HERE in reasons) is has_room, (seen.state.cluster, seen.state.free_nodes)
+    assert (Reason.ROOM_HERE in reasons) is has_room, seen.state.cluster
 
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:

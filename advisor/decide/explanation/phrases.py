@@ -57,10 +57,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "(±{run_deviation}); booting {boot} and running {performance_ratio} times as long in the cloud "
             "would not finish it sooner."
         ),
-        Reason.ROOM_HERE: (
-            "It can start here at once: {free_processors} are free, no job waits, and it asks for "
-            "{processors}."
-        ),
+        Reason.ROOM_HERE: "It is expected to start here at once.",
         Reason.NO_ROOM_THERE: (
             "It is not known when the cloud would have room for it: its nodes are down or drained, too few "
             "are of the kind it needs, or its tasks would take turns of unknown length."
@@ -74,25 +71,6 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.TOO_UNCERTAIN: (
             "The cloud is expected to be {predicted_saving} faster, but that is too uncertain: its standard "
             "deviation is {saving_deviation}, the limit {uncertainty_limit}."
-        ),
-        Reason.UNLIKELY: (
-            "The cloud is expected to be {predicted_saving} faster on average, but only with a "
-            "probability of "
-            "{win_probability}, and jobs this unlikely have not saved time at this site."
-        ),
-        Reason.UNPROVEN: (
-            "The cloud is expected to be {predicted_saving} faster, but such moves have not saved time "
-            "here yet."
-        ),
-        Reason.STAKE_TOO_LARGE: (
-            "The cloud is expected to be {predicted_saving} faster, but it could lose {stake} in the "
-            "worst case, "
-            "too much of the {record} that such moves have saved."
-        ),
-        Reason.EXPOSURE_TOO_LARGE: (
-            "The cloud is expected to be {predicted_saving} faster, but together with the jobs already "
-            "there the "
-            "worst-case loss is too large for what moves have saved so far."
         ),
         Reason.SAVES_TIME: (
             "It would wait about {predicted_wait} here; in the cloud it starts after {start_there} and is "
@@ -113,7 +91,10 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "An hour saved would cost about {hour_costs}, and may cost {hour_may_cost} now: the budget is "
             "kept for jobs that gain more by it."
         ),
-        Reason.PRICE_UNKNOWN: "No price is known: there is no budget, or its spending is not known yet.",
+        Reason.NO_BUDGET: (
+            "No budget is set, so no job moves: `budget.usd` sets one. It would cost about {predicted_cost}."
+        ),
+        Reason.PRICE_UNKNOWN: "No price is known at the moment; `advisor status` says why.",
         Reason.BUDGET_USED_UP: (
             "It could cost {worst_cost}, and {budget_left} of the budget are free at the moment."
         ),
@@ -121,10 +102,6 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "The waiting policy and the budget allow it; it would cost about {predicted_cost}."
         ),
         Reason.NO_GATE: "Neither a waiting policy nor a budget is set; it would cost about {predicted_cost}.",
-        Reason.WAITED_LONG_ENOUGH: (
-            "It has waited {waited}, longer than the limit of {short_wait}: a boot of {boot} and a "
-            "run {performance_ratio} times as long are worth that."
-        ),
         Reason.SHORT_WAIT: (
             "A wait of {predicted_wait} is expected, and jobs that likely start here within {short_wait} "
             "wait."
@@ -203,10 +180,6 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "±{wait_deviation}) is too uncertain: the published rule's cutoff tolerates "
                 "±{tolerated_deviation}."
             ),
-            "cutoff": (  # earlier releases
-                "The cloud is expected to be {predicted_saving} faster, but the wait ({predicted_wait}, "
-                "±{wait_deviation}) is too uncertain: ±{cutoff} is tolerated."
-            ),
         },
     }
 )
@@ -218,7 +191,6 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
             (
                 "performance_ratio",
                 "ratio_deviation",
-                "win_probability",
                 "short_probability",
                 "in_time_probability",
                 "slice_chance",
@@ -226,7 +198,6 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
             "",
         ),
         **dict.fromkeys(("ratio_jobs",), "jobs"),
-        **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
         **dict.fromkeys(
             (
                 "predicted_cost",
@@ -241,7 +212,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
             "USD",
         ),
         **dict.fromkeys(("price",), "USD/core-h"),
-        **dict.fromkeys(("processors", "max_processors", "free_processors"), "cores"),
+        **dict.fromkeys(("processors", "max_processors"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
         **dict.fromkeys(("memory", "burst_memory"), "MiB"),
     }
@@ -263,14 +234,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "predicted_saving": "predicted saving",
         "slice": "run in the cloud until it is decided again",
         "slice_chance": "probability that it ends by then",
-        "win_probability": "probability that the cloud is faster",
-        "stake": "could lose at worst",
-        "record": "safely won by such moves so far",
         "tolerated_deviation": "tolerated by the published rule's cutoff",
         "saving_deviation": "standard deviation of the saving",
         "uncertainty_limit": "most that is allowed",
-        "wait_variance": "standard deviation of the wait",
-        "cutoff": "standard deviation tolerated",
         "short_wait": "longest wait",
         "long_job": "jobs over this wait",
         "short_probability": "probability that it is no longer than that",
@@ -291,7 +257,6 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "price": "price",
         "processors": "processors asked for",
         "max_processors": "most that may move",
-        "free_processors": "processors free here",
         "nodes_needed": "nodes needed",
         "burst_nodes": "nodes of the burst partition",
         "memory": "memory asked for",

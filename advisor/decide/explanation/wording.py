@@ -15,7 +15,6 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.explanation.display import clean, duration, quantity
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES, PHRASES_WITH, UNITS, UNKNOWN_PHRASE
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.placement import PUBLISHED_INSTEAD
 from advisor.model.advice import (
     Advice,
     Answer,
@@ -37,9 +36,6 @@ _WHY_IN_CLOUD: Final = (Question.FASTER, Question.WORTH_PAYING)
 _LEFT_IN_BURST: Final = "Left in the burst partition, as the user asked."
 _WHY_MOVED: Final = (
     "It would wait {predicted_wait} (±{wait_deviation}) here; done {predicted_saving} sooner there."
-)
-_PUBLISHED_INSTEAD: Final = (
-    "(Decided by the published rule, because the history for the advisor's own rule is too short or too old.)"
 )
 
 
@@ -88,8 +84,7 @@ def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
     variants = PHRASES_WITH.get(reason, {})
     phrase = next((variants[name] for name in variants if name in numbers), None)
     phrase = phrase or PHRASES.get(reason, UNKNOWN_PHRASE)
-    said = phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
-    return f"{said} {_PUBLISHED_INSTEAD}" if detail == PUBLISHED_INSTEAD else said
+    return phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
 
 
 class _Words(dict[str, str]):

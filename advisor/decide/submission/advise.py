@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.hedge.hedge_offer import hedged, speculation_of
 from advisor.decide.submission.capacity import (
-    boot_seconds,
     capacity_in_burst,
-    choose,
-    cost_usd,
-    kind_of_node,
     must_avoid_spot,
     off_spot_feature,
     preferred_survivors,
 )
-from advisor.decide.submission.placement import (
-    PlacementCase,
-    PlacementRule,
-    as_case,
-    no_room_there,
-    published,
-    ratio_of,
-    state_unknown,
-    stretched,
-)
-from advisor.decide.submission.policy import MOVES_NOTHING, moves_nothing, not_asked
-from advisor.decide.submission.proven import proven
-from advisor.decide.submission.room import cloud_wait, room_here
+from advisor.decide.submission.placement import ratio_of, stretched
+from advisor.decide.submission.policy import moves_nothing
+from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
 from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.waiting import WaitingCase, waited_long_enough, worth_paying
-from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, Placement
+from advisor.model.advice import STAYS, Advice, Capacity, Mode, Placement
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState, Ratio, SiteState
+from advisor.model.site import CloudState, SiteState
 
 # Members of an enumeration, taken off their class once: Python 3.11 goes through `EnumType.__getattr__` for
 # each, 80 ns instead of 2. So do other modules that run inside sbatch.
@@ -46,13 +28,6 @@ _ACT: Final = Mode.ACT
 _BURST: Final = Placement.BURST
 _ON_PREMISE: Final = Placement.ON_PREMISE
 _EXPLICIT_BURST: Final = Reason.EXPLICIT_BURST
-_STARTS_SECONDS: Final = 120.0
-"""Where there is room a job starts within two passes of Slurm's scheduler; one that still waits has none."""
-# A new rule is a function and a line here (and a word in PlacementSettings.rule).
-PLACEMENT_RULES: Final[Mapping[str, PlacementRule]] = MappingProxyType(
-    {"published": published, "advisor": proven}
-)
-"""The placement rules by name (``placement.rule``)."""
 _FEATURES: Final = {capacity: (capacity.value,) for capacity in Capacity}
 
 
@@ -100,12 +75,9 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     )
 
 
-def _answers(
-    job: Job, state: SiteState, estimates: Estimates, settings: Settings
-) -> tuple[tuple[Answer, ...], Capacity | None, Hedge | None]:
-    """Ask until one keeps the job here; a doubt may be hedged. A capacity where none does."""
-    cloud = state.cloud
-    first = may_move(job, cloud, settings)
+def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Decided:
+    """Question 1, then those of the policy in force, until one keeps the job on-premise."""
+    first = may_move(job, state.cloud, settings)
     if first.verdict in STAYS:
         return (first,), None, None
     policy = settings.cluster.policy
@@ -114,99 +86,17 @@ def _answers(
         from advisor.decide.submission.priced import priced  # noqa: PLC0415
 
         return priced(job, first, state, estimates, settings)
-    if policy in MOVES_NOTHING:
-        return (first, moves_nothing(policy)), None, None
-    if state.cluster is None:
-        return (first, state_unknown()), None, None
-    waited = max(0.0, state.time - job.submit_time)
-    has_room = settings.placement.stay_where_room and waited < _STARTS_SECONDS
-    if has_room and (here := room_here(job, state)) is not None:
-        return (first, here), None, None
-    ratio = ratio_of(job, state.ratios)
-    cloud_run = _slower(job, ratio, settings) * estimates.run.seconds
-    there = 0.0
-    if cloud.rooms:
-        there = cloud_wait(kind_of_node(job, cloud, settings), job, cloud_run, cloud, state.time)
-    case = as_case(
-        processors=job.processors,
-        requested_time=job.requested_time,
-        estimates=estimates,
-        boot=boot_seconds(cloud, settings),
-        settings=settings.placement,
-        record=state.record,
-        tasks=job.array_tasks,
-        cutoff=state.cutoff,
-        cloud_wait=there,
-        ratio=ratio,
-    )
-    second, hedge = _faster(case, waited, settings), None
-    if settings.hedge.enabled:
-        second, hedge = hedged(second, case, job, state, settings)
-    if second.verdict in STAYS:
-        return (first, second), None, None
-    # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
-    # Where there is none nothing will be paid; question 4 says why.
-    chosen, fourth = choose(job, cloud_run, cloud, settings, state.time)
-    cost = 0.0 if chosen is None else cost_usd(job, cloud_run, chosen, cloud, settings)
-    third, trial = _worth(job, state, estimates, chosen, cost, settings)
-    if third.verdict in STAYS:
-        return (first, second, third), None, None
-    return (first, second, third, fourth), chosen, hedge if trial is None else trial
+    if policy == "cunha2017":
+        return cunha2017(job, first, state, estimates, settings)
+    if policy == "ambati2021":
+        return ambati2021(job, first, state, estimates, settings)
+    return (first, moves_nothing(policy)), None, None
 
 
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
-    run = _slower(job, ratio_of(job, state.ratios), settings) * estimates.run.seconds
-    return capacity_in_burst(job, run, state.cloud, settings, state.time)
-
-
-def _worth(
-    job: Job,
-    state: SiteState,
-    estimates: Estimates,
-    chosen: Capacity | None,
-    cost: float,
-    settings: Settings,
-) -> tuple[Answer, Hedge | None]:
-    """Question 3 of a job that would get a capacity at a cost; with the speculative start, if it gets one."""
-    trial = speculation_of(job, settings) if settings.waiting.speculate else None
-    ratio, trial_cost = _slower(job, ratio_of(job, state.ratios), settings), math.nan
-    if trial is not None and chosen is not None:
-        run = ratio * estimates.run.seconds
-        seconds = trial.stop_seconds if math.isnan(run) else min(run, trial.stop_seconds)
-        trial_cost = cost_usd(job, seconds, chosen, state.cloud, settings)
-    case = WaitingCase(
-        job=job,
-        estimates=estimates,
-        capacity=chosen,
-        cost_usd=cost if math.isfinite(cost) else math.nan,
-        trial=trial,
-        trial_cost_usd=trial_cost,
-        waited_seconds=max(0.0, state.time - job.submit_time),
-        price=state.waiting_price,
-        performance_ratio=ratio,
-    )
-    answer, tries = worth_paying(case, state.cloud, settings.waiting)
-    return answer, trial if tries else None
-
-
-def _slower(job: Job, ratio: Ratio | None, settings: Settings) -> float:
-    """How many times longer it runs in the cloud: as learned, else as set."""
-    return settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
-
-
-def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:
-    """Question 2; a job that has waited b is not kept by doubts any more.
-
-    Where no cloud node could take the job there is no doubt to hedge, and no wait that would be long enough.
-    """
-    if case.cloud_wait_seconds == math.inf:
-        return no_room_there(case)
-    policy = settings.cluster.policy
-    if policy == "ambati2021":
-        return not_asked(policy)
-    if waited and (answer := waited_long_enough(case, waited, settings.waiting)) is not None:
-        return answer
-    return PLACEMENT_RULES[case.settings.rule](case)
+    ratio = ratio_of(job, state.ratios)
+    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
+    return capacity_in_burst(job, slowdown * estimates.run.seconds, state.cloud, settings, state.time)
 
 
 def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:

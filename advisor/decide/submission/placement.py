@@ -13,8 +13,8 @@ round the answer (docs/designs/0004-decision.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from advisor.model.advice import Answer, Quantity, Question, TimeLimit, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job, family
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import Cutoff, PerformanceRatios, Ratio, TrackRecord
+from advisor.model.site import Cutoff, PerformanceRatios, Ratio
 
 _FASTER: Final = Question.FASTER
 _MINUTE: Final = 60.0
@@ -32,31 +32,25 @@ _ROUNDING: Final = 1e-6
 
 
 class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a placement rule may look at: one job's predictions and what the cloud would do to it.
+    """What the rule may look at: one job's predictions and what the cloud would do to it.
 
     Attributes:
         processors: c, requested processors.
-        requested_time: The user's time limit, seconds: no job runs longer.
         wait, run: Predicted on-premise wait and run time.
         boot_seconds: Until a cloud node is up.
         performance_ratio: s(c) = o*c + i.
-        settings: The cutoff, and whatever the rule in force needs.
-        record: What moves have saved so far; None where no record is kept.
-        tasks: Tasks of a job array, each of which moves; 1 for a plain job.
+        settings: The cutoff.
         cutoff: The published rule's cutoff, where a backtest has chosen it.
         cloud_wait_seconds: Expected wait for a node in the cloud, before the boot.
         ratio: How the performance ratio was learned; None: as set.
     """
 
     processors: int
-    requested_time: float | None
     wait: Estimate
     run: Estimate
     boot_seconds: float
     performance_ratio: float
     settings: PlacementSettings
-    record: TrackRecord | None = None
-    tasks: int = 1
     cutoff: Cutoff | None = None
     cloud_wait_seconds: float = 0.0
     ratio: Ratio | None = None
@@ -66,25 +60,10 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Expected time until the job would run in the cloud: its wait there, and the boot."""
         return self.cloud_wait_seconds + self.boot_seconds
 
-    @property
-    def saving_deviation(self) -> float:
-        """Standard deviation of the saving w - (s(c) - 1)*r, seconds; w, r and s taken as independent."""
-        slowdown = self.performance_ratio - 1.0
-        variance = self.wait.variance + (slowdown * slowdown * self.run.variance if slowdown else 0.0)
-        if self.ratio is not None:
-            variance += (self.performance_ratio * self.ratio.deviation * self.run.seconds) ** 2
-        return math.sqrt(variance) if variance >= 0.0 else math.nan
-
     def penalty_seconds(self, run_seconds: float) -> float:
         """How much longer a run of that length takes in the cloud, start included; s = 1 needs no length."""
         slowdown = self.performance_ratio - 1.0
         return self.starts_after_seconds + (slowdown * run_seconds if slowdown else 0.0)
-
-
-PUBLISHED_INSTEAD: Final = "published-rule"
-"""Detail of an answer that the published rule gave because there are no distributions to decide by yet."""
-
-PlacementRule: TypeAlias = Callable[[PlacementCase], Answer]
 
 
 def published(case: PlacementCase) -> Answer:
@@ -105,22 +84,7 @@ def published(case: PlacementCase) -> Answer:
         numbers.append(("tolerated_deviation", Quantity(math.sqrt(cutoff))))
         if not wait.variance < cutoff:
             return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
-    if exceeds_limit(case, numbers):
-        return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
     return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
-
-
-def exceeds_limit(case: PlacementCase, numbers: list[tuple[str, Quantity]]) -> bool:
-    """Whether the saving is more uncertain than the site allows; adds what was compared to the numbers.
-
-    Asked by every rule once the cloud looks faster. An unknown uncertainty exceeds every limit but none.
-    """
-    limit = 60.0 * case.settings.uncertainty_limit_minutes
-    if limit == math.inf:
-        return False
-    deviation = case.saving_deviation
-    numbers += (("saving_deviation", Quantity(deviation)), ("uncertainty_limit", Quantity(limit)))
-    return not deviation <= limit
 
 
 def answer(
@@ -173,27 +137,21 @@ def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
 def as_case(
     *,
     processors: int,
-    requested_time: float | None,
     estimates: Estimates,
     boot: float,
     settings: PlacementSettings,
-    record: TrackRecord | None = None,
-    tasks: int = 1,
     cutoff: Cutoff | None = None,
     cloud_wait: float = 0.0,
     ratio: Ratio | None = None,
 ) -> PlacementCase:
-    """Gather what a rule may look at."""
+    """Gather what the rule may look at."""
     return PlacementCase(
         processors=processors,
-        requested_time=requested_time,
         wait=estimates.wait,
         run=estimates.run,
         boot_seconds=boot,
         performance_ratio=settings.performance_ratio(processors) if ratio is None else ratio.factor,
         settings=settings,
-        record=record,
-        tasks=tasks,
         cutoff=cutoff,
         cloud_wait_seconds=cloud_wait,
         ratio=ratio,

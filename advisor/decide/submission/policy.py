@@ -35,27 +35,17 @@ _OFF: Final[Sections] = MappingProxyType(
         "acquirer": {"kept_nodes": 0},
     }
 )
-_PLACEMENT_OF_CUNHA: Final = MappingProxyType(
-    {
-        "rule": "published",
-        "use_cutoff": True,
-        "stay_where_room": False,
-        "uncertainty_limit_minutes": math.inf,
-    }
-)
 _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
     {
-        # nothing asks the forests of the advisor's own placement rule
-        "price": {"waiting": _NO_GATES, "placement": {"rule": "published"}},
-        "advisor": {},
-        "cunha2017": {**_OFF, "placement": _PLACEMENT_OF_CUNHA},
+        "price": {"waiting": _NO_GATES},
+        "cunha2017": _OFF,
         "zrigui2022": {**_OFF, "size": {"enabled": True}},
         "deng2013": {**_OFF, "portfolio": {"enabled": True}},
         "agarwal2023": {**_OFF, "matching": {"enabled": True}, "acquirer": {"rank": "last-change"}},
     }
 )
-MOVES_NOTHING: Final[frozenset[Policy]] = frozenset({"zrigui2022", "deng2013", "agarwal2023"})
-"""Policies that change no job's partition."""
+QUEUE_POLICIES: Final[frozenset[Policy]] = frozenset({"price", "ambati2021"})
+"""Policies that ask when a job would start on-premise by the queue."""
 
 
 def in_force(settings: Settings) -> Settings:
@@ -70,9 +60,9 @@ def in_force(settings: Settings) -> Settings:
 
 
 def _of_ambati(settings: Settings) -> Sections:
-    """Long jobs wait, short waits wait, and speculation (Ambati et al. 2021), without a worth of waiting."""
+    """Long jobs wait, short waits wait, and speculation (Ambati et al. 2021)."""
     waiting = settings.waiting
-    gates: dict[str, Any] = {"second_of_waiting": 0.0, "speculate": True}
+    gates: dict[str, Any] = {"speculate": True}
     if not waiting.short_wait_seconds and math.isinf(waiting.long_job_seconds):
         gates |= {"short_wait_seconds": AMBATI_WAIT_SECONDS, "long_job_seconds": AMBATI_SHORT_SECONDS}
     return {**_OFF, "waiting": gates}

@@ -201,6 +201,8 @@ def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Sett
     numbers: _Numbers = (("predicted_cost", Quantity(cost, "USD")), ("worst_cost", Quantity(worst, "USD")))
     if not option.usd_per_second:
         return _answer(_WORTH_PAYING, Verdict.YES, Reason.PAID_FOR, numbers)
+    if not settings.budget.is_set:
+        return _answer(_WORTH_PAYING, Verdict.NO, Reason.NO_BUDGET, numbers)
     if price is None or not price.seconds_per_usd >= 0.0:
         return _answer(_WORTH_PAYING, Verdict.UNSURE, Reason.PRICE_UNKNOWN, numbers)
     hour = _HOUR / price.seconds_per_usd if price.seconds_per_usd > 0.0 else math.inf

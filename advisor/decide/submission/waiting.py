@@ -17,8 +17,6 @@ from typing import Final
 import msgspec
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.placement import PlacementCase
-from advisor.decide.submission.placement import answer as answer_faster
 from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS, by_length, by_wait
 from advisor.model.advice import Answer, Capacity, Hedge, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
@@ -49,7 +47,6 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         trial: The speculative start it may have; None: it may have none.
         trial_cost_usd: Predicted cost of that, which ends at t.
         waited_seconds: How long it has waited already; 0 at its submission.
-        price: Core-seconds worth paying to save a second of waiting; None or 0: the policy as published.
         performance_ratio: s(c): a trial lasts t in the cloud, where the job runs so many times longer.
     """
 
@@ -60,7 +57,6 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trial: Hedge | None = None
     trial_cost_usd: float = math.nan
     waited_seconds: float = 0.0
-    price: float | None = None
     performance_ratio: float = 1.0
 
 
@@ -96,27 +92,6 @@ def worth_paying(case: WaitingCase, cloud: CloudState, settings: WaitingSettings
     return _answer(Verdict.YES, Reason.WORTH_PAYING, (*numbers, *paid.numbers)), False
 
 
-def waited_long_enough(case: PlacementCase, waited: float, settings: WaitingSettings) -> Answer | None:
-    """Question 2 for a job that has waited b: YES, unless the cloud would take longer than another b.
-
-    Nobody waits longer than b (Ambati et al., section 5.1). A forecast that has been wrong for so long, or a
-    record that is still short, is no doubt that keeps the job any more; a cloud that is much slower does.
-
-    Returns:
-        None where b is not set, is not over yet, or a move would cost more than it: the placement rule is
-            asked as ever.
-    """
-    longest = settings.short_wait_seconds
-    if not longest or waited < longest:
-        return None
-    run = case.run.seconds if case.run.is_usable else case.requested_time
-    penalty = case.penalty_seconds(math.inf if run is None else run)
-    if math.isnan(penalty) or penalty >= longest:
-        return None
-    more = (("waited", Quantity(waited)), ("short_wait", Quantity(longest)))
-    return answer_faster(case, Verdict.YES, Reason.WAITED_LONG_ENOUGH, more)
-
-
 def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]:
     """What the policy has the job do (`advisor.decide.submission.waiting_policy`), and what that rests on.
 
@@ -139,9 +114,8 @@ def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]
     if not settings.short_wait_seconds:
         return WAITS, numbers
     b, waited = settings.short_wait_seconds, case.waited_seconds
-    in_time, to_come = outlook(case.estimates.wait, b - waited)
-    core_seconds = case.job.processors * case.estimates.run.seconds
-    does = by_wait(waited, b, in_time, to_come, core_seconds, case.price or 0.0)
+    in_time = in_time_chance(case.estimates.wait, b - waited)
+    does = by_wait(waited, b, in_time)
     numbers = (
         *numbers,
         ("predicted_wait", Quantity(case.estimates.wait.seconds)),
@@ -160,19 +134,16 @@ def short_chance_of(run: Estimate, limit: float) -> float:
     return _TAKEN_FOR_SHORT if run.seconds <= limit else 0.0
 
 
-def outlook(wait: Estimate, left: float) -> tuple[float, float]:
-    """Chance to start within ``left`` seconds, and expected seconds until it starts or they are over.
+def in_time_chance(wait: Estimate, left: float) -> float:
+    """Chance to start within ``left`` seconds.
 
-    Of a wait nobody can predict it is taken to be in time: doubt means on-premise.
+    A wait that is not known is taken to be in time: doubt means on-premise.
     """
     if left <= 0.0:
-        return 0.0, 0.0
+        return 0.0
     if wait.quantiles:
-        waits = wait.quantiles
-        return bisect_left(waits, left) / len(waits), math.fsum(min(w, left) for w in waits) / len(waits)
-    if not wait.is_usable:
-        return 1.0, 0.0
-    return (1.0 if wait.seconds < left else 0.0), min(max(wait.seconds, 0.0), left)
+        return bisect_left(wait.quantiles, left) / len(wait.quantiles)
+    return 1.0 if not wait.is_usable or wait.seconds < left else 0.0
 
 
 def _is_surely_short(numbers: _Numbers) -> bool:

@@ -26,7 +26,7 @@ SHORT: Final = 0.5
 SKIP_TRIAL_BELOW: Final = 0.1
 """A job that is short with less than this chance is not tried out: it would nearly always be restarted."""
 IN_TIME: Final = 0.5
-"""Without a price, a job leaves when its chance to start in time is less than this (SWW as published)."""
+"""A job leaves when its chance to start in time is less than this (SWW as published)."""
 
 
 def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL_BELOW) -> int:  # noqa: FBT001 - numba knows no keyword-only arguments
@@ -46,23 +46,13 @@ def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL
     return LEAVES if short_chance >= SHORT else WAITS
 
 
-def by_wait(
-    waited: float, longest_wait: float, in_time: float, to_come: float, core_seconds: float, price: float
-) -> int:
-    """What the job's wait says: nobody waits longer than b, nor when paying is worth more.
-
-    Without a price this is SWW as published: a job leaves when it would likely wait longer than b. With one,
-    it leaves when the cores saved by waiting are worth less than the time lost:
-    ``chance to start in time x core-seconds < price x seconds it is expected to wait yet``. The chance is on
-    the left because a job that would wait longer than b is paid for anyway, only later (SWW costs nothing).
+def by_wait(waited: float, longest_wait: float, in_time: float) -> int:
+    """What the job's wait says: no job waits longer than b, and one that likely would leaves at once (SWW).
 
     Args:
         waited: Seconds it has waited so far.
         longest_wait: b, seconds; infinite: it waits as long as it takes.
         in_time: Predicted chance that it starts here before it has waited b, 0 to 1.
-        to_come: Expected seconds until it starts or has waited b.
-        core_seconds: Predicted core-seconds of the job; NaN: unknown, then no price sends it away.
-        price: Core-seconds worth paying to save one second of waiting; 0: the published policy.
 
     Returns:
         ``WAITS`` or ``LEAVES``.
@@ -71,6 +61,4 @@ def by_wait(
         return LEAVES
     if math.isinf(longest_wait):
         return WAITS
-    if price > 0.0:
-        return LEAVES if in_time * core_seconds < price * to_come else WAITS
     return LEAVES if in_time < IN_TIME else WAITS

@@ -141,14 +141,7 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
             sent = {
                 "without_cutoff": _sent(cases, placement.model_copy(update={"use_cutoff": False})),
                 "with_cutoff": _sent(cases, placement, learned),
-                "advisor": sent_by_the_advisor(
-                    table,
-                    states,
-                    own,
-                    # a log does not say which free processors a job may use: queues wait beside them
-                    placement.model_copy(update={"rule": "advisor", "use_cutoff": False}),
-                    recorded,
-                )[recorded:],
+                "advisor": sent_by_the_advisor(table, own, placement, recorded)[recorded:],
             }
             hedged = hedge_rows(table, own, recorded, factor, options.baseline, options.budgets)
             rows.append(_factor_row(factor, sent, actual.saved_seconds(factor, options.baseline), hedged))
@@ -265,11 +258,9 @@ def _cases(
 
 def _published(factor: float, options: PlacementOptions) -> PlacementSettings:
     return PlacementSettings(
-        rule="published",
         overhead_per_processor=factor,
         baseline=options.baseline,
         boot_seconds=0.0,
-        stay_where_room=False,  # as published
     )
 
 
@@ -287,7 +278,7 @@ def _sent(
     cutoff: Cutoff | None = None,
 ) -> Booleans:
     """Where the decision function sends the jobs: True for the cloud."""
-    settings = Settings(placement=placement, cluster=ClusterSettings(policy="advisor"))
+    settings = Settings(placement=placement, cluster=ClusterSettings(policy="cunha2017"))
     return np.array(
         [
             advise(

@@ -1,8 +1,8 @@
 """Speculation with a wait model, learning as it goes: one world counts, another beside it teaches.
 
 The *real* world follows the policy that is judged, at the price of waiting that a live site has
-(``waiting.second_of_waiting``). Beside it, on the same jobs, runs a *naive* world (the same speculation,
-but jobs wait until they leave at b), which shows what each job would have waited had it stayed.
+(`LearningOptions.second_of_waiting`). Beside it, on the same jobs, runs a *naive* world (the same
+speculation, but jobs wait until they leave at b), which shows what each job would have waited had it stayed.
 
 Nothing is known before its time. Forests of run times learn from jobs that ended in the real world. What
 happened in another world before time T - b needs only run times of jobs that ended in it before T - b; such a
@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.settings import WaitingSettings
 from advisor.papers.waiting.wait_model import RollingForest
 from advisor.papers.waiting.world.costs import CostModel
 from advisor.papers.waiting.world.world import (
@@ -39,7 +37,6 @@ Progress = Callable[[str, int, int], None]
 
 DAY = 86_400.0
 WEEK_DAYS = 7
-_SHIPPED: Final = WaitingSettings()
 _LONGER_THAN_ANY = 4.0  # times b: what a job that left at b would still have waited, for all that is known
 
 
@@ -53,7 +50,8 @@ class LearningOptions:
         keep_every, sample_room: One in so many repeated sights of a waiting job is kept, and the newest so
             many in all.
         ask_again_seconds: The queue is asked again this often.
-        settings: What a second of waiting is worth.
+        second_of_waiting: What a second of a job's waiting is worth, as a share of the cost of renting the
+            mean job for a second; 0: only the bound b, as published.
         forest: How each forest grows.
         thresholds: Waits whose prediction is scored, seconds.
     """
@@ -62,7 +60,7 @@ class LearningOptions:
     keep_every: int = 6
     sample_room: int = 40_000
     ask_again_seconds: float = 7_200.0
-    settings: WaitingSettings = _SHIPPED
+    second_of_waiting: float = 0.065
     forest: ForestSettings = field(default_factory=lambda: ForestSettings(trees=5))
     thresholds: tuple[float, ...] = (10_800.0, 21_600.0, 43_200.0, 86_400.0)
 
@@ -188,7 +186,7 @@ class Lockstep:
         known = np.flatnonzero(settled)
         if self._waits.grow(features[known], to_come[known], seed=seed):
             mean_processors = float(self._case.workload.processors[ended].mean())
-            self._price = self._options.settings.price_of_waiting(mean_processors)
+            self._price = self._options.second_of_waiting * mean_processors
 
     def _settled(self, rows: Ints, until: float) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
         """When jobs of the naive world started, whether on fixed cores, and whether before ``until``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from advisor.decide.submission.waiting import outlook, short_chance_of
+from advisor.decide.submission.waiting import in_time_chance, short_chance_of
 from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, by_length, by_wait
 from advisor.predict.forecast.distribution import ForestSettings
 from advisor.predict.forecast.rolling import ForecastOptions
@@ -84,10 +84,10 @@ class Ambati2021(Policy):
     def _by_wait(self, world: World, row: int) -> None:
         waited = world.now - float(world.jobs.submit[row])
         left = self._longest_wait - waited
-        in_time, to_come = 1.0, 0.0
+        in_time = 1.0
         if left > 0.0 and (estimates := self._forests.asked_again(row, world.now)) is not None:
-            in_time, to_come = outlook(estimates.wait, left)
-        if by_wait(waited, self._longest_wait, in_time, to_come, 0.0, 0.0) == LEAVES:
+            in_time = in_time_chance(estimates.wait, left)
+        if by_wait(waited, self._longest_wait, in_time) == LEAVES:
             self._start(world, row, float(world.jobs.limit[row]))
 
     def _start(self, world: World, row: int, stop: float) -> bool:

@@ -100,7 +100,6 @@ class Cunha2017(Policy):
         )
         case = as_case(
             processors=job.processors,
-            requested_time=job.requested_time,
             estimates=estimates,
             boot=self._settings.boot_seconds,
             settings=self._settings,
@@ -180,7 +179,6 @@ def settings_of(options: WorldOptions, **more: object) -> PlacementSettings:
     """Placement settings of the simulated cloud: every job runs ``slowdown`` times as long there."""
     return PlacementSettings.model_validate(
         {
-            "rule": "published",
             "overhead_per_processor": 0.0,
             "baseline": options.slowdown,
             "boot_seconds": options.boot_seconds,

@@ -10,7 +10,6 @@ from typing import Final
 
 from advisor.model.errors import BadInput
 from advisor.model.site import Cutoff
-from advisor.replay.closed_loop.advisor2026 import Advisor2026
 from advisor.replay.closed_loop.ambati2021 import LONGEST_WAIT_SECONDS, SHORT_SECONDS, Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
@@ -60,7 +59,6 @@ POLICIES: Final[Mapping[str, Callable[[Terms], Policy]]] = MappingProxyType(
         "cunha2017": lambda terms: Cunha2017(cutoff=terms.cutoff),
         "ambati2021": lambda terms: Ambati2021(terms.short_seconds, terms.longest_wait_seconds),
         "zrigui2022": lambda _: Zrigui2022(),
-        "advisor2026": lambda _: Advisor2026(),
         "starburst": lambda _: Starburst(),
         "price": _price,
         "clairvoyant": lambda _: Clairvoyant(),

@@ -17,11 +17,13 @@ from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.settings import Settings
 from advisor.predict.knn.predictor import Predictor
+from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.state.state_files import known_file
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
+from advisor.service.submit.run_times import RUN_TIMES_KIND
 
 _SLOW_SECONDS: Final = 0.005
 
@@ -99,6 +101,13 @@ def _settings(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[D
         yield make("settings", f"{finding.key} ({finding.where}): {finding.what}", finding.mend)
     if not findings:
         yield ok("settings", f"{loaded.path or 'defaults'}: no errors")
+    cluster, budget = loaded.settings.cluster, loaded.settings.budget
+    if cluster.policy == "price" and not budget.is_set:
+        yield warning(
+            "settings",
+            "no budget is set: jobs get advice, and none is moved",
+            "Set budget.usd; `advisor recommend` shows what each budget would have bought",
+        )
     modes = {loaded.settings.cluster.mode_of(p) for p in loaded.settings.cluster.on_premise_partitions}
     if modes == {"shadow"}:
         yield warning(
@@ -157,21 +166,14 @@ def _history(settings: Settings) -> Iterator[Diagnosis]:
 def _models(settings: Settings) -> Iterator[Diagnosis]:
     store = ModelStore(folder=settings.paths.models)
     try:
-        predictor = Predictor.from_arrays(*store.load(PREDICTOR_KIND))
+        if settings.cluster.policy == "price":
+            RunTimesOfJobs.from_arrays(store.load(RUN_TIMES_KIND)[0])
+            yield ok("models", "run times are learned")
+        else:
+            yield _knowledge_base(Predictor.from_arrays(*store.load(PREDICTOR_KIND)))
     except UseFallback:
         yield error(
-            "models",
-            "there is no knowledge base: every job stays",
-            "Start `advisor control`, which builds it",
-        )
-    else:
-        cases = len(predictor.run)
-        yield (
-            ok("models", f"knowledge base of {cases:,} jobs")
-            if cases
-            else warning(
-                "models", "the knowledge base is empty", "Run `advisor ingest sacct`, or wait for jobs to end"
-            )
+            "models", "there are no forecasts: every job stays", "Start `advisor control`, which builds them"
         )
     try:
         store.load(SIZE_KIND)
@@ -181,6 +183,14 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
         )
     else:
         yield ok("models", "there is a size model")
+
+
+def _knowledge_base(predictor: Predictor) -> Diagnosis:
+    if cases := len(predictor.run):
+        return ok("models", f"knowledge base of {cases:,} jobs")
+    return warning(
+        "models", "the knowledge base is empty", "Run `advisor ingest sacct`, or wait for jobs to end"
+    )
 
 
 def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:

@@ -37,7 +37,6 @@ def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict
         "snapshot": _snapshot(settings, now),
     }
     result["troubles"] = _troubles(result)
-    result["notes"] = list(placement_notes(result))
     return result
 
 
@@ -62,7 +61,6 @@ def ask_serve(settings: Settings) -> dict[str, Any]:
         "advice_given": reply.advice_given,
         "uptime_seconds": reply.uptime_seconds,
         "model_version": reply.model_version,
-        "placement_version": reply.placement_version,
         "snapshot_usable": reply.snapshot_usable,
         "spool_dropped": reply.spool_dropped,
         "release": reply.release,
@@ -85,7 +83,6 @@ def _from_metrics(settings: Settings) -> dict[str, Any]:
         "answer_seconds": None,
         "advice_given": int(advised),
         "model_version": _version(values, "predictor"),
-        "placement_version": "in use" if values.get("advisor_serve_placement_in_use") else None,
     }
 
 
@@ -165,22 +162,6 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
 def _price_troubles(result: dict[str, Any]) -> Iterator[str]:
     if unknown := (result["control"].get("price") or {}).get("unknown"):
         yield f"there is no price, so no job moves: {unknown}"
-
-
-def placement_notes(result: dict[str, Any]) -> Iterator[str]:
-    """Why the advisor's own placement rule does not decide or move jobs yet; normal at a new site."""
-    placement = result["control"].get("placement")
-    if not placement:
-        return
-    if placement["rule"] == "published":
-        known, needed = placement["finished_jobs"], placement["first_forest_after_jobs"]
-        why = f"{known:,} of {needed:,} finished jobs" if known < needed else "its forests are being grown"
-        yield f"the published placement rule decides until the advisor's own rule is ready: {why}"
-    elif result["serve"]["running"] and not result["serve"]["placement_version"]:
-        yield "advisor serve has not loaded the forests: the published placement rule decides until then"
-    elif placement["record_trusted_seconds"] <= 0.0:
-        done = "shows no gain yet" if placement["record_earned"] else "is being computed from the history"
-        yield f"the record of the advisor's own placement rule {done}: no job is moved that could lose by it"
 
 
 def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:

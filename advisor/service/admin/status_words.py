@@ -29,8 +29,6 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("control", f"{control.get('knowledge_base_jobs', 0):,} jobs in the knowledge base"))
     else:
         rows.append(("control", "not known" if control["running"] is None else "not running"))
-    if control.get("placement"):
-        rows.append(("placement", _placement_row(control["placement"])))
     if snapshot["age_seconds"] is not None:
         rows.append(("snapshot", f"{snapshot['age_seconds']:.0f} s old"))
         rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {})
@@ -137,16 +135,6 @@ def places_in_words(places: dict[str, Any]) -> str:
         requeued, left = places.get("small_requeued", 0), places.get("small_left", 0)
         parts.append(f"ran longer than small jobs may: {requeued:,} requeued, {left:,} left running")
     return ", ".join(parts)
-
-
-def _placement_row(placement: dict[str, Any]) -> str:
-    if placement["rule"] == "published":
-        return "published rule for now"
-    hours = placement["record_trusted_seconds"] / 3600.0
-    return (
-        f"the advisor's own rule, {placement['forests']} forests of {placement['finished_jobs']:,} jobs; "
-        f"waiting time won with confidence: {max(0.0, hours):,.1f} h"
-    )
 
 
 def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tuple[str, str]]:

@@ -118,7 +118,6 @@ class Features:
         self.price = self._price()
         features = (
             self.hedge,
-            self._placement(),
             self._portfolio(),
             self._waiting() if self.price is None else self.price,
             self.cloud,
@@ -169,26 +168,6 @@ class Features:
             wake_poll=self._shared.wake_poll,
             slices=lambda: None if self.price is None else self.price.slices,
         )
-
-    def _placement(self) -> Feature | None:
-        if self._settings.placement.rule != "advisor":
-            return None
-        from advisor.service.learn.placement_feature import PlacementFeature
-        from advisor.service.learn.placement_loop import PlacementLoop
-
-        of_hedges: dict[str, Any] = {}
-        if self.hedge is not None:
-            budget = self.hedge.budget
-            of_hedges = {"hedge_outcomes": self.hedge.hedge_outcome, "unspent": lambda: budget.unspent}
-        loop = PlacementLoop(
-            self._settings,
-            store=self._shared.store,
-            models=self._shared.models,
-            clock=self._shared.clock,
-            ratios=self.learn.ratios,
-            **of_hedges,
-        )
-        return PlacementFeature(loop, self._shared.clock)
 
     def _portfolio(self) -> Feature | None:
         """On also where an earlier process could not take back what it had set."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from advisor.decide.submission.capacity import is_never_spot
+from advisor.decide.submission.policy import QUEUE_POLICIES
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
@@ -30,7 +31,6 @@ from advisor.service.observation.site_view import (
     active_features,
     burst_nodes,
     cluster_state,
-    free_nodes,
 )
 from advisor.service.price.queue_view import on_premise_queue, seen_queue
 from advisor.service.running.clock import Clock
@@ -141,7 +141,6 @@ class PollLoop:
             time=snapshot.time,
             cluster=self._last.cluster,
             cloud=self._with_rooms(self._last),
-            free_nodes=free_nodes(snapshot, self._settings),
         )
         for feature in self._features:
             site = feature.publish(site)
@@ -160,7 +159,7 @@ class PollLoop:
         )
 
     def _queue(self, snapshot: SlurmSnapshot) -> SeenQueue | None:
-        if self._settings.cluster.policy != "price":
+        if self._settings.cluster.policy not in QUEUE_POLICIES:
             return None
         return seen_queue(on_premise_queue(snapshot, self._settings))
 

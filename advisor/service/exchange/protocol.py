@@ -181,8 +181,7 @@ class PingReply(msgspec.Struct, frozen=True, gc=False):
     """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators.
 
     ``hedges_announced`` and ``hedges_not_announced`` count submissions that start hedged, by whether `advisor
-    control` could be told of them. ``placement_version`` is the version of the random forests that
-    decide where jobs go; null: the published rule decides.
+    control` could be told of them.
     """
 
     v: int
@@ -197,7 +196,6 @@ class PingReply(msgspec.Struct, frozen=True, gc=False):
     spool_dropped: int
     hedges_announced: int = 0
     hedges_not_announced: int = 0
-    placement_version: str | None = None
 
 
 class MetricsReply(msgspec.Struct, frozen=True, gc=False):

@@ -91,13 +91,7 @@ class LearnFeature(Feature):
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
-        mean = self.knowledge.mean_processors
-        return structs.replace(
-            site,
-            cutoff=self.knowledge.cutoff,
-            ratios=self.ratios.current,
-            waiting_price=None if mean is None else self._settings.waiting.price_of_waiting(mean),
-        )
+        return structs.replace(site, cutoff=self.knowledge.cutoff, ratios=self.ratios.current)
 
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""

@@ -46,7 +46,6 @@ class Knowledge:
     Attributes:
         total_processors: Of the on-premise partitions; 0 while unknown.
         cutoff: The published rule's cutoff that `advisor tune --weekly` has put in force; None: none.
-        mean_processors: Of the finished jobs; None while there are none.
     """
 
     def __init__(
@@ -65,8 +64,6 @@ class Knowledge:
         self.total_processors = 0
         self.cutoff: Cutoff | None = None
         self._cutoff_version: str | None = None
-        self.mean_processors: float | None = None
-        self._mean_at = 0
 
     @property
     def predictor(self) -> Predictor:
@@ -85,19 +82,11 @@ class Knowledge:
         self._take_cutoff()
         if self._predictor is None:
             self._predictor = self._loaded() or self._built()
-        self._refresh_mean()
         self.save()
-
-    def _refresh_mean(self) -> None:
-        """Compute the mean anew after so many jobs: it is a pass over all jobs."""
-        position = self._store.last_position()
-        if self.mean_processors is None or position - self._mean_at >= _REBUILD_JOBS:
-            self.mean_processors, self._mean_at = self._store.mean_processors(), position
 
     def refresh(self) -> None:
         """Reload or rebuild the predictor when other parameters or another predictor are in force."""
         self._take_cutoff()
-        self._refresh_mean()
         if self._predictor is None:
             return
         if self._models.current(PARAMETERS_KIND) != self._parameters_version:

@@ -13,7 +13,6 @@ from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, Inges
 from advisor.history.store import HistoryStore
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
-from advisor.predict.forecast.rolling import ForecastOptions
 from advisor.service.exchange import spool
 from advisor.service.learn.as_here import outcome_here, queued_here
 from advisor.service.learn.both_sides import PerformanceRatioBook
@@ -169,11 +168,8 @@ class LearnLoop:
             self._judge(outcome)
 
     def save_knowledge(self) -> None:
-        """Save the estimators for the submit server; once in ten minutes where other forecasts decide."""
-        now = self._clock.monotonic()
-        own = self._settings.placement.rule == "advisor"
-        is_priced = self._settings.cluster.policy == "price"
-        stands_by = is_priced or (own and self._knowledge.cases >= ForecastOptions().first)
+        """Save the k-NN estimators; once in ten minutes under the policy "price", which does not ask them."""
+        now, stands_by = self._clock.monotonic(), self._settings.cluster.policy == "price"
         if (not stands_by or now - self._saved >= _STANDBY_SAVE_SECONDS) and self._knowledge.save():
             self._saved = now
 

@@ -6,23 +6,18 @@ The functions are pure.
 from __future__ import annotations
 
 import bisect
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
-from advisor.model.site import FreeNodes
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
-_HAS_ROOM: Final = frozenset({"IDLE", "MIXED"})
-_TAKES_JOBS: Final = _HAS_ROOM | {"DYNAMIC_NORM"}
 PAID_FOR: Final = frozenset({NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN})
 """Power states of a cloud node whose instance costs money."""
-_MAX_GROUPS: Final = 64
-"""Groups of free nodes in the submit server's snapshot: it goes through them while sbatch waits."""
 _MAX_STATES: Final = 120_960
 """One state every five seconds for a week."""
 
@@ -43,30 +38,6 @@ def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
     rows = (row for job in here for row in _rows(job))
     tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
     return tracker.state(snapshot.time)
-
-
-def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, ...]:
-    """On-premise nodes with free processors, grouped by equal properties.
-
-    Nodes that are down, drained, reserved, planned for a waiting job, powered down or in an unknown state
-    are left out.
-    """
-    on_premise = set(settings.cluster.on_premise_partitions)
-    jobs = jobs_by_node(snapshot)
-    groups: Counter[tuple[int, int, tuple[str, ...], tuple[str, ...]]] = Counter()
-    for node in snapshot.nodes:
-        here = on_premise & set(node.partitions)
-        if not here or not node.states <= _TAKES_JOBS or not node.states & _HAS_ROOM:
-            continue
-        running = jobs.get(node.name, [])
-        free = node.processors - sum(map(processors_on_a_node, running))
-        if free > 0:
-            memory = 0 if running else node.memory_mb  # what running jobs use is not known
-            groups[free, memory, active_features(node), tuple(sorted(here))] += 1
-    return tuple(
-        FreeNodes(nodes=count, processors=free, memory_mb=memory, features=features, partitions=partitions)
-        for (free, memory, features, partitions), count in groups.most_common(_MAX_GROUPS)
-    )
 
 
 def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:

@@ -164,32 +164,6 @@ class JudgedPolicies(msgspec.Struct):
     verdict: Verdict | None = None
 
 
-EarnedBand: TypeAlias = tuple[float, float, float]
-"""Saved seconds, their absolute sum, and the sum of their squares."""
-
-
-class EarnedRecord(msgspec.Struct):
-    """The placement rule's record and calibration.
-
-    Attributes:
-        settings: The settings it was earned with: under others the gains would be other gains.
-        bands: By likelihood; None in a file of a release that kept one sum: `saved_seconds` and the like.
-        moved: What is in it of jobs in the cloud.
-        boot_seconds, line: Boot time, and o and i of s(c), that it was earned with.
-        calibration: State of the interval calibration of "wait" and "run".
-    """
-
-    settings: list[float] = []
-    bands: list[EarnedBand] | None = None
-    moved: list[EarnedBand] = []
-    boot_seconds: Amount | None = None
-    line: tuple[float, float] | None = None
-    calibration: dict[str, tuple[float, float, float]] | None = None
-    saved_seconds: float | None = None
-    absolute_seconds: float | None = None
-    squared_seconds: float | None = None
-
-
 class OpenLife(msgspec.Struct):
     """A spot instance that runs: its pool, its launch, and when it was last seen (epoch seconds)."""
 

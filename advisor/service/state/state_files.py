@@ -14,7 +14,6 @@ from advisor.service.state.hedge_entries import HedgeEntries
 from advisor.service.state.records import (
     AcquirerState,
     BootsSeen,
-    EarnedRecord,
     HedgesUsed,
     Interruptions,
     JudgedPolicies,
@@ -177,13 +176,6 @@ ACQUIRER: Final = KnownFile(
     writer="service/stability/acquirer.py",
     loss="The acquirer plans at once instead of at its hour; nodes asked for may be asked for again.",
 )
-EARNED_RECORD: Final = KnownFile(
-    name="placement.json",
-    record=EarnedRecord,
-    writer="service/learn/placement_loop.py",
-    loss="The placement rule's record is earned again from the history, in minutes; losses of jobs in the "
-    "cloud are forgotten.",
-)
 PRICE: Final = KnownFile(
     name="price.json",
     record=PriceRecord,
@@ -211,7 +203,6 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     MARKED_NODES,
     STEERED_JOBS,
     ACQUIRER,
-    EARNED_RECORD,
     PRICE,
 )
 

@@ -22,9 +22,10 @@ from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.hedge.hedge_offer import worst_core_seconds
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.capacity import boot_seconds
+from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
-from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate
+from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -38,6 +39,7 @@ from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
 _NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
 _RESERVED: Final = Capacity.RESERVED
+_AT_ONCE: Final = Estimate(seconds=0.0, variance=0.0, lower=0.0, upper=0.0)
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -86,7 +88,7 @@ class Answerer:
             estimates = self._estimates(knowledge, job, state)
             answered = self._answered(request, knowledge, state, job, estimates)
             if not request.dry:
-                self._note(answered.submission, job)
+                self._note(answered.submission)
         return answered
 
     def again(self, request: AgainRequest) -> Answered:
@@ -112,11 +114,7 @@ class Answerer:
     ) -> Estimates:
         if knowledge.settings.cluster.policy == "price":
             return self._priced(knowledge, job, wait_seconds)
-        own = self._holder.placement.usable(knowledge.settings, state.time)
-        if own is None or state.cluster is None or state.record is None:
-            return self._estimates(knowledge, replace(job, submit_time=state.time), state)
-        found = own.forecast_waiting(job, state.time)
-        return Estimates(wait=found["wait"], run=found["run"], size=_size_of(job, knowledge))
+        return self._estimates(knowledge, replace(job, submit_time=state.time), state)
 
     def _answered(
         self, request: AdviseRequest, knowledge: KnownNow, state: SiteState, job: Job, estimates: Estimates
@@ -154,12 +152,10 @@ class Answerer:
             group_names=knowledge.group_names,
         )
 
-    def _note(self, submission: Submission, job: Job) -> None:
+    def _note(self, submission: Submission) -> None:
         self._recent.add(submission)
         if self._queue is not None:
             self._queue.join(submission, submission.time)
-        if submission.on_premise and submission.tasks and self._holder.placement.current is not None:
-            self._holder.placement.current.advised(job, submission.tasks)
 
     def _estimates(self, knowledge: KnownNow, job: Job, state: SiteState) -> Estimates:
         if state.cluster is None:
@@ -168,14 +164,11 @@ class Answerer:
             if knowledge.settings.cluster.policy == "price":
                 queue = self._queue
                 return self._priced(knowledge, job, None if queue is None else queue.wait(job, state.time))
-            own = self._holder.placement.usable(knowledge.settings, state.time)
-            # without a record nobody could say what may be staked
-            if own is not None and state.record is not None:
-                found = own.forecast(job)
-                return Estimates(wait=found["wait"], run=found["run"], size=_size_of(job, knowledge))
-            if knowledge.model is None:
+            if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
-            return knowledge.model.estimator.estimate(job, state.cluster)
+            found = knowledge.model.estimator.estimate(job, state.cluster)
+            starts_now = self._queue is not None and self._queue.wait(job, state.time) <= AT_ONCE_SECONDS
+            return replace(found, wait=_AT_ONCE) if starts_now else found
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
             self.estimator_errors += 1
             return Estimates()
@@ -232,8 +225,6 @@ def submission_of(
     """
     tasks, seconds = job.array_tasks, job.requested_time or 0.0
     if advice.mode is _ACT and advice.partition is not None:
-        # one that keeps its place here loses no time
-        stake = _known(values.get("stake")) if advice.hedge is None else 0.0
         return Submission(
             time=advice.time,
             processors=job.processors,
@@ -242,7 +233,6 @@ def submission_of(
             on_premise=False,
             committed_usd=_known(values.get("predicted_cost")),
             worst_usd=_known(values.get("worst_cost", values.get("predicted_cost"))),
-            at_risk_seconds=tasks * stake,
             hedge_core_seconds=_reserved(advice, job, cloud, settings),
             account=job.account,
             reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,

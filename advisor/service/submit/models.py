@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import structlog
 
 from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError
+from advisor.model.settings import Settings
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.size.size_model import SizeModel
 from advisor.service.submit.state_holder import LoadedModel, LoadModel
@@ -22,45 +22,49 @@ SIZE_KIND: Final = "size"
 log = structlog.get_logger(__name__)
 
 
-def model_loader(folder: Path, *, probability_cut: float = 0.5) -> LoadModel:
+def model_loader(settings: Settings) -> LoadModel:
     """Make a function that loads the models in force when they are others than the caller has.
-
-    Args:
-        folder: ``settings.paths.models``.
-        probability_cut: ``settings.size.probability_cut``.
 
     Returns:
         Raises TellAdmin when the predictor is damaged or somebody else could have changed it; the caller
             keeps what it has. A size model that cannot be used costs the size classes only.
     """
-    return _Loader(ModelStore(folder=folder), probability_cut)
+    return _Loader(
+        ModelStore(folder=settings.paths.models),
+        settings.size.probability_cut,
+        with_predictor=settings.cluster.policy != "price",
+    )
 
 
 class _Loader:
-    def __init__(self, store: ModelStore, probability_cut: float) -> None:
+    def __init__(self, store: ModelStore, probability_cut: float, *, with_predictor: bool) -> None:
         self._store = store
+        self._with_predictor = with_predictor
         self._probability_cut = probability_cut
         self._size: SizeModel | None = None
         self._size_version: str | None = None
 
     def __call__(self, version_in_use: str | None) -> LoadedModel | None:
-        version = self._store.current(PREDICTOR_KIND)
-        if version is None:
-            return None
+        version = self._store.current(PREDICTOR_KIND) if self._with_predictor else None
         size_version = self._store.current(SIZE_KIND)
-        named = f"{version}+{size_version or 'none'}"
+        if version is None and (self._with_predictor or size_version is None):
+            return None
+        named = f"{version or 'none'}+{size_version or 'none'}"
         if named == version_in_use:
             return None
         if size_version != self._size_version:
             self._size_version = size_version  # also when it fails: it is not tried again every time
             self._size = self._load_size(size_version)
+        return LoadedModel(named, None if version is None else self._predictor(version), self._size)
+
+    def _predictor(self, version: str) -> Predictor:
         arrays, meta = self._store.load(PREDICTOR_KIND, version)
         predictor = Predictor.from_arrays(
             arrays, meta, size=self._size, probability_cut=self._probability_cut
         )
         predictor.warm()
         predictor.settle()  # here a knowledge base is only ever replaced as a whole
-        return LoadedModel(named, predictor, self._size)
+        return predictor
 
     def _load_size(self, version: str | None) -> SizeModel | None:
         if version is None:

@@ -25,10 +25,9 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
-from advisor.model.site import CloudState, Price, SiteState, TrackRecord
+from advisor.model.site import CloudState, Price, SiteState
 
 _MAX_SUBMISSIONS: Final = 200_000
 
@@ -46,7 +45,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reserved_nodes: Reserved instances it takes.
         cloud_processors: What it takes of the cloud's nodes
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
-        at_risk_seconds: What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
         hedge_core_seconds: What it reserves of the hedges' budget.
         worst_usd: Money that it may cost at worst, taken from the tokens.
     """
@@ -60,7 +58,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     account: str | None = None
     reserved_nodes: int = 0
     cloud_processors: int = 0
-    at_risk_seconds: float = 0.0
     hedge_core_seconds: float = 0.0
     worst_usd: float = 0.0
 
@@ -85,7 +82,7 @@ class RecentSubmissions:
         self._started = self._started_processors = 0
         self._started_submit_sum = self._started_work = 0.0
         self._cloud_now: CloudState | None = None
-        self._usd = self._at_risk = self._hedged = 0.0
+        self._usd = self._hedged = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._worst_usd = 0.0
         self._worst_by_account: dict[str, float] = {}
@@ -115,7 +112,6 @@ class RecentSubmissions:
         if not job.on_premise:
             self._cloud_now = None
             self._usd += job.committed_usd
-            self._at_risk += job.at_risk_seconds
             self._hedged += job.hedge_core_seconds
             if job.worst_usd:
                 self._worst_usd += job.worst_usd
@@ -152,12 +148,8 @@ class RecentSubmissions:
             time=now,
             cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
             cloud=self._cloud(self._base.cloud),
-            record=self._record(self._base.record),
-            hedge_price=self._base.hedge_price,
             hedge_left_core_seconds=self._hedge_left(self._base.hedge_left_core_seconds),
-            free_nodes=self._base.free_nodes,
             cutoff=self._base.cutoff,
-            waiting_price=self._base.waiting_price,
             ratios=self._base.ratios,
             price=self._price(self._base.price),
         )
@@ -170,11 +162,6 @@ class RecentSubmissions:
 
     def _hedge_left(self, base: float | None) -> float | None:
         return None if base is None else max(0.0, base - self._hedged)
-
-    def _record(self, base: TrackRecord | None) -> TrackRecord | None:
-        if base is None or not self._at_risk:
-            return base
-        return replace(base, at_risk_seconds=base.at_risk_seconds + self._at_risk)
 
     def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
         elapsed = max(0.0, now - base_time)

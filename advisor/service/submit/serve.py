@@ -21,7 +21,7 @@ from advisor.service.running import huge_pages
 from advisor.service.running.metrics import ServeMetrics
 from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
-from advisor.service.submit import forecasting, live_placement
+from advisor.service.submit import forecasting
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
 from advisor.service.submit.state_holder import LoadModel, StateHolder
@@ -88,7 +88,6 @@ class Service:
 
     def warm_up(self) -> None:
         """Answer questions nobody asked, so that kernels are compiled and caches filled before the first."""
-        live_placement.warm()
         forecasting.warm()
         for sequence in range(_WARM_UP_QUESTIONS):
             request = AdviseRequest(
@@ -110,7 +109,7 @@ class Service:
     def status(self) -> str:
         """One line for systemctl status."""
         knowledge = self.holder.current
-        model = knowledge.model.version if knowledge.model is not None else "none"
+        model = self.holder.forecast_version or "none"
         snapshot = knowledge.snapshot
         age = "none" if snapshot is None else f"{time.time() - snapshot.state.time:.0f} s old"
         given = self._server.advice_given if self._server is not None else 0

@@ -36,7 +36,7 @@ from advisor.service.exchange.socket_file import peer_uid
 from advisor.service.exchange.spool import SpoolWriter
 from advisor.service.running.metrics import ServeMetrics, ServeReadings
 from advisor.service.submit.answering import Answered, Answerer, is_believable, starts_hedged
-from advisor.service.submit.state_holder import KnownNow, StateHolder
+from advisor.service.submit.state_holder import StateHolder
 
 _RECEIVE_BYTES: Final = 8192
 _MAX_LINE_BYTES: Final = 65536  # a request of the hook has some 1,000
@@ -248,7 +248,6 @@ class SubmitServer:
         knowledge = self._holder.current
         now = time.time()
         snapshot = knowledge.snapshot
-        own = self._holder.placement.usable(knowledge.settings, now)
         return PingReply(
             v=VERSION,
             seq=seq,
@@ -257,19 +256,12 @@ class SubmitServer:
             uptime_seconds=time.monotonic() - self._started,
             snapshot_age_seconds=None if snapshot is None else now - snapshot.state.time,
             snapshot_usable=is_believable(snapshot, now, knowledge.settings),
-            model_version=self._model_version(knowledge),
+            model_version=self._holder.forecast_version,
             advice_given=self.advice_given,
             spool_dropped=self._spool.dropped,
             hedges_announced=self._announcer.sent,
             hedges_not_announced=self._announcer.not_sent,
-            placement_version=None if own is None else own.version,
         )
-
-    def _model_version(self, knowledge: KnownNow) -> str | None:
-        """Of the forecasts that decide."""
-        if knowledge.settings.cluster.policy == "price":
-            return self._holder.run_times.version
-        return None if knowledge.model is None else knowledge.model.version
 
     def _readings(self) -> ServeReadings:
         pong = self._pong(0)
@@ -281,10 +273,6 @@ class SubmitServer:
                     "Age of the cluster snapshot; NaN without one.",
                 ),
                 "snapshot_believed": (float(pong.snapshot_usable), "0: everything stays on-premise."),
-                "placement_in_use": (
-                    float(pong.placement_version is not None),
-                    "1: the advisor's own placement rule decides; 0: the published one.",
-                ),
                 "connections": (float(len(self._asked_at)), "Open connections."),
                 "spool_waiting": (float(self._spool.waiting), "Records not yet written."),
             },

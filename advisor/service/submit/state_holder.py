@@ -30,14 +30,11 @@ from advisor.predict.knn.predictor import SizeClassifier
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.forecasting import profile_of
-from advisor.service.submit.live_placement import PlacementFollower
 from advisor.service.submit.run_times import RunTimesFollower
 from advisor.simulate.pool.start_profile import StartProfile
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
-_STANDBY_LOOK_SECONDS: Final = 600.0
-"""While forests decide, the k-NN only stands by: it is not loaded anew after each job that has ended."""
 _REHEARSALS: Final = 50
 _REHEARSAL_STATE: Final = ClusterState(
     time=0.0,
@@ -67,10 +64,15 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """Models and the version they were stored under; without a size model every size is unknown."""
+    """Models and the version they were stored under.
+
+    Attributes:
+        estimator: None under the policy "price", which does not ask it.
+        size: Without it every size is unknown.
+    """
 
     version: str
-    estimator: Estimator
+    estimator: Estimator | None
     size: SizeClassifier | None = None
 
 
@@ -121,8 +123,6 @@ class StateHolder:
         self.errors: dict[str, int] = {}
         self.lock = threading.Lock()
         """Held while an answer is worked out: models are asked by one thread at a time."""
-        self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
-        """Forecasts of the advisor's own placement rule."""
         self.run_times = RunTimesFollower(models or ModelStore(folder=settings.paths.models))
         """Run times, for the policy "price"."""
         self._load_model = load_model
@@ -167,7 +167,6 @@ class StateHolder:
         """One look at everything; each part by itself, so that one that fails hurts no other."""
         parts = (
             self._look_at_snapshot,
-            self.placement.refresh,
             self._look_at_models,
             self._look_at_run_times,
             self._look_at_groups,
@@ -209,7 +208,7 @@ class StateHolder:
         now = self._monotonic()
         if now < self._next_model_look:
             return
-        self._next_model_look = now + (_STANDBY_LOOK_SECONDS if self._stands_by else _MODEL_LOOK_SECONDS)
+        self._next_model_look = now + _MODEL_LOOK_SECONDS
         model, load_model = self.current.model, self._load_model
         in_use = None if model is None or self._load_anew else model.version
         newer = load_model(in_use)
@@ -217,19 +216,19 @@ class StateHolder:
             self._load_anew = False
         if newer is None:
             return
-        warm_up(newer.estimator, self.lock)
+        if newer.estimator is not None:
+            warm_up(newer.estimator, self.lock)
         with self._swap:
             self.current = replace(self.current, model=newer)
         log.info("model.in_use", version=newer.version)
 
     @property
-    def _stands_by(self) -> bool:
-        """Whether other forecasts answer in the place of the models that are looked after here."""
-        settings = self.current.settings
-        if settings.cluster.policy == "price":
-            return self.current.model is not None and not settings.size.enabled
-        is_own = settings.placement.rule == "advisor" and self.placement.current is not None
-        return is_own and self.current.model is not None and not settings.size.enabled
+    def forecast_version(self) -> str | None:
+        """Version of the forecasts that decide under the policy in force."""
+        knowledge = self.current
+        if knowledge.settings.cluster.policy == "price":
+            return self.run_times.version
+        return None if knowledge.model is None else knowledge.model.version
 
     def _look_at_run_times(self) -> None:
         if self.current.settings.cluster.policy == "price":

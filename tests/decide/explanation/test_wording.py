@@ -18,7 +18,7 @@ from advisor.decide.explanation.wording import (
     headline,
     in_general,
     message,
-    recorded_sentence,
+    recorded_explanation,
     sentence,
 )
 from advisor.model import Answer, Question, Verdict
@@ -110,9 +110,9 @@ def test_day_one_34_every_reason_has_words_without_a_jobs_numbers(reason: Reason
 
 def test_a_probability_in_an_admin_comment_is_no_time():
     comment = (
-        '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"turnaround.unlikely",'
-        '"size":"unknown","n":{"predicted_saving":200,"win_probability":0.31}}'
+        '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"price.too_dear",'
+        '"size":"unknown","n":{"hour_costs":2,"slice_chance":0.31}}'
     )
     recorded = parse_admin_comment(comment)
     assert recorded is not None
-    assert "only with a probability of 0.31" in recorded_sentence(recorded)
+    assert "0.31\n" in recorded_explanation(recorded)

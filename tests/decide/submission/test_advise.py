@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement, SizeEstimate, Verdict
+from advisor.model.settings import SizeSettings
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 
 seconds = st.one_of(st.floats(0, 1e7), st.sampled_from([math.nan, math.inf, 0.0]))
@@ -145,18 +147,19 @@ def test_without_the_waiting_gates_it_is_the_turnaround_advisor(processors, esti
     st.floats(0, 1e5),
     st.one_of(st.just(math.inf), st.floats(1, 1e5)),
 )
-def test_without_the_placement_gates_it_is_the_waiting_policy(processors, estimates, b, t):
-    """o = 0, boot = 0, no cutoff: exactly LJW and SWW; a job that starts at once never leaves."""
+def test_ambati2021_is_the_waiting_policy(processors, estimates, b, t):
+    """Exactly LJW and SWW; a job that starts at once never leaves."""
     settings = make_settings(
-        placement={"overhead_per_processor": 0.0, "boot_seconds": 0.0, "use_cutoff": False},
-        waiting={"short_wait_seconds": b, "long_job_seconds": t},
+        cluster={"policy": "ambati2021"}, waiting={"short_wait_seconds": b, "long_job_seconds": t}
     )
-    advice = ask(make_job(processors=processors), estimates, settings=settings)
+    cloud = make_cloud(nodes_with={"on-demand": 5000})
+    advice = ask(make_job(processors=processors, requeue=False), estimates, cloud=cloud, settings=settings)
     wait, run = estimates.wait.seconds, estimates.run.seconds
-    would_wait = math.isfinite(wait) and wait > 0
+    if not b and math.isinf(t):
+        b, t = AMBATI_WAIT_SECONDS, AMBATI_SHORT_SECONDS
+    at_once = math.isfinite(wait) and wait <= 1.0
     is_short = math.isfinite(t) and math.isfinite(run) and run <= t
-    is_gated = b > 0 or math.isfinite(t)
-    leaves = would_wait and (is_short or (b > 0 and wait >= b) or not is_gated)
+    leaves = not at_once and (is_short or (b > 0 and math.isfinite(wait) and wait >= b))
     assert (advice.placement is Placement.BURST) == leaves
 
 
@@ -191,7 +194,8 @@ def test_modes_are_per_partition():
 )
 def test_small_jobs_that_stay_go_first(is_small, divider, enabled, word, offset):
     size = SizeEstimate(is_small=is_small, probability_small=0.5, divider_seconds=divider)
-    settings = make_settings(size={"enabled": enabled})
+    # under a published rule sizes are off: as if this one had them
+    settings = make_settings().model_copy(update={"size": SizeSettings(enabled=enabled)})
     stays = ask(estimates=make_estimates(wait=0.0, size=size), settings=settings)
     assert (stays.size, stays.priority_offset) == (word, offset)
     moves = ask(estimates=make_estimates(size=size), settings=settings)

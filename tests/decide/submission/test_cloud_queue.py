@@ -71,19 +71,16 @@ def test_a_job_of_several_nodes_takes_both_kinds_and_its_share_of_spot():
     assert (advice.placement, advice.capacity) == (Placement.BURST, Capacity.SPOT)
 
 
-@pytest.mark.parametrize("rule", ["advisor", "published"])
-def test_a_full_cloud_keeps_jobs_here_whatever_the_rule(rule):
+def test_a_full_cloud_keeps_jobs_here():
     endless = Room(processors=4, free=0, later=(NOW + 1e6,), total=1)
-    settings = make_settings(placement={"rule": rule})
-    advice = ask(cloud=cloud_with(any=endless), settings=settings)
+    advice = ask(cloud=cloud_with(any=endless))
     assert advice.placement is Placement.ON_PREMISE
 
 
-@pytest.mark.parametrize("rule", ["advisor", "published"])
-@pytest.mark.parametrize("hedged", [False, True])
-def test_day_one_3_a_cloud_without_any_place_is_no_doubt_to_be_hedged(rule, hedged):
-    """All nodes are down: it was hedged into a queue that never moves, as if its run time were unknown."""
-    settings = make_settings(placement={"rule": rule}, hedge={"enabled": hedged, "by_default": True})
+@pytest.mark.parametrize("policy", ["cunha2017", "ambati2021"])
+def test_day_one_3_no_job_moves_to_a_cloud_without_any_place(policy):
+    """All nodes are down: it was sent into a queue that never moves, as if its run time were unknown."""
+    settings = make_settings(cluster={"policy": policy})
     advice = ask(
         make_job(submit_time=NOW - 9e5), cloud=cloud_with(any=Room(processors=1, free=0)), settings=settings
     )

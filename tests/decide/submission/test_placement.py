@@ -8,9 +8,8 @@ import pytest
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import explanation
-from advisor.decide.submission.advise import PLACEMENT_RULES, advise
-from advisor.model import CloudState, Estimate, Estimates, Placement, SiteState, Verdict
-from advisor.model.settings import PlacementSettings
+from advisor.decide.submission.advise import advise
+from advisor.model import CloudState, Placement, SiteState, Verdict
 from advisor.model.site import Cutoff
 from tests.decide.cases import (
     CLUSTER,
@@ -122,78 +121,12 @@ def test_nothing_known_is_doubt():
     assert ask(estimates=NOTHING_KNOWN).placement is Placement.ON_PREMISE
 
 
-def test_every_rule_the_settings_allow_exists():
-    allowed = PlacementSettings.model_json_schema()["properties"]["rule"]["enum"]
-    assert set(allowed) == set(PLACEMENT_RULES)
-    for rule in allowed:
-        assert ask(settings=make_settings(placement={"rule": rule})).placement is Placement.BURST
-
-
-def distribution(*seconds: float) -> Estimate:
-    mean = sum(seconds) / len(seconds)
-    variance = sum((one - mean) ** 2 for one in seconds) / len(seconds)
-    return Estimate(
-        seconds=mean, variance=variance, lower=min(seconds), upper=max(seconds), quantiles=seconds
-    )
-
-
-BY_DISTRIBUTIONS = Estimates(wait=distribution(7000.0, 7400.0), run=distribution(3000.0, 4000.0))
-"""With s = 2: a saving of 7200 - 120 - 3500 s, give or take the root of 200^2 + 500^2 = 538.5 s."""
-
-
-@pytest.mark.parametrize("rule", ["advisor", "published"])
-@pytest.mark.parametrize(
-    ("minutes", "reason"),
-    [
-        (0.0, Reason.TOO_UNCERTAIN),
-        (538.0 / 60.0, Reason.TOO_UNCERTAIN),
-        (539.0 / 60.0, Reason.CLOUD_FASTER),
-        (math.inf, Reason.CLOUD_FASTER),
-    ],
-)
-def test_g17_14_the_limit_is_on_the_deviation_of_the_saving_whatever_the_rule(rule, minutes, reason):
-    advice, answer = answer_of(
-        make_job(processors=4),
-        BY_DISTRIBUTIONS,
-        rule=rule,
-        overhead_per_processor=0.25,
-        boot_seconds=120.0,
-        uncertainty_limit_minutes=minutes,
-    )
-    assert answer.reason == reason
-    assert (advice.placement is Placement.BURST) == (reason == Reason.CLOUD_FASTER)
-    numbers = {name: value.value for name, value in answer.numbers}
-    if minutes < math.inf:
-        assert numbers["saving_deviation"] == pytest.approx(538.5, abs=0.1)
-        assert numbers["uncertainty_limit"] == pytest.approx(60.0 * minutes)
-    else:
-        assert not {"saving_deviation", "uncertainty_limit"} & set(numbers)
-
-
-def test_g17_14_what_is_refused_is_said_in_minutes():
-    advice, _ = answer_of(None, BY_DISTRIBUTIONS, rule="advisor", uncertainty_limit_minutes=2.0)
-    said = explanation(advice)
-    assert "too uncertain: its standard deviation is 3 min, the limit 2 min" in said
-    assert "s^2" not in said
-
-
-@pytest.mark.parametrize("variance", [math.inf, NAN])
-def test_g17_14_an_unknown_uncertainty_exceeds_every_limit_but_none(variance):
-    estimates = make_estimates(wait_variance=variance)
-    limited = answer_of(None, estimates, use_cutoff=False, uncertainty_limit_minutes=1e9)[1]
-    assert limited.reason == Reason.TOO_UNCERTAIN
-    assert answer_of(None, estimates, use_cutoff=False)[1].reason == Reason.CLOUD_FASTER
-
-
 def test_seeds_r3_why_shows_only_numbers_that_took_part():
-    by_record = answer_of(None, BY_DISTRIBUTIONS, rule="advisor")[0]
-    not_faster = answer_of(None, make_estimates(wait=1.0), rule="published")[0]
-    for advice in (by_record, not_faster):
-        names = {name for name, _ in advice.answers[1].numbers}
-        assert not names & {"wait_variance", "cutoff", "tolerated_deviation", "uncertainty_limit"}
-        assert "s^2" not in explanation(advice)
-        assert "tolerated" not in explanation(advice)
-    assert "tolerated" in explanation(answer_of(None, rule="published")[0])
+    not_faster = answer_of(None, make_estimates(wait=1.0))[0]
+    assert "tolerated_deviation" not in {name for name, _ in not_faster.answers[1].numbers}
+    assert "s^2" not in explanation(not_faster)
+    assert "tolerated" not in explanation(not_faster)
+    assert "tolerated" in explanation(answer_of(None)[0])
 
 
 def test_g17_14_the_backtested_cutoff_holds_where_nobody_has_set_one():
@@ -202,7 +135,7 @@ def test_g17_14_the_backtested_cutoff_holds_where_nobody_has_set_one():
     estimates = make_estimates(wait_variance=100.0)
 
     def reason_of(**placement):
-        settings = make_settings(placement={"rule": "published", **placement})
+        settings = make_settings(placement=placement)
         return advise(make_job(), state, estimates, settings, advice_id="a").answers[1].reason
 
     assert reason_of() == Reason.TOO_UNCERTAIN

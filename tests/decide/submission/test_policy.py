@@ -34,13 +34,6 @@ def test_the_settings_in_force_are_those_of_the_policy_however_often_they_are_as
     assert in_force(once) == once
 
 
-def test_todays_rule_keeps_the_settings_as_they_are() -> None:
-    settings = Settings.model_validate(
-        {"cluster": {"policy": "advisor"}, "waiting": {"short_wait_seconds": 5.0}, "hedge": {"enabled": True}}
-    )
-    assert in_force(settings) == settings
-
-
 def test_cunha2017_moves_by_forecast_and_cutoff_alone() -> None:
     settings = under("cunha2017", waiting={"short_wait_seconds": 1e6}, hedge={"enabled": True})
     assert ask(settings=settings).placement is Placement.BURST
@@ -93,8 +86,10 @@ def test_ambati2021_lets_long_jobs_wait_and_short_ones_leave() -> None:
 
 
 def test_ambati2021_keeps_a_job_that_starts_here_at_once() -> None:
-    advice = ask(cluster=ROOM, settings=under("ambati2021"))
+    advice = ask(estimates=make_estimates(wait=1.0), settings=under("ambati2021"))
     assert advice.decisive.reason == Reason.ROOM_HERE
+    later = make_estimates(wait=1.1, run=300.0)
+    assert ask(estimates=later, settings=under("ambati2021")).placement is Placement.BURST
 
 
 @given(st.sampled_from(["zrigui2022", "deng2013", "agarwal2023"]), st.floats(0, 1e7) | st.just(math.nan))

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import message, recorded_explanation, why_sentence
+from advisor.decide.explanation.wording import explanation, message, recorded_explanation, why_sentence
 from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
-from advisor.model.advice import HedgeKind
+from advisor.model.advice import HedgeKind, Question
 from advisor.model.settings import Settings
 from advisor.model.site import Price
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
@@ -49,7 +49,7 @@ def estimates_of(
 
 
 def priced(**sections: dict[str, Any]) -> Settings:
-    return make_settings(cluster={"policy": "price"}, **sections)
+    return make_settings(cluster={"policy": "price"}, **{"budget": {"usd": 1.0}} | sections)
 
 
 HEDGING = {"enabled": True}
@@ -130,6 +130,15 @@ def test_an_accounts_tokens_bind_its_jobs_alone() -> None:
 
 def test_without_a_price_nothing_moves() -> None:
     assert offered(None).decisive.reason == Reason.PRICE_UNKNOWN
+
+
+def test_without_a_budget_nothing_moves_and_why_says_so() -> None:
+    for price in (PRICE, None):
+        advice = offered(price, settings=priced(budget={}))
+        assert advice.placement is Placement.ON_PREMISE
+        assert advice.decisive.question is Question.WORTH_PAYING, "what it saves is forecast"
+        assert "No budget is set" in explanation(advice)
+    assert offered(settings=priced(budget={"usd_per_hour_saved": 1.0})).placement is Placement.BURST
 
 
 def test_a_job_that_starts_here_at_once_stays() -> None:

@@ -20,7 +20,9 @@ PRICED = make_cloud(spot_usd_per_core_hour=0.10, on_demand_usd_per_core_hour=0.3
 
 
 def answers(estimates=None, *, job=None, cloud=PRICED, **waiting):
-    settings = make_settings(**CHEAP, waiting=waiting)
+    gated = {"short_wait_seconds", "long_job_seconds"} & waiting.keys()
+    cluster = {"policy": "ambati2021" if gated else "cunha2017"}
+    settings = make_settings(**CHEAP, cluster=cluster, waiting=waiting)
     advice = ask(job, estimates, cloud=cloud, settings=settings)
     return advice, advice.answers[2]
 
@@ -37,7 +39,7 @@ def test_short_waits_wait(wait, reason):
     [(86401.0, Reason.LONG_JOB), (86400.0, Reason.WORTH_PAYING), (NAN, Reason.LENGTH_UNKNOWN)],
 )
 def test_long_jobs_wait(run, reason):
-    _, answer = answers(make_estimates(run=run), long_job_seconds=86400.0)
+    _, answer = answers(make_estimates(run=run), job=make_job(requeue=False), long_job_seconds=86400.0)
     assert answer.reason == reason
     assert (answer.verdict is Verdict.UNSURE) == (reason is Reason.LENGTH_UNKNOWN)
 
@@ -103,11 +105,12 @@ HOUR = 3600.0
 COMPOUND = {"short_wait_seconds": 24 * HOUR, "long_job_seconds": 900.0}
 
 
-def moves(estimates, *, waited=0.0, cloud=PRICED, price=None, **waiting):
-    settings = make_settings(**CHEAP, waiting=COMPOUND | waiting)
+def moves(estimates, *, waited=0.0, cloud=PRICED, **waiting):
+    """Of a job that may not be tried out."""
+    settings = make_settings(**CHEAP, cluster={"policy": "ambati2021"}, waiting=COMPOUND | waiting)
     advice = advise(
-        make_job(submit_time=1000.0 - waited),
-        SiteState(time=1000.0, cluster=CLUSTER, cloud=cloud, waiting_price=price),
+        make_job(submit_time=1000.0 - waited, requeue=False),
+        SiteState(time=1000.0, cluster=CLUSTER, cloud=cloud),
         estimates,
         settings,
         advice_id="a",
@@ -135,19 +138,6 @@ def test_g17_12_nobody_waits_longer_than_b_whatever_is_forecast():
     assert not moves(make_estimates(wait=NAN, run=NAN), waited=999 * HOUR, short_wait_seconds=0.0)
 
 
-def test_a_cloud_slower_than_another_b_is_no_end_of_waiting():
-    slow = {"placement": {"overhead_per_processor": 1.0, "boot_seconds": 0.0}}  # 4 cores: 5 times as long
-    for hours, moved in ((5.0, True), (10.0, False)):
-        advice = advise(
-            make_job(submit_time=1000.0 - 24 * HOUR),
-            SiteState(time=1000.0, cluster=CLUSTER, cloud=PRICED),
-            make_estimates(wait=60.0, run=hours * HOUR),
-            make_settings(**slow, waiting=COMPOUND),
-            advice_id="a",
-        )
-        assert (advice.placement is Placement.BURST) is moved, hours
-
-
 def test_the_wait_gate_asks_the_distribution():
     """P(wait > b) and not the mean: two in three start within b, the third waits for a week."""
     waits = Estimate(seconds=60 * HOUR, variance=1.0, quantiles=(HOUR, 2 * HOUR, 168 * HOUR))
@@ -155,13 +145,6 @@ def test_the_wait_gate_asks_the_distribution():
     assert not moves(Estimates(wait=waits, run=runs))
     late = replace(waits, quantiles=(HOUR, 40 * HOUR, 168 * HOUR))
     assert moves(Estimates(wait=late, run=runs))
-
-
-def test_a_price_of_waiting_lets_small_jobs_leave_sooner():
-    estimates = make_estimates(wait=2 * HOUR, run=2 * HOUR)  # 4 cores
-    assert not moves(estimates, price=3.9)
-    assert moves(estimates, price=4.1)
-    assert not moves(estimates, price=4.1, short_wait_seconds=0.0)  # under b alone
 
 
 def test_g17_13_no_gate_leaves_a_paid_node_idle():

@@ -151,11 +151,9 @@ def test_with_perfect_estimates_the_decision_function_is_the_clairvoyant():
     ]
     for factor in (0.01, 0.3):
         settings = PlacementSettings(
-            rule="published",
             overhead_per_processor=factor,
             boot_seconds=0.0,
             use_cutoff=False,
-            stay_where_room=False,
         )
         np.testing.assert_array_equal(placement._sent(cases, settings), actual.saved_seconds(factor, 1.0) > 0)
 

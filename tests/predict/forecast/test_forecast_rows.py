@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from advisor.model import JobTable
-from advisor.model.settings import PlacementSettings
-from advisor.papers.placement.own_rule import sent_by_the_advisor
 from advisor.predict.forecast.calibration import GRACE_SECONDS
-from advisor.predict.forecast.distribution import BINS, ForestSettings
+from advisor.predict.forecast.distribution import ForestSettings
 from advisor.predict.forecast.forecast_rows import ForecastColumns, ForecastOptions, forecast_rows
-from advisor.predict.knn.tracker import states_of
 
 OPTIONS = ForecastOptions(first=200, retrain_jobs=100, forests=2, forest=ForestSettings(trees=3))
 
@@ -86,57 +83,3 @@ def test_progress_is_reported() -> None:
     table = make_log(430)
     forecast_rows(table, np.arange(430), OPTIONS, tick=told.append)
     assert told == [100, 100, 30]
-
-
-def perfect(table: JobTable) -> dict[str, ForecastColumns]:
-    def columns(times) -> ForecastColumns:
-        return ForecastColumns(
-            rows=np.arange(len(table)),
-            mean=times,
-            quantiles=np.repeat(times[:, None], 20, axis=1),
-            mass=np.zeros((len(times), BINS)),
-            variance=np.zeros(len(times)),
-            lower=times,
-            upper=times,
-        )
-
-    return {"wait": columns(table.wait), "run": columns(table.run)}
-
-
-def make_placement(**fields) -> PlacementSettings:
-    bold = {"margin": 1.0, "record_deviations": 0.0, "record_discount": 0.0}
-    return PlacementSettings.model_validate(
-        {"rule": "advisor", "use_cutoff": False, "boot_seconds": 0.0, "stay_where_room": False}
-        | bold
-        | fields
-    )
-
-
-def test_with_perfect_forecasts_and_no_stakes_the_rule_is_the_clairvoyant() -> None:
-    table = make_log()
-    placement = make_placement(overhead_per_processor=0.0, baseline=1.0)
-    sent = sent_by_the_advisor(table, states_of(table), perfect(table), placement)
-    np.testing.assert_array_equal(sent, table.wait > 0)
-
-
-def test_nothing_is_moved_before_a_record_is_earned_and_most_is_after() -> None:
-    table = make_log()
-    placement = make_placement(overhead_per_processor=0.05, stake_share=1.0, exposure_share=10.0)
-    sent = sent_by_the_advisor(table, states_of(table), perfect(table), placement)
-    gains = table.wait > 0.05 * table.processors * table.run
-    first_known = (table.end[gains]).min()
-    assert not sent[table.submit <= first_known].any()
-    assert not sent[~gains].any()
-    late = table.submit > table.submit[250]
-    assert sent[gains & late].mean() > 0.95
-
-
-def test_jobs_without_a_forecast_stay() -> None:
-    table = make_log()
-    forecasts = perfect(table)
-    forecasts["wait"].mean[::2] = np.nan
-    sent = sent_by_the_advisor(
-        table, states_of(table), forecasts, make_placement(overhead_per_processor=0.0, baseline=1.0)
-    )
-    assert not sent[::2].any()
-    assert sent[1::2].any()

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from advisor.model.table import JobTable
-from advisor.predict.forecast.distribution import ForestSettings
-from advisor.predict.forecast.rolling import ForecastOptions
-from advisor.replay.closed_loop.advisor2026 import Advisor2026
 from advisor.replay.closed_loop.ambati2021 import Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
@@ -120,29 +117,3 @@ def test_zrigui_lets_no_job_starve() -> None:
     )
     result = run(loop_jobs(table, skip=400), Zrigui2022())
     assert (result.end - begin).tolist() == pytest.approx([250_000.0, 254_000.0, 254_010.0])
-
-
-FEW = ForecastOptions(first=100, retrain_jobs=100, forest=ForestSettings(trees=4))
-
-
-def crowded_past(wait: float) -> LoopJobs:
-    """Pairs of jobs, of which the second finds the machine full and waits about so long; then three more."""
-    past = [(20_000.0 * (at // 2) + at % 2, 1, 5000.0, 6000.0) for at in range(800)]
-    waits = [0.0 if at % 2 == 0 else wait * (0.9, 1.0, 1.1)[at % 3] for at in range(800)]
-    begin = 20_000.0 * 400
-    window = [(begin, 1, 5000.0, 6000.0), (begin + 1.0, 1, 5000.0, 6000.0), (begin + 2.0, 1, 5000.0, 6000.0)]
-    return loop_jobs(log(past + window, machine=1, waits=waits + [0.0] * 3, users=[1] * 803), skip=800)
-
-
-def test_the_advisor_of_2026_moves_what_such_jobs_have_earned_and_stays_where_there_is_room() -> None:
-    moved = run(crowded_past(5000.0), Advisor2026(FEW)).moved
-    assert moved.tolist()[:2] == [False, True]
-
-
-def test_the_advisor_of_2026_stays_where_the_cloud_is_not_faster() -> None:
-    assert not run(crowded_past(30.0), Advisor2026(FEW)).moved.any()
-
-
-def test_the_advisor_of_2026_needs_tokens() -> None:
-    result = run(crowded_past(5000.0), Advisor2026(FEW), share=0.0)
-    assert not result.moved.any()

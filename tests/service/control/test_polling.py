@@ -1,4 +1,4 @@
-"""What a poll hands on: to the features, to the submit server, to the advisor's own placement rule."""
+"""What a poll hands on: to the features, and to the submit server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ import pytest
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.submission.room import cloud_wait
 from advisor.ec2.prices import Prices, Quote, Reserved
-from advisor.model import ClusterState, Node
+from advisor.model import Node
 from advisor.model.settings import PathSettings, Settings
-from advisor.model.site import TrackRecord
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
-from advisor.service.learn.feature import LearnFeature
-from advisor.service.learn.placement_feature import PlacementFeature
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.clock import Clock
-from advisor.service.running.feature import Feature
+from advisor.service.running.feature import Feature, Poll
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_job
@@ -36,20 +32,13 @@ class Slurm:
         return make_look(now, NODES, self.jobs)
 
 
-class Placement:
-    """The part of the placement loop that a poll knows."""
+class Followed(Feature):
+    """Takes the boot time of a poll."""
 
-    name = "forests"
-    period_seconds = 1.0
+    boot_seconds: float | None = -1.0
 
-    record = TrackRecord(at_risk_seconds=7.0)
-    hedge_price = 0.5
-
-    def __init__(self) -> None:
-        self.boot_seconds: float | None = -1.0
-
-    def saw(self, _snapshot: SlurmSnapshot, _state: ClusterState, boot_seconds: float | None) -> None:
-        self.boot_seconds = boot_seconds
+    def polled(self, poll: Poll) -> None:
+        self.boot_seconds = poll.cloud.boot_seconds
 
 
 def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
@@ -75,17 +64,15 @@ def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **s
 @pytest.mark.parametrize(
     ("spot_open", "use_spot", "boot"), [(True, True, 60.0), (False, True, 600.0), (True, False, 600.0)]
 )
-def test_the_record_is_earned_with_the_boot_time_that_decisions_reckon_with(
+def test_features_are_given_the_boot_time_that_decisions_reckon_with(
     tmp_path: Path, *, spot_open: bool, use_spot: bool, boot: float
 ) -> None:
-    placement = Placement()
-    feature = PlacementFeature(placement, Clock())  # type: ignore[arg-type]
+    feature = Followed()
     loop = make_loop(tmp_path, feature, open_now=(spot_open, True), capacity={"use_spot": use_spot})
     for step in (loop.poll, loop.hand_over, loop.publish):
         step()
     published = snapshots.read(tmp_path / "snapshot.msgpack").state
-    assert placement.boot_seconds == published.cloud.boot_seconds == boot
-    assert (published.record, published.hedge_price) == (Placement.record, Placement.hedge_price)
+    assert feature.boot_seconds == published.cloud.boot_seconds == boot
 
 
 def test_what_was_committed_is_not_forgotten_by_a_poll(
@@ -164,21 +151,3 @@ def test_seeds_r1_discovered_reservations_count_in_decisions(
         tmp_path, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
     )
     assert loop.cloud_state(NODES).reserved_free_nodes == free
-
-
-@pytest.mark.parametrize(("mean", "price"), [(None, None), (40.0, 2.6)])
-def test_a_second_of_waiting_is_worth_a_share_of_the_mean_job(
-    tmp_path: Path, mean: float | None, price: float | None
-) -> None:
-    feature = LearnFeature(
-        Settings(),
-        **dict.fromkeys(("slurm", "store", "models", "view", "metrics", "meter")),  # type: ignore[arg-type]
-        clock=Clock(),
-    )
-    feature.knowledge.mean_processors = mean
-    loop = make_loop(tmp_path, feature, open_now=(True, True))
-    for step in (loop.poll, loop.publish):
-        step()
-    assert snapshots.read(tmp_path / "snapshot.msgpack").state.waiting_price == (
-        None if price is None else pytest.approx(price)
-    )

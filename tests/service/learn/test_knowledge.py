@@ -290,13 +290,3 @@ def test_g17_14_the_cutoff_of_the_weekly_backtest_is_taken_up(desk: Desk) -> Non
     again = desk.knowledge()
     again.prepare()
     assert again.cutoff == knowledge.cutoff
-
-
-def test_the_mean_job_is_that_of_all_finished_jobs(desk: Desk) -> None:
-    """What a second of waiting is worth is a share of it (`waiting.second_of_waiting`)."""
-    knowledge = desk.knowledge()
-    knowledge.prepare()
-    assert knowledge.mean_processors is None
-    desk.store.add([outcome(number) for number in range(1, 21)], source="slurm")
-    knowledge.refresh()
-    assert knowledge.mean_processors == 2.0

@@ -12,22 +12,13 @@ from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model import (
-    Advice,
-    Answer,
     Capacity,
-    CloudState,
     Mode,
     Placement,
-    Quantity,
-    Question,
-    Verdict,
 )
-from advisor.model.advice import Hedge, HedgeKind
-from advisor.model.settings import Settings
 from advisor.service.exchange.protocol import REPLY_BYTES, AdviseRequest, encode_line
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.answering import Answered, submission_of
-from tests.decide.cases import make_job
+from advisor.service.submit.answering import Answered
 from tests.service.site import (
     NOW,
     Clock,
@@ -254,31 +245,6 @@ def test_reserved_nodes_are_not_promised_twice(tmp_path: Path) -> None:
     answerer, _ = make_answerer(make_settings(tmp_path), snapshot, FixedEstimator(), Clock())
     capacities = [answerer.answer(ask()).record.advice.capacity for _ in range(4)]
     assert capacities == [Capacity.RESERVED, Capacity.RESERVED, Capacity.SPOT, Capacity.SPOT]
-
-
-def test_who_keeps_his_place_risks_no_time(tmp_path: Path) -> None:
-    settings = make_settings(tmp_path)
-    advice = decided(settings)
-    hedged = structs.replace(advice, hedge=Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0))
-    job, cloud = make_job(array_tasks=3), CloudState()
-    assert submission_of(job, advice, advice.values(), cloud, settings).at_risk_seconds == 3 * 40.0
-    assert submission_of(job, hedged, hedged.values(), cloud, settings).at_risk_seconds == 0.0
-
-
-def decided(settings: Settings) -> Advice:
-    numbers = (("stake", Quantity(40.0)),)
-    answer = Answer(
-        question=Question.FASTER, verdict=Verdict.YES, reason="turnaround.cloud_faster", numbers=numbers
-    )
-    return Advice(
-        advice_id="a",
-        time=NOW,
-        placement=Placement.BURST,
-        partition=settings.cluster.burst_partition,
-        capacity=Capacity.SPOT,
-        mode=Mode.ACT,
-        answers=(answer,),
-    )
 
 
 def test_an_array_takes_a_reserved_node_for_each_task(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from advisor.decide.submission.room import cloud_wait
-from advisor.model import CloudState, Earned, Job, SiteState, TrackRecord
-from advisor.model.site import Cutoff, FreeNodes, PerformanceRatios, Price, Room
+from advisor.model import CloudState, Job, SiteState
+from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
 
@@ -165,20 +165,6 @@ def test_no_state_is_ever_absurd(jobs: list[Submission], free: int, look: float)
         recent.rebase(SiteState(time=look, cluster=make_cluster(free_processors=free, queue_size=0)))
 
 
-def test_what_jobs_advised_since_may_lose_is_at_risk() -> None:
-    recent = RecentSubmissions()
-    record = TrackRecord(bands=(Earned(saved_seconds=1e6),), at_risk_seconds=100.0)
-    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), record=record))
-    assert recent.state(NOW + 1).record == record
-    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, at_risk_seconds=50.0))
-    found = recent.state(NOW + 2).record
-    assert found is not None
-    assert found.at_risk_seconds == 150.0
-    assert found.bands == record.bands
-    recent.rebase(SiteState(time=NOW + 2, cluster=make_cluster(), record=record))
-    assert recent.state(NOW + 3).record == record
-
-
 moves = st.builds(
     Submission,
     time=st.just(NOW + 1),
@@ -207,17 +193,12 @@ def test_what_is_kept_is_what_a_fresh_account_says(jobs: list[Submission]) -> No
 def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> None:
     """Whatever is added to the state later: the price of a hedge once never reached the decision."""
     cloud = CloudState(reserved_free_nodes=5, steady_free_nodes=1, nodes_with=MappingProxyType({"spot": 4.0}))
-    record = TrackRecord(bands=(Earned(saved_seconds=1.0),), at_risk_seconds=2.0)
     base = SiteState(
         time=NOW,
         cluster=make_cluster(),
         cloud=cloud,
-        record=record,
-        hedge_price=0.25,
         hedge_left_core_seconds=3600.0,
         cutoff=Cutoff(scale=9.0, decay=0.5),
-        waiting_price=0.5,
-        free_nodes=(FreeNodes(nodes=1, processors=2),),
         ratios=PerformanceRatios(overhead=0.1, baseline=1.1, deviation=0.2, jobs=5),
         price=Price(seconds_per_usd=60.0, tokens_usd=10.0),
     )

@@ -143,8 +143,12 @@ def _sent_away(here: World, rules: Rules, forest: Forest, row: int, scratch: Flo
             price = it.price
     elif rules.knows_wait == FLUID:
         in_time = 0.0 if scratch[25] > left else 1.0
-    core_seconds = this.processors * this.mean_run
-    away = _by_wait(waited, rules.longest_wait, in_time, to_come, core_seconds, price) == LEAVES
+    if price > 0.0 and 0.0 < left < np.inf:
+        # It leaves when the cores saved by waiting are worth less than the time lost. The chance is on the
+        # left because a job that would wait longer than b is paid for anyway, only later.
+        away = bool(in_time * (this.processors * this.mean_run) < price * to_come)
+    else:
+        away = _by_wait(waited, rules.longest_wait, in_time) == LEAVES
     if away:
         this.left_early = 1
         _leave(here, rules, row)

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import enum
 import heapq
-import math
 from typing import NamedTuple
 
-from advisor.decide.submission.placement import PlacementCase, as_case
-from advisor.decide.submission.proven import candidate_chance
-from advisor.decide.submission.record import LossAllowance, RecordKeeper
-from advisor.decide.submission.table_row import job_of
-from advisor.model.estimate import Estimates
-from advisor.model.job import Job
-from advisor.model.settings import PlacementSettings
-from advisor.model.site import TrackRecord
-from advisor.model.table import JobTable
-from advisor.predict.forecast.forecast_rows import ForecastColumns, estimates_at
-from advisor.predict.knn.fitness import Target
+from advisor.papers.placement.record import LossAllowance, RecordKeeper, RuleTerms, TrackRecord
 
 
 class _Known(enum.IntEnum):
@@ -27,17 +16,6 @@ class _Known(enum.IntEnum):
     RAN = 1  # its run, in the cloud
     ENDED = 2  # both
     ENDED_BEFORE = 3  # both, of the site's history
-
-
-def case_of(job: Job, estimates: Estimates, placement: PlacementSettings) -> PlacementCase:
-    """Give the placement rule's case of a job that has a forecast."""
-    return as_case(
-        processors=job.processors,
-        requested_time=job.requested_time,
-        estimates=estimates,
-        boot=placement.boot_seconds,
-        settings=placement,
-    )
 
 
 class Fate(NamedTuple):
@@ -63,12 +41,12 @@ class RecordInTime:
     Waits are known when the job starts here, or would have; runs when it has ended, wherever it is.
 
     Args:
-        settings: Where likely begins, and what may be lost.
+        terms: Where likely begins, and what may be lost.
     """
 
-    def __init__(self, settings: PlacementSettings) -> None:
-        self._keeper = RecordKeeper(settings.win_probability)
-        self._allowance = LossAllowance(settings.loss_share)
+    def __init__(self, terms: RuleTerms) -> None:
+        self._keeper = RecordKeeper(terms.win_probability)
+        self._allowance = LossAllowance(terms.loss_share)
         self._open = list[tuple[float, int, _Known, Fate, float | None]]()
         self._time = 0.0
 
@@ -113,27 +91,3 @@ class RecordInTime:
         self._allowance.moved(key, fate.submitted, worst_seconds)
         for what, after in ((_Known.STARTED, fate.wait), (_Known.RAN, fate.run + fate.cost)):
             heapq.heappush(self._open, (fate.submitted + after, key, what, fate, None))
-
-
-def earned_by_candidates(
-    table: JobTable, forecasts: dict[Target, ForecastColumns], placement: PlacementSettings
-) -> RecordKeeper:
-    """The record a site has earned with jobs of its history, none of which was moved.
-
-    Args:
-        table: The history.
-        forecasts: Of rows in submission order; rows without a forecast earn nothing.
-        placement: Overheads, boot time and the rule's settings.
-    """
-    keeper = RecordKeeper(placement.win_probability)
-    waits, runs = table.first_wait, table.whole_run
-    for index, row in enumerate(forecasts["wait"].rows.tolist()):
-        estimates = estimates_at(forecasts, index)
-        if estimates is None or math.isnan(waits[row]) or math.isnan(runs[row]):
-            continue  # no forecast, or nobody knows what it saved: it was requeued, or cut short
-        job = job_of(table, row)
-        case = case_of(job, estimates, placement)
-        chance = candidate_chance(case)
-        if chance is not None:
-            keeper.ended(row, float(waits[row]) - case.penalty_seconds(float(runs[row])), chance)
-    return keeper

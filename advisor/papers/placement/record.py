@@ -10,13 +10,75 @@ pay for them.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from advisor.decide.submission.proven import bands
-from advisor.model.settings import PlacementSettings
-from advisor.model.site import Earned, TrackRecord
+STEP: Final = 0.05
+"""Width of a band of probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleTerms:
+    """Constants of the rule; docs/designs/0009-placement-rule.md has what each brings.
+
+    Attributes:
+        margin: The expected wait must be this many times what the cloud costs in time.
+        win_probability: A job with at least this probability of ending sooner is judged by the record of all
+            such jobs, one below it only by the record of jobs that were as unlikely.
+        record_deviations, record_discount: Standard errors, and share of all gains and losses, that are
+            subtracted from the record before it counts.
+        stake_share, exposure_share: Share of the record that one job, and that all jobs in the cloud
+            together, may lose at worst.
+        loss_share: Share of what a perfect forecast would have saved that all moved jobs together may lose.
+    """
+
+    margin: float = 1.0
+    win_probability: float = 0.4
+    record_deviations: float = 2.0
+    record_discount: float = 0.05
+    stake_share: float = 0.05
+    exposure_share: float = 1.0
+    loss_share: float = 0.01
+
+
+class Earned(NamedTuple):
+    """What some moves saved, counted after the jobs ended: sums of it, of its absolute value, and squared."""
+
+    saved_seconds: float = 0.0
+    absolute_seconds: float = 0.0
+    squared_seconds: float = 0.0
+
+
+class TrackRecord(NamedTuple):
+    """What moving jobs has saved so far, which bounds what further moves may risk.
+
+    Attributes:
+        bands: By the probability of being faster that was forecast (`bands`), least likely first; empty:
+            nothing yet.
+        at_risk_seconds: Worst-case loss of the jobs that are in the cloud now.
+        may_lose_seconds: The loss that is allowed: what moves have saved and lost so far, plus
+            ``RuleTerms.loss_share`` of what a clairvoyant would have saved. None where it is not counted.
+    """
+
+    bands: tuple[Earned, ...] = ()
+    at_risk_seconds: float = 0.0
+    may_lose_seconds: float | None = None
+
+
+@lru_cache(maxsize=64)
+def bands(floor: float) -> tuple[tuple[float, ...], int]:
+    """Where the bands of probabilities begin, from 0 up, and which is the first from `floor` on."""
+    below, above = list[float](), [floor]
+    while (edge := round(floor - (len(below) + 1) * STEP, 9)) > 0.0:
+        below.append(edge)
+    if floor > 0.0:
+        below.append(0.0)
+    while (edge := round(floor + len(above) * STEP, 9)) < 1.0:
+        above.append(edge)
+    return (*reversed(below), *above), len(below)
 
 
 class RecordKeeper:
@@ -27,14 +89,11 @@ class RecordKeeper:
 
     Args:
         floor: The site's `win_probability`.
-        before: What was earned before, with the same `floor`. Its jobs at risk are not taken over: call
-            :meth:`moved` for each of them again.
     """
 
-    def __init__(self, floor: float, before: TrackRecord | None = None) -> None:
+    def __init__(self, floor: float) -> None:
         self._edges, self._likely = bands(floor)
-        earned = () if before is None else before.bands
-        self._bands = list(earned) if len(earned) == len(self._edges) else [Earned()] * len(self._edges)
+        self._bands = [Earned()] * len(self._edges)
         self._at_risk: dict[Hashable, float] = {}
         self._exposure = 0.0
 
@@ -43,29 +102,24 @@ class RecordKeeper:
         self._at_risk[key] = worst_seconds
         self._exposure += worst_seconds
 
-    def ended(self, key: Hashable, saved_seconds: float, chance: float | None) -> None:
+    def ended(self, key: Hashable, saved_seconds: float, chance: float) -> None:
         """Note what a job saved, or would have saved; negative when it lost.
 
         Args:
             key: The job.
             saved_seconds: Its turnaround on-premise less its turnaround in the cloud.
-            chance: The probability of being faster that had been forecast; None: not known any more, but
-                likely enough at the time.
+            chance: The probability of being faster that had been forecast.
         """
-        band = self._likely if chance is None else bisect_right(self._edges, chance) - 1
-        self._bands[band] += Earned(
-            saved_seconds=saved_seconds,
-            absolute_seconds=abs(saved_seconds),
-            squared_seconds=saved_seconds * saved_seconds,
+        band = bisect_right(self._edges, chance) - 1
+        before = self._bands[band]
+        self._bands[band] = Earned(
+            saved_seconds=before.saved_seconds + saved_seconds,
+            absolute_seconds=before.absolute_seconds + abs(saved_seconds),
+            squared_seconds=before.squared_seconds + saved_seconds * saved_seconds,
         )
         self._exposure -= self._at_risk.pop(key, 0.0)
         if not self._at_risk:
             self._exposure = 0.0  # rounding errors do not add up
-
-    def add(self, earned: TrackRecord) -> None:
-        """Add what another record of the same `floor` has earned."""
-        if len(earned.bands) == len(self._bands):
-            self._bands = [one + other for one, other in zip(self._bands, earned.bands, strict=True)]
 
     @property
     def record(self) -> TrackRecord:
@@ -83,7 +137,7 @@ class LossAllowance:
     ends later than its time limit allows may still lose more.
 
     Args:
-        share: Share of the clairvoyant's savings (``placement.loss_share``), 0 to 1.
+        share: Share of the clairvoyant's savings (``RuleTerms.loss_share``), 0 to 1.
     """
 
     def __init__(self, share: float) -> None:
@@ -118,24 +172,3 @@ class LossAllowance:
         A moved job that would still wait on-premise has already saved the time since its move.
         """
         return self._seconds + len(self._waiting) * now - self._since
-
-
-def could_have_saved(record: TrackRecord) -> float:
-    """What a clairvoyant would have saved on a record's jobs, seconds: its gains without its losses."""
-    return math.fsum(0.5 * (band.absolute_seconds + band.saved_seconds) for band in record.bands)
-
-
-def record_of(earned: Earned, settings: PlacementSettings, *, at_risk_seconds: float = 0.0) -> TrackRecord:
-    """Make a record from one sum: what all jobs with at least the site's `win_probability` saved."""
-    edges, likely = bands(settings.win_probability)
-    nothing = Earned()
-    return TrackRecord(
-        bands=tuple(earned if band == likely else nothing for band in range(len(edges))),
-        at_risk_seconds=at_risk_seconds,
-    )
-
-
-def likely_earned(record: TrackRecord, settings: PlacementSettings) -> Earned:
-    """What all jobs with at least the site's `win_probability` saved together."""
-    edges, likely = bands(settings.win_probability)
-    return sum(record.bands[likely:] if len(record.bands) == len(edges) else (), Earned())

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decide.submission.proven import bands, trusted_seconds
-from advisor.decide.submission.record import RecordKeeper, likely_earned, record_of
-from advisor.model import Earned, TrackRecord
-from advisor.model.settings import PlacementSettings
+from advisor.papers.placement.proven import trusted_seconds
+from advisor.papers.placement.record import Earned, RecordKeeper, RuleTerms, TrackRecord, bands
 
 FLOOR = 0.4
-PLAIN = PlacementSettings(win_probability=FLOOR, record_discount=0.0, record_deviations=0.0)
+PLAIN = RuleTerms(win_probability=FLOOR, record_discount=0.0, record_deviations=0.0)
 
 
 def kept(*jobs: tuple[float, float]) -> TrackRecord:
@@ -32,20 +30,20 @@ def test_by_hand() -> None:
     assert keeper.record.at_risk_seconds == 120.0
     keeper.ended("a", 30.0, 0.41)
     keeper.ended("never moved", -10.0, 0.42)
-    assert keeper.record == record_of(
-        Earned(saved_seconds=20.0, absolute_seconds=40.0, squared_seconds=1000.0), PLAIN, at_risk_seconds=70.0
-    )
-    settings = PlacementSettings(record_discount=0.1, record_deviations=2.0)
+    _, likely = bands(FLOOR)
+    assert keeper.record.bands[likely] == Earned(20.0, 40.0, 1000.0)
+    assert keeper.record.at_risk_seconds == 70.0
+    settings = RuleTerms(record_discount=0.1, record_deviations=2.0)
     assert trusted_seconds(keeper.record, settings, 0.4) == pytest.approx(20 - 4 - 2 * math.sqrt(1000))
 
 
 def test_one_lucky_job_counts_for_nothing() -> None:
     keeper = RecordKeeper(FLOOR)
     keeper.ended("lucky", 1e6, 0.5)
-    assert trusted_seconds(keeper.record, PlacementSettings()) <= 0
+    assert trusted_seconds(keeper.record, RuleTerms()) <= 0
     for job in range(100):
         keeper.ended(job, 1e5, 0.5)
-    assert trusted_seconds(keeper.record, PlacementSettings()) > 0
+    assert trusted_seconds(keeper.record, RuleTerms()) > 0
 
 
 @pytest.mark.parametrize(
@@ -86,7 +84,7 @@ chances = st.integers(0, 400).map(lambda pairs: pairs / 400)
     floor=st.sampled_from([0.0, 0.2, 0.4, 0.5]),
 )
 def test_it_is_the_plain_definition(jobs, chance: float, deviations: float, floor: float) -> None:
-    settings = PlacementSettings(win_probability=floor, record_discount=0.1, record_deviations=deviations)
+    settings = RuleTerms(win_probability=floor, record_discount=0.1, record_deviations=deviations)
     keeper = RecordKeeper(floor)
     for key, (saved, likely) in enumerate(jobs):
         keeper.ended(key, saved, likely)
@@ -100,24 +98,6 @@ def test_it_is_the_plain_definition(jobs, chance: float, deviations: float, floo
         discounted = sum(gains) - 0.1 * sum(abs(gain) for gain in gains)
         found.append(discounted - deviations * math.sqrt(sum(gain * gain for gain in gains)))
     assert trusted_seconds(keeper.record, settings, chance) == pytest.approx(max(found), abs=1e-6)
-
-
-def test_records_of_the_same_floor_are_added_and_others_count_for_nothing() -> None:
-    keeper = RecordKeeper(FLOOR, kept((5.0, 0.5), (2.0, 0.1)))
-    keeper.add(kept((7.0, 0.5), (-1.0, 0.3)))
-    assert keeper.record == kept((5.0, 0.5), (7.0, 0.5), (2.0, 0.1), (-1.0, 0.3))
-    assert likely_earned(keeper.record, PLAIN).saved_seconds == 12.0
-    other = PLAIN.model_copy(update={"win_probability": 0.03})
-    assert trusted_seconds(keeper.record, other) == 0.0
-    assert likely_earned(TrackRecord(), PLAIN) == Earned()
-    keeper.add(TrackRecord())
-    assert RecordKeeper(0.03, keeper.record).record.bands == (Earned(),) * len(bands(0.03)[0])
-
-
-def test_a_job_of_which_the_probability_is_lost_was_likely() -> None:
-    keeper = RecordKeeper(FLOOR)
-    keeper.ended("moved long ago", -3.0, None)
-    assert likely_earned(keeper.record, PLAIN).saved_seconds == -3.0
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=30), st.randoms())

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.submission.record import LossAllowance, could_have_saved
-from advisor.model.settings import PlacementSettings
-from advisor.model.site import Earned, TrackRecord
+from advisor.papers.placement.record import LossAllowance, RuleTerms
 
 SHARE = 0.01
 
@@ -29,17 +27,6 @@ def test_g18_a_job_that_still_waits_here_has_won_the_time_since_it_was_moved() -
     assert allowance.left(1e6) == pytest.approx(35.0)
     allowance.ran("a", 30.0)
     assert allowance.left(1e6) == pytest.approx(85.0), "100 and the 15 less 30 that the move brought"
-
-
-def test_a_record_tells_what_a_clairvoyant_would_have_saved() -> None:
-    record = TrackRecord(
-        bands=(
-            Earned(saved_seconds=-10.0, absolute_seconds=30.0),
-            Earned(saved_seconds=5.0, absolute_seconds=5.0),
-        )
-    )
-    assert could_have_saved(record) == 15.0
-    assert could_have_saved(TrackRecord()) == 0.0
 
 
 class _Life(NamedTuple):
@@ -95,4 +82,4 @@ def test_g18_moves_never_cost_more_than_the_share_of_the_optimum(lives: list[_Li
 
 
 def test_the_default_is_a_hundredth() -> None:
-    assert PlacementSettings().loss_share == SHARE
+    assert RuleTerms().loss_share == SHARE

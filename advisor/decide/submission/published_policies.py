@@ -1,0 +1,133 @@
+"""Questions 2 to 4 under the published rules that move jobs: `cunha2017` and `ambati2021`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.hedge.hedge_offer import speculation_of
+from advisor.decide.submission.capacity import boot_seconds, choose, cost_usd, kind_of_node
+from advisor.decide.submission.placement import (
+    PlacementCase,
+    answer,
+    as_case,
+    no_room_there,
+    published,
+    ratio_of,
+    state_unknown,
+)
+from advisor.decide.submission.policy import not_asked
+from advisor.decide.submission.room import cloud_wait
+from advisor.decide.submission.waiting import WaitingCase, worth_paying
+from advisor.model.advice import STAYS, Answer, Capacity, Hedge, Verdict
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import SiteState
+
+AT_ONCE_SECONDS: Final = 1.0
+Decided: TypeAlias = tuple[tuple[Answer, ...], Capacity | None, Hedge | None]
+"""The answers; a capacity and, where the job keeps its place on-premise, a hedge if it moves."""
+
+
+def cunha2017(job: Job, first: Answer, state: SiteState, estimates: Estimates, settings: Settings) -> Decided:
+    """Expected turnarounds, and a cutoff on the variance of the wait (Cunha et al. 2017, section IV).
+
+    Args:
+        job: Question 1 lets it move.
+        first: That answer.
+        state: Cluster and cloud.
+        estimates: Of wait and run time, with variances.
+        settings: In force.
+    """
+    return _asked(job, first, state, estimates, settings, published)
+
+
+def ambati2021(
+    job: Job, first: Answer, state: SiteState, estimates: Estimates, settings: Settings
+) -> Decided:
+    """Long jobs wait, short waits wait, and speculation (Ambati et al. 2021); arguments: as `cunha2017`."""
+    return _asked(job, first, state, estimates, settings, _unless_at_once)
+
+
+def _unless_at_once(case: PlacementCase) -> Answer:
+    """A job that starts at once needs no cloud; of any other the rule does not ask which is faster."""
+    if case.wait.is_usable and case.wait.seconds <= AT_ONCE_SECONDS:
+        return answer(case, Verdict.NO, Reason.ROOM_HERE)
+    return not_asked("ambati2021")
+
+
+def _asked(
+    job: Job,
+    first: Answer,
+    state: SiteState,
+    estimates: Estimates,
+    settings: Settings,
+    is_faster: Callable[[PlacementCase], Answer],
+) -> Decided:
+    if state.cluster is None:
+        return (first, state_unknown()), None, None
+    case = _case(job, state, estimates, settings)
+    # no job moves to where no node could take it
+    second = no_room_there(case) if case.cloud_wait_seconds == math.inf else is_faster(case)
+    if second.verdict in STAYS:
+        return (first, second), None, None
+    # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
+    # Where there is none nothing will be paid; question 4 says why.
+    cloud_run = case.performance_ratio * estimates.run.seconds
+    chosen, fourth = choose(job, cloud_run, state.cloud, settings, state.time)
+    third, trial = _worth(job, case, state, estimates, chosen, settings)
+    if third.verdict in STAYS:
+        return (first, second, third), None, None
+    return (first, second, third, fourth), chosen, trial
+
+
+def _case(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> PlacementCase:
+    cloud, ratio = state.cloud, ratio_of(job, state.ratios)
+    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
+    there = 0.0
+    if cloud.rooms:
+        kind = kind_of_node(job, cloud, settings)
+        there = cloud_wait(kind, job, slowdown * estimates.run.seconds, cloud, state.time)
+    return as_case(
+        processors=job.processors,
+        estimates=estimates,
+        boot=boot_seconds(cloud, settings),
+        settings=settings.placement,
+        cutoff=state.cutoff,
+        cloud_wait=there,
+        ratio=ratio,
+    )
+
+
+def _worth(
+    job: Job,
+    case: PlacementCase,
+    state: SiteState,
+    estimates: Estimates,
+    chosen: Capacity | None,
+    settings: Settings,
+) -> tuple[Answer, Hedge | None]:
+    """Question 3 of a job that would get a capacity; with the speculative start, if it gets one."""
+    ratio, run = case.performance_ratio, case.performance_ratio * estimates.run.seconds
+    trial = speculation_of(job, settings)
+    cost = trial_cost = math.nan
+    if chosen is not None:
+        cost = cost_usd(job, run, chosen, state.cloud, settings)
+        if trial is not None:
+            seconds = trial.stop_seconds if math.isnan(run) else min(run, trial.stop_seconds)
+            trial_cost = cost_usd(job, seconds, chosen, state.cloud, settings)
+    waiting = WaitingCase(
+        job=job,
+        estimates=estimates,
+        capacity=chosen,
+        cost_usd=0.0 if chosen is None else cost if math.isfinite(cost) else math.nan,
+        trial=trial,
+        trial_cost_usd=trial_cost,
+        waited_seconds=max(0.0, state.time - job.submit_time),
+        performance_ratio=ratio,
+    )
+    found, tries = worth_paying(waiting, state.cloud, settings.waiting)
+    return found, trial if tries else None
