@@ -38,7 +38,5 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     from advisor.service.admin.status_words import status_rows
 
     print_facts(console, status_rows(result))
-    for note in result["notes"]:
-        console.print(Text(f"- {note}"))
     for trouble in result["troubles"]:
         console.print(Text(f"! {trouble}", "yellow"))

@@ -99,15 +99,15 @@ def test_decisions(config):
 @pytest.mark.parametrize("mode", ["act", "shadow"])
 def test_hedged_starts_are_told_from_others(config, mode):
     """Their decisive reason is the capacity; in shadow mode the advice itself has no hedge."""
-    settings = make_settings(cluster={"default_mode": mode}, hedge={"enabled": True, "by_default": True})
-    in_doubt = make_estimates(wait_variance=1e12)
+    settings = make_settings(cluster={"default_mode": mode, "policy": "ambati2021"})
+    in_doubt = make_estimates(run=300.0)
     advice = replace(ask(estimates=in_doubt, settings=settings), advice_id="advice-14", time=NOW + 9.0)
     with HistoryStore(settings_of(config).paths.history_url) as store:
         store.add_advice([AdviceRecord(advice=advice, job=make_job(), estimates=in_doubt)])
     found = json.loads(call(config, "decisions", "--format", "json"))
-    assert [row["hedge"] for row in found["decisions"]] == [None, None, None, "hedge"]
-    assert found["hedges"] == {"hedge": 1}
-    assert "burst (spot, hedge" in " ".join(call(config, "decisions").split())
+    assert [row["hedge"] for row in found["decisions"]] == [None, None, None, "speculation"]
+    assert found["hedges"] == {"speculation": 1}
+    assert "burst (spot, speculation" in " ".join(call(config, "decisions").split())
 
 
 def test_ledger(config):

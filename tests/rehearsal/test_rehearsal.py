@@ -49,11 +49,11 @@ def log() -> JobTable:
     )
 
 
-def settings(mode: Mode, policy: Policy = "advisor", **more: Any) -> Settings:
+def settings(mode: Mode, policy: Policy = "cunha2017", **more: Any) -> Settings:
     return Settings(
         cluster=ClusterSettings(default_mode=mode, policy=policy),
         ec2=Ec2Settings(image_id="ami-1", on_demand_usd_per_hour=0.36),
-        **({"capacity": {"use_spot": False}, "placement": {"rule": "published"}} | more),
+        **({"capacity": {"use_spot": False}} | more),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from advisor.decide.submission.policy import in_force
 from advisor.model import (
     CloudState,
     ClusterState,
@@ -23,6 +24,7 @@ from advisor.model.settings import (
     ClusterSettings,
     HedgeSettings,
     PathSettings,
+    Policy,
     RuleSettings,
     Settings,
     SubmitSettings,
@@ -72,13 +74,15 @@ def make_snapshot(
     )
 
 
-def make_settings(folder: Path, *, mode: Mode = Mode.ACT, **sections: Any) -> Settings:
+def make_settings(
+    folder: Path, *, mode: Mode = Mode.ACT, policy: Policy = "cunha2017", **sections: Any
+) -> Settings:
     run, state = folder / "run", folder / "state"
     for made in (run, state):
         made.mkdir(exist_ok=True)
     submit = {"snapshot_max_age_seconds": 60.0, **sections.pop("submit", {})}
-    return Settings(
-        cluster=ClusterSettings(default_mode=mode, policy="cunha2017"),
+    settings = Settings(
+        cluster=ClusterSettings(default_mode=mode, policy=policy),
         paths=PathSettings(run=run, state=state, slurm_conf=folder / "slurm.conf"),
         submit=SubmitSettings(**submit),
         waiting=WaitingSettings(**sections.pop("waiting", {})),
@@ -86,6 +90,7 @@ def make_settings(folder: Path, *, mode: Mode = Mode.ACT, **sections: Any) -> Se
         capacity=CapacitySettings(**sections.pop("capacity", {})),
         hedge=HedgeSettings(**sections.pop("hedge", {})),
     )
+    return in_force(settings)
 
 
 @dataclass

@@ -106,7 +106,6 @@ def test_all_gauges_are_on_the_page(control: Control) -> None:
     parts = parts_of(control, "gauges")
     assert parts.keys() == {
         "HedgeFeature.watch",
-        "PlacementFeature.loop",
         "PortfolioFeature.loop",
         "StabilityFeature.match",
         "StabilityFeature.acquire",
@@ -122,7 +121,6 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     named = {
         "HedgeFeature.watch": "places",
         "HedgeFeature.budget": "hedge_budget",
-        "PlacementFeature.loop": "placement",
         "PortfolioFeature.loop": "portfolio",
         "PriceFeature.loop": "price",
         "PriceFeature.keeper": "price",
@@ -139,7 +137,6 @@ def test_every_loop_runs(control: Control) -> None:
     assert control.runners.keys() == {
         "poll",
         "watch",
-        "forests",
         "portfolio",
         "portfolio judge",
         "price",
@@ -173,7 +170,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         [sys.executable, "-c", _DAY_ONE, str(state)], capture_output=True, text=True, check=True
     )
     features, fields, imported = (line.split() for line in done.stdout.splitlines()[-3:])
-    assert features == ["PlacementFeature", "PriceFeature", "LearnFeature"]
+    assert features == ["PriceFeature", "LearnFeature"]
     assert set(fields) == control.status().keys()
     for module in (
         "service.cloud.feature",

@@ -42,7 +42,11 @@ def waiting(**fields: Any) -> AgainRequest:
 
 def test_g17_12_a_job_that_stayed_goes_when_the_queue_has_got_worse(tmp_path: Path) -> None:
     estimator = FixedEstimator(wait=600.0, run=7200.0)
-    settings = make_settings(tmp_path, waiting={"short_wait_seconds": 4 * 3600.0, "long_job_seconds": 900.0})
+    settings = make_settings(
+        tmp_path,
+        policy="ambati2021",
+        waiting={"short_wait_seconds": 4 * 3600.0, "long_job_seconds": 900.0},
+    )
     answerer, _ = make_answerer(settings, make_snapshot(), estimator, Clock())
     stays = answerer.again(waiting())
     assert (stays.reply.seq, stays.reply.placement, stays.reply.partition) == (3, "on-premise", None)

@@ -16,6 +16,7 @@ from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome, Placement
 from advisor.model.advice import HedgeKind
 from advisor.model.estimate import Estimate
+from advisor.model.settings import BudgetSettings
 from advisor.model.site import Price
 from advisor.predict.run_times.as_estimate import estimate_of
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
@@ -74,8 +75,8 @@ def serving(
     **sections: Any,
 ) -> tuple[Answerer, StateHolder]:
     sections.setdefault("hedge", {"enabled": True})
-    made = make_settings(folder, **sections)
-    settings = made.model_copy(update={"cluster": made.cluster.model_copy(update={"policy": "price"})})
+    made = make_settings(folder, policy="price", **sections)
+    settings = made.model_copy(update={"budget": BudgetSettings(usd=1.0)})
     snapshots.write(settings.paths.snapshot, snapshot)
     holder = StateHolder(settings, load_model=lambda _version: None)
     holder.refresh()

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from advisor.model import Mode, RetryLater, UseFallback
+from advisor.model.settings import Policy
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import encode_line, fields_of
@@ -38,14 +38,11 @@ class Running:
         folder: Path,
         *,
         allowed: frozenset[int] | None = None,
-        hedge: dict[str, Any] | None = None,
-        rule: str = "advisor",
+        policy: Policy = "cunha2017",
         mode: Mode = Mode.ACT,
         **submit: Any,
     ) -> None:
-        settings = make_settings(folder, mode=mode, submit=submit, hedge=hedge or {})
-        placement = settings.placement.model_copy(update={"rule": rule})
-        settings = settings.model_copy(update={"placement": placement})
+        settings = make_settings(folder, mode=mode, policy=policy, submit=submit)
         self.path = settings.paths.submit_socket
         self.estimator = FixedEstimator()
         self.answerer, self.holder = make_answerer(settings, make_snapshot(now=time.time()), self.estimator)
@@ -143,13 +140,13 @@ class Told:
 def test_what_starts_hedged_is_announced_and_nothing_else(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
-    running, told = serve(hedge={"enabled": True}, mode=mode), Told()
+    running, told = serve(policy="ambati2021", mode=mode), Told()
     monkeypatch.setattr(running.server, "_announcer", told)
     with running.client() as client:
-        client.advise(user="alice", uid=7, min_cpus=2, comment="hedge")  # surely faster there
-        running.estimator.fails = True  # now everything is in doubt
+        client.advise(user="alice", uid=7, min_cpus=2, comment="hedge")  # likely short: it is tried out
+        running.estimator.fails = True  # how long a job runs is unknown now
         hedged = client.advise(user="alice", uid=8, min_cpus=2, comment="hedge")
-        client.advise(user="alice", uid=9, min_cpus=2)
+        client.advise(user="alice", uid=9, min_cpus=2, comment="no-hedge")
         client.advise(user="alice", uid=10, min_cpus=2, comment="hedge", dry=True)
         running.stop()  # what is done after an answer is done
         pong_text = running.metrics.text()
@@ -160,22 +157,6 @@ def test_what_starts_hedged_is_announced_and_nothing_else(
         assert told.jobs[-1] == (hedged.id, 8)
     assert "advisor_serve_hedges_announced_total 3.0" in pong_text
     assert "advisor_serve_hedges_not_announced_total 5.0" in pong_text
-
-
-@pytest.mark.parametrize(
-    ("rule", "age", "version"),
-    [("advisor", 0.0, "7"), ("advisor", 999.0, None), ("published", 0.0, None)],
-)
-def test_it_says_whether_its_own_placement_rule_decides(
-    serve: Callable[..., Running], rule: str, age: float, version: str | None
-) -> None:
-    running = serve(rule=rule)
-    live: Any = SimpleNamespace(version="7", time=time.time() - age)
-    running.holder.placement.current = live
-    with running.client() as client:
-        assert client.ping().placement_version == version
-    in_use = f"advisor_serve_placement_in_use {float(version is not None)}"
-    assert in_use in running.metrics.text()
 
 
 def test_questions_may_come_in_pieces_and_in_bundles(serve: Callable[..., Running]) -> None:

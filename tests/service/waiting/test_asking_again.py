@@ -62,7 +62,9 @@ class World:
 
     def __init__(self, folder: Path, **waiting: Any) -> None:
         self.hands, self.slurm = Hands(), Slurm()
-        self.settings = make_settings(waiting={"short_wait_seconds": B} | waiting)
+        self.settings = make_settings(
+            cluster={"policy": "ambati2021"}, waiting={"short_wait_seconds": B} | waiting
+        )
         self.view = SharedView(self.hands.clock, 60.0)
         self.folder = folder
         self.asked: list[Job] = []
@@ -310,8 +312,6 @@ def test_g17_12_what_cannot_be_written_down_is_not_done(
 @pytest.mark.parametrize(
     ("waiting", "reserved", "is_on"),
     [
-        ({"short_wait_seconds": 0.0}, 0, False),
-        ({"short_wait_seconds": 0.0}, 2, True),
         ({}, 0, True),
         ({"short_wait_seconds": 0.0, "long_job_seconds": 900.0}, 0, True),
         ({"ask_again_seconds": 0.0}, 2, False),
