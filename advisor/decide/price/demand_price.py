@@ -2,9 +2,9 @@
 
 The price is read off recent demand. Each slice that was considered has an index (saving per core-second) and
 an expected cost. At the right price, the slices of the last weeks whose index was above it would have used up
-what accrues, and within ``horizon_days`` what is held above a reserve for busy days. So the price follows the
-load and the money without a gain to tune; the horizon makes it slow (a fast controller costs more than a bad
-rule: docs/designs/0019-one-price.md).
+what accrues. That reading is slow. The price also follows the tokens at hand, at once: it is the reading
+where the reserve for busy days is held, twice that where half of it is held, and so on. So in a burst of jobs
+the last tokens go to the best slices instead of the first ones (docs/designs/0019-one-price.md).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 
 from advisor.decide.price.tokens import DAY
 
-_NO_DEMAND: Final = 0.05
-"""Of the smallest index seen, where there is more money than demand: nearly all that saves time is bought."""
-_MIN_SHARE: Final = 0.05  # of the accrual: a price is read off some demand, however little is held
+_NO_DEMAND: Final = 0.0025
+"""Of the smallest index seen, where there is more money than demand: nearly all that saves time is bought,
+even at ``_MAX_FACTOR``."""
+_MAX_FACTOR: Final = 20.0  # of the reading, where no tokens are left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +29,13 @@ class Pace:
     """How the price follows.
 
     Attributes:
-        horizon_days: Tokens above the reserve are to be used up within so long, at recent demand.
-        reserve_days: Of accrual that are kept for busy days.
+        reserve_days: Of accrual, held for busy days: with more, the price is below the reading; with less,
+            above.
         window_days: Demand is remembered for so long.
         hours: Between two readings of the price.
-        first_price: Before any demand was seen, seconds per core-second.
+        first_price: Before any demand was seen, in place of a reading, seconds per core-second.
     """
 
-    horizon_days: float = 14.0
     reserve_days: float = 4.0
     window_days: float = 28.0
     hours: float = 6.0
@@ -47,7 +47,7 @@ class DemandKept(NamedTuple):
 
     Attributes:
         since: Demand is observed from here, seconds.
-        price: Seconds per unit of cost.
+        price: As last read, seconds per unit of cost.
         next_reading: When the price is read again, seconds.
         seen: Slices considered by key: time (seconds), index and expected cost.
     """
@@ -95,22 +95,21 @@ class DemandPrice:
             per_day: Tokens that accrue in a day, core-seconds.
         """
         if now >= self._next:
-            self._read(now, held, per_day)
+            self._read(now, per_day)
             self._next = now + 3600.0 * self._pace.hours
-        return self._price
+        reserve = self._pace.reserve_days * per_day
+        return self._price * (reserve / held if held > reserve / _MAX_FACTOR else _MAX_FACTOR)
 
-    def _read(self, now: float, held: float, per_day: float) -> None:
+    def _read(self, now: float, per_day: float) -> None:
         oldest = now - self._pace.window_days * DAY
         self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
         if not self._seen:
             return
         _, indices, costs = np.array(list(self._seen.values())).T
         days = min(self._pace.window_days, max(1.0, (now - self._since) / DAY))
-        surplus = held - self._pace.reserve_days * per_day
-        affordable = max(_MIN_SHARE * per_day, per_day + surplus / self._pace.horizon_days) * days
         order = np.argsort(-indices, kind="stable")
         cumulated = np.cumsum(costs[order])
-        row = int(np.searchsorted(cumulated, affordable))
+        row = int(np.searchsorted(cumulated, per_day * days))
         scarce = row < len(order)
         self._price = float(indices[order[row]] if scarce else _NO_DEMAND * indices[order[-1]])
 

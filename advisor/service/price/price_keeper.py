@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -59,7 +60,7 @@ class PriceKeeper:
         self._lock = threading.Lock()
         now = clock.wall()
         self._since = now
-        self._demand = DemandPrice(Pace(hours=_READ_HOURS), now)
+        self._demand = DemandPrice(_pace(settings, now), now)
         self._saved_at = float("-inf")  # monotonic seconds
         self._first_price = 0.0
         self._current: Price | None = None
@@ -211,3 +212,10 @@ class PriceKeeper:
         seen = {key: (one.time, one.index, one.usd) for key, one in found.seen.items()}
         self._demand.take_up(DemandKept(found.observed_since, found.price, found.next_reading, seen))
         return True
+
+
+def _pace(settings: Settings, now: float) -> Pace:
+    """The pace at which the price follows; of a short period's budget, half is the reserve."""
+    begin, end = period_span(now, settings.budget.period)
+    usual = Pace(hours=_READ_HOURS)
+    return replace(usual, reserve_days=min(usual.reserve_days, 0.5 * (end - begin) / DAY))

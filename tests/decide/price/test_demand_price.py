@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.tokens import DAY, Tokens
 
-PACE = Pace(horizon_days=10.0, reserve_days=2.0, window_days=10.0, hours=1.0)
+PACE = Pace(reserve_days=2.0, window_days=10.0, hours=1.0)
 PER_DAY = 100.0
 
 
@@ -35,28 +35,41 @@ def test_without_enough_demand_even_the_least_slice_is_bought() -> None:
     assert of_days(10).price(10.0 * DAY, held=1e9, per_day=PER_DAY) < 1.0
 
 
-def test_the_price_holds_between_two_readings() -> None:
-    price = of_days(10)
-    first = price.price(10.0 * DAY, held=0.0, per_day=PER_DAY)
-    assert price.price(10.0 * DAY + 1_800.0, held=1e9, per_day=PER_DAY) == first
-    assert price.price(10.0 * DAY + 3_700.0, held=1e9, per_day=PER_DAY) < first
+def test_the_reading_holds_until_the_next_one() -> None:
+    price, held = of_days(10), PACE.reserve_days * PER_DAY
+    first = price.price(10.0 * DAY, held=held, per_day=PER_DAY)
+    price.note("new", index=16.0, cost=5_000.0, now=10.0 * DAY)
+    assert price.price(10.0 * DAY + 1_800.0, held=held, per_day=PER_DAY) == first
+    assert price.price(10.0 * DAY + 3_700.0, held=held, per_day=PER_DAY) == 16.0
+
+
+def test_the_price_follows_the_tokens_at_once() -> None:
+    price, reserve = of_days(10), PACE.reserve_days * PER_DAY
+    first = price.price(10.0 * DAY, held=reserve, per_day=PER_DAY)
+    later = 10.0 * DAY + 60.0
+    assert price.price(later, held=reserve / 4.0, per_day=PER_DAY) == 4.0 * first
+    assert price.price(later, held=4.0 * reserve, per_day=PER_DAY) == first / 4.0
+    nothing_held = price.price(later, held=-5.0, per_day=PER_DAY)
+    assert nothing_held == price.price(later, held=0.0, per_day=PER_DAY) == 20.0 * first
 
 
 def test_old_demand_is_forgotten() -> None:
     price = of_days(1)
     price.note("new", index=16.0, cost=50.0, now=40.0 * DAY)
-    assert price.price(40.0 * DAY, held=0.0, per_day=PER_DAY) == 0.8  # a twentieth of the only slice left
+    held = PACE.reserve_days * PER_DAY
+    assert price.price(40.0 * DAY, held=held, per_day=PER_DAY) == 0.04  # a 400th of the only slice left
 
 
 def test_a_slice_counts_once_at_its_best_moment() -> None:
     price = DemandPrice(PACE, 0.0)
     for index in (1.0, 3.0, 2.0):
         price.note("job", index=index, cost=1_000.0, now=DAY)
-    assert price.price(DAY, held=0.0, per_day=PER_DAY) == 3.0
+    assert price.price(DAY, held=PACE.reserve_days * PER_DAY, per_day=PER_DAY) == 3.0
 
 
 def test_before_any_demand_the_first_price_holds() -> None:
-    assert DemandPrice(PACE, 0.0).price(0.0, held=5.0, per_day=1.0) == PACE.first_price
+    price = DemandPrice(PACE, 0.0)
+    assert price.price(0.0, held=PACE.reserve_days, per_day=1.0) == PACE.first_price
 
 
 def test_a_kept_price_goes_on() -> None:

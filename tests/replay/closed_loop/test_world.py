@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.decide.price.demand_price import Pace
+from advisor.decide.price.tokens import DAY
 from advisor.model.errors import BadInput
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
@@ -149,7 +150,8 @@ def test_the_price_moves_what_saves_time_and_leaves_what_does_not() -> None:
 def test_the_price_probes_a_job_that_may_be_short_and_takes_it_back() -> None:
     rows = [(0.0, 4, 4000.0), (1.0, 4, 3000.0, 4000.0)]
     forecasts = KnownRuns(4.0, 4.0, 4.0)
-    result, world = ran(PricePolicy(lambda: forecasts, pace=Pace(first_price=2.0)), rows)
+    pace = Pace(reserve_days=1.0 / DAY)  # all that accrues from the first submission to the last
+    result, world = ran(PricePolicy(lambda: forecasts, pace=pace), rows)
     assert result.moved[1]
     assert result.end[1] == 7000.0
     assert 0.0 < result.cost[1] < 4 * 100.0
@@ -190,6 +192,7 @@ def test_the_price_begins_with_what_the_earlier_rows_have_shown() -> None:
         policy = PricePolicy(KnownRuns, earlier_jobs=earlier_jobs)
         world = World(jobs, WorldOptions(), policy)
         policy.begin(world)
+        world.tokens.held = Pace().reserve_days * world.tokens.per_day
         return price_now(policy._price, world)
 
     assert first_price(0) == Pace().first_price
