@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.decide.price.slices import forget_below
 from advisor.model.table import JobTable
-from advisor.predict.run_times.grid import BINS, GRID, after, bin_of, mean, quantile, survival
+from advisor.predict.run_times.grid import BINS, GRID, bin_of, mean, quantile, survival
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.sources import load_table
@@ -107,12 +108,15 @@ def _scores(table: JobTable, forecasts: Floats, skip: int) -> dict[str, Any]:
     step = np.arange(BINS) >= bins[:, np.newaxis]
     means = np.array([mean(p, limit) for p, limit in zip(given, limits, strict=True)])
     on = np.flatnonzero(runs > _ELAPSED)
-    later = [-math.log2(max(after(given[i], _ELAPSED)[bins[i]], 1e-9)) for i in on.tolist()]
+    left = given[on]
+    for chances in left:
+        forget_below(chances, GRID, _ELAPSED)
+    later = -np.log2(np.maximum(left[np.arange(len(on)), bins[on]], 1e-9))
     return {
         "bits": float(np.mean(-np.log2(given[rows, bins]))),
         "uniform_bits": float(np.mean(np.log2(np.add(tops, 1)))),
         "crps_octaves": float(np.sum((below - step) ** 2) * _BIN_BITS / len(runs)),
-        "bits_after_600_s": float(np.mean(later)) if later else None,
+        "bits_after_600_s": float(np.mean(later)) if len(on) else None,
         "brier_600_s": float(
             np.mean([(survival(p, _ELAPSED) - (r > _ELAPSED)) ** 2 for p, r in zip(given, runs, strict=True)])
         ),

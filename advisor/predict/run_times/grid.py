@@ -62,24 +62,3 @@ def quantile(probabilities: Floats, level: float) -> float:
                 return math.exp((k - 1 + max(0.0, level - below) / probabilities[k]) * _STEP)
             below += probabilities[k]
     return math.exp(last * _STEP)
-
-
-@compiled
-def after(probabilities: Floats, elapsed: float) -> Floats:
-    """The distribution, given that the job has run ``elapsed`` seconds and goes on, shape (BINS,).
-
-    Of the bin that contains ``elapsed`` the share beyond it is kept. A job that has outrun its whole forecast
-    is expected to end in the bin where it is.
-    """
-    result = np.zeros(BINS)
-    left = survival(probabilities, elapsed)
-    within = bin_of(elapsed)
-    if left <= _ROUNDING:
-        result[within] = 1.0
-        return result
-    rest = left
-    for k in range(within + 1, BINS):
-        result[k] = probabilities[k] / left
-        rest -= probabilities[k]
-    result[within] = max(0.0, rest) / left
-    return result

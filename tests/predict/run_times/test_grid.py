@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from advisor.predict.run_times.grid import BINS, GRID, MAX_SECONDS, after, bin_of, mean, quantile, survival
+from advisor.predict.run_times.grid import BINS, GRID, MAX_SECONDS, bin_of, mean, quantile, survival
 
 
 @pytest.fixture
@@ -49,18 +49,3 @@ def test_quantiles_at_uniform_levels_are_draws(distribution: NDArray[np.float64]
     assert np.max(np.abs(shares - distribution)) < 1e-3
     assert mean(distribution, math.inf) == pytest.approx(draws.mean(), rel=0.02)
     assert mean(distribution, 300.0) == pytest.approx(np.minimum(draws, 300.0).mean(), rel=0.02)
-
-
-def test_a_job_that_goes_on_has_the_rest_of_its_distribution(distribution: NDArray[np.float64]) -> None:
-    elapsed = 1000.0
-    left = after(distribution, elapsed)
-    assert left.sum() == pytest.approx(1.0)
-    assert not np.any(left[: bin_of(elapsed)])
-    for seconds in (1500.0, 9000.0, 86400.0):
-        expected = survival(distribution, seconds) / survival(distribution, elapsed)
-        assert survival(left, seconds) == pytest.approx(expected, abs=1e-9)
-
-
-def test_a_job_that_outran_its_forecast_ends_where_it_is(distribution: NDArray[np.float64]) -> None:
-    left = after(distribution, 10 * 86400.0)
-    assert left[bin_of(10 * 86400.0)] == 1.0
