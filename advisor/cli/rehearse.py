@@ -161,10 +161,15 @@ def _asked(
 
 
 def _show(console: Console, result: Mapping[str, Any]) -> None:
-    from advisor.service.admin.rehearsal_words import fidelity_words, money_words, rehearsal_table
+    from advisor.service.admin.rehearsal_words import (
+        fidelity_words,
+        money_words,
+        rehearsal_table,
+        shipped_words,
+    )
 
     console.print(Text(f"{result['trace']}: {money_words(result)}"))
     headings, cells = rehearsal_table(result["rows"])
     print_table(console, headings, cells, numbers=headings[1:])
-    for line in fidelity_words(result["fidelity"]):
+    for line in (*shipped_words(result["rows"]), *fidelity_words(result["fidelity"])):
         console.print(Text(line))

@@ -80,6 +80,16 @@ class MemoryCluster:
         self.jobs[job_id] = job
         return job
 
+    def submit_array(
+        self, tasks: int, seconds: float, *, at_once: int = 0, **changes: Any
+    ) -> list[MemoryJob]:
+        """Submit an array, of which at most ``at_once`` tasks run at a time; 0: all."""
+        first = self.submit(seconds, **changes)
+        array = [first, *(self.submit(seconds, **changes) for _ in range(tasks - 1))]
+        for task in array:
+            task.array_job_id, task.array_limit = first.job_id, at_once
+        return array
+
     def show(self, nodes: Iterable[Node], jobs: Iterable[QueuedJob] = ()) -> None:
         """Take over nodes and jobs as a snapshot has them; jobs that have ended stay known."""
         self.nodes = {node.name: MemoryNode.of(node) for node in nodes}
@@ -197,10 +207,31 @@ class MemoryCluster:
 
     def _start_waiting(self, now: float) -> None:
         for job in self.jobs.values():
-            if job.state == PENDING and job.begin_time <= now and not job.is_held:
-                if any(self.jobs[other].state not in ENDED for other in job.after if other in self.jobs):
-                    continue
+            if job.state == PENDING and not self._is_queued(job) and not self.obstacle(job, now):
                 self._start(job, now)
+
+    def _is_queued(self, job: MemoryJob) -> bool:
+        return self.on_premise is not None and job.job_id in self.on_premise
+
+    def obstacle(self, job: MemoryJob, now: float) -> str:
+        """Slurm's reason why a waiting job may not start yet; empty: it waits for nodes at most.
+
+        Jobs that Slurm has forgotten count as ended well.
+        """
+        if job.is_held:
+            return job.reason
+        if job.begin_time > now:
+            return "BeginTime"
+        states = [self.jobs[other].state for other in (*job.after, *job.after_ok) if other in self.jobs]
+        if any(state not in ENDED for state in states):
+            return "Dependency"
+        if any(self.jobs[other].state != "COMPLETED" for other in job.after_ok if other in self.jobs):
+            return "DependencyNeverSatisfied"
+        if job.array_limit and not self._is_queued(job):
+            others = (each for each in self.jobs.values() if each.array_job_id == job.array_job_id)
+            begun = sum(self._is_queued(each) or each.state in ("CONFIGURING", RUNNING) for each in others)
+            return "JobArrayTaskLimit" if begun >= job.array_limit else ""
+        return ""
 
     def _look_at_node(self, node: MemoryNode, now: float) -> None:
         is_booting = node.power is NodePower.POWERING_UP

@@ -338,10 +338,8 @@ class MemorySlurm(MemoryCluster):
     def _as_queued(self, job: MemoryJob) -> QueuedJob:
         """A job as squeue says it; the same record as long as nothing has changed."""
         reason = job.reason
-        if reason == "Resources" and job.begin_time > self.now():
-            reason = "BeginTime"
-        elif reason == "Resources" and any(other in self.jobs for other in job.after):
-            reason = "Dependency"
+        if reason and (job.begin_time or job.after or job.after_ok or job.array_limit):
+            reason = self.obstacle(job, self.now()) or reason
         if job.shown is None or job.shown.reason != reason:
             job.shown = as_queued(job, reason)
         return job.shown

@@ -124,7 +124,9 @@ class MemoryJob(_Shown):
         is_held: By its user or an admin.
         priority_offset: Site factor less nice value: larger ones start first.
         ages_since: From when it ages: its submission, or the end of a requeue's delay.
-        after: Jobs that have to end before it may start (``afterany``).
+        after, after_ok: Jobs that have to end, and to end well, before it starts (``afterany``, ``afterok``).
+        array_job_id: Id of its array's first task; 0: it is no array's.
+        array_limit: Tasks of its array that may run at a time; 0: all.
         described: What else its user said.
         cloud_core_seconds: Processors times seconds of its runs in the burst partition.
         interruptions, lost_seconds: How often a node was lost under it, and its time on those until then.
@@ -162,6 +164,9 @@ class MemoryJob(_Shown):
     priority_offset: int = 0
     ages_since: float = math.nan
     after: tuple[int, ...] = ()
+    after_ok: tuple[int, ...] = ()
+    array_job_id: int = 0
+    array_limit: int = 0
     described: Job | None = None
     cloud_core_seconds: float = 0.0
     interruptions: int = 0
@@ -227,7 +232,7 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
         ),
         state=job.state,
         partitions=(job.partition,),
-        array_job_id=job.job_id,
+        array_job_id=job.array_job_id or job.job_id,
         start_time=job.start_time,
         restarts=job.restarts,
         reason=reason,

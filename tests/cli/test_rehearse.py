@@ -132,7 +132,9 @@ def test_the_shipped_loops_under_settings_side_by_side(tmp_path: Path) -> None:
         assert row["machine_usd"] <= result["budget_usd"]
         assert not row["failures"]
     assert sum(row["policy"] == "shipped" for row in result["curve"]) == 4
-    assert "shipped, capacity.use_spot=false" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "shipped, capacity.use_spot=false" in text
+    assert "runs lost their node" in text
 
 
 def test_slurms_own_rules_are_read_from_slurm_conf(tmp_path: Path) -> None:

@@ -188,3 +188,56 @@ def test_builtin_scheduling_starts_no_job_before_the_head() -> None:
     site.go_on()
     assert wide.start_time is not None
     assert small.start_time == wide.start_time + 100.0
+
+
+def test_a_job_waits_for_the_good_end_of_another_one(site: Site) -> None:
+    good, bad = site.submit(100.0, 4), site.submit(100.0, 4, fails=True)
+    behind_good = site.submit(10.0, 1, after_ok=(good.job_id,))
+    behind_bad = site.submit(10.0, 1, after_ok=(bad.job_id,))
+
+    def reasons() -> dict[int, str]:
+        return {queued.job.job_id: queued.reason for queued in site.slurm.snapshot(site.clock.wall).jobs}
+
+    assert reasons()[behind_good.job_id] == reasons()[behind_bad.job_id] == "Dependency"
+    site.go_on(101.0)
+    assert behind_good.state == "RUNNING"
+    assert reasons()[behind_bad.job_id] == "DependencyNeverSatisfied"
+    site.go_on()
+    assert (behind_good.state, behind_bad.state) == ("COMPLETED", "PENDING")
+
+
+@pytest.mark.parametrize("partition", ["onprem", "burst"])
+def test_so_many_tasks_of_an_array_run_at_a_time(site: Site, partition: str) -> None:
+    array = site.slurm.submit_array(5, 100.0, at_once=2, processors=1, partition=partition)
+    site.slurm.advance()
+    seen = site.slurm.snapshot(site.clock.wall).jobs
+    assert {queued.array_job_id for queued in seen} == {array[0].job_id}
+    assert [queued.reason for queued in seen].count("JobArrayTaskLimit") == 3
+    most = 0
+    for _ in range(800):
+        site.go_on(1.0)
+        most = max(most, sum(task.state in ("RUNNING", "CONFIGURING") for task in array))
+        if all(task.state == "COMPLETED" for task in array):
+            break
+    assert most == 2
+    assert [task.state for task in array] == ["COMPLETED"] * 5
+
+
+def test_a_requeued_job_waits_out_its_delay_and_a_held_one_its_release(site: Site) -> None:
+    job = site.submit(100.0, 8)
+    site.slurm.requeue([job.job_id])
+    site.slurm.advance()
+    (seen,) = site.slurm.snapshot(site.clock.wall).jobs
+    assert (seen.state, seen.reason, seen.restarts) == ("PENDING", "BeginTime", 1)
+    site.go_on(120.0)
+    assert job.state == "PENDING"
+    site.go_on(2.0)
+    assert job.state == "RUNNING"
+    held = site.submit(10.0, 1)
+    site.slurm.hold([held.job_id])
+    site.go_on(200.0)
+    assert site.slurm.snapshot(site.clock.wall).jobs[0].reason == "JobHeldUser"
+    site.slurm.release([held.job_id])
+    site.slurm.advance()
+    site.go_on(1.0)
+    assert held.state == "RUNNING"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from advisor.service.admin.plots import COLOURS, styled, write_page
-from advisor.service.admin.rehearsal_words import fidelity_words, money_words
+from advisor.service.admin.rehearsal_words import fidelity_words, money_words, shipped_words
 
 _LINE_COLOURS: Final = ("#343a40", *COLOURS, "#82c91e")
 _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
@@ -24,7 +24,7 @@ def write_rehearsal(path: Path, result: dict[str, Any]) -> None:
     curve = result["curve"]
     words = [line.removeprefix("- ") for line in fidelity_words(result["fidelity"])]
     budgets = ", ".join(f"{100 * share:g} %" for share in sorted({row["budget_share"] for row in curve}))
-    about = " ".join((money_words(result), *words))
+    about = " ".join((money_words(result), *words, *shipped_words(result["rows"])))
     about += f" The points of each line are budgets of {budgets} of the log's core-hours."
     figures = [
         _curves(curve, "saved_hours", 1.0, "Hours saved against money spent", "hours, all jobs"),

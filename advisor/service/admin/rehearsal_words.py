@@ -52,6 +52,20 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
     return headings, cells
 
 
+def shipped_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What became of the nodes of rows of the shipped loops."""
+    for row in rows:
+        if "interruptions" not in row:
+            continue
+        refused = ", ".join(f"{code} {count:,} times" for code, count in row["refused_launches"].items())
+        yield (
+            f"{row['policy']}: instances cost {row['machine_usd']:,.2f} USD with boots and idle time, "
+            f"{row['spot_share']:.0%} of their time on spot; {row['interruptions']:,} runs lost their node, "
+            f"and with it {row['lost_hours']:,.1f} h"
+            + (f"; EC2 refused launches with {refused}." if refused else ".")
+        )
+
+
 def _explained(share: float | None) -> str:
     if share is None:
         return ""
