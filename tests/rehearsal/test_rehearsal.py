@@ -104,7 +104,8 @@ def test_a_cap_of_a_day_bounds_what_is_paid(moved: Rehearsed) -> None:
 
 
 def test_hedged_jobs_end_once_wherever_they_run(on_premise: Rehearsed) -> None:
-    hedged = rehearse(Mode.ACT, hedge={"enabled": True, "by_default": True})
+    budget = {"usd": 60.0, "period": "month"}
+    hedged = rehearse(Mode.ACT, policy="price", budget=budget, hedge={"enabled": True})
     assert not any(hedged.failures.values())
     assert np.all(np.isfinite(hedged.end))
     came_back = (hedged.paid_core_seconds > 0.0) & ~hedged.in_cloud

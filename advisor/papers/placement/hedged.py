@@ -14,9 +14,9 @@ from advisor.decide.hedge._hedge_curves import NOT_HEDGED, RESTARTED, STOPPED, a
 from advisor.decide.hedge.hedging import PRICES, STOPS
 from advisor.decide.hedge.pacing import Pacer
 from advisor.model.table import JobTable
+from advisor.papers.placement.forecast_rows import ForecastColumns
 from advisor.papers.placement.hedge_lives import HedgeLives, HedgeTable
 from advisor.predict.forecast.distribution import EDGES
-from advisor.predict.forecast.forecast_rows import ForecastColumns
 from advisor.predict.knn.fitness import Target
 
 Floats = NDArray[np.float64]

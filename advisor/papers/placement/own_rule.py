@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from advisor.model.settings import PlacementSettings
 from advisor.model.table import JobTable
+from advisor.papers.placement.forecast_rows import ForecastColumns, estimates_at
 from advisor.papers.placement.proven import ProvenCase, candidate_chance, proven, worst_seconds
 from advisor.papers.placement.record import RuleTerms
 from advisor.papers.placement.record_in_time import Fate, RecordInTime
-from advisor.predict.forecast.forecast_rows import ForecastColumns, estimates_at
 from advisor.predict.knn.fitness import Target
 
 Booleans = NDArray[np.bool_]

@@ -26,6 +26,7 @@ from advisor.model.job import Job
 from advisor.model.settings import ClusterSettings, EstimatorSettings, PlacementSettings, Settings
 from advisor.model.site import Cutoff, SiteState
 from advisor.model.table import JobTable
+from advisor.papers.placement.forecast_rows import COVERAGE, ForecastColumns, ForecastOptions, forecast_rows
 from advisor.papers.placement.hedged import HedgeOutcome, HedgePoint, hedge_curve, hedge_rows
 from advisor.papers.placement.own_rule import sent_by_the_advisor
 from advisor.papers.placement.placement_results import (
@@ -35,7 +36,6 @@ from advisor.papers.placement.placement_results import (
     PlacementReplay,
     TunedParameters,
 )
-from advisor.predict.forecast.forecast_rows import COVERAGE, ForecastColumns, ForecastOptions, forecast_rows
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import TEST_ENTRIES, Target, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters

@@ -9,15 +9,14 @@ because a wrong placement costs seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.model.errors import BadInput
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
@@ -27,7 +26,6 @@ EDGES: Final[Floats] = np.concatenate([[0.0, 1.0], np.geomspace(10.0, 3e6, BINS 
 """Edges of the bins, seconds; the last bin ends at 35 days and contains longer times."""
 LEVELS: Final[Floats] = (np.arange(20) + 0.5) / 20
 """Levels of a forecast's quantiles: twenty equally likely values."""
-FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,44 +211,6 @@ class DistributionForest:
             leaf=np.concatenate([part.leaf + first for part, _, first in parts]).astype(np.int32),
             leaf_mean=np.concatenate([part.leaf_mean for part in forests]),
             leaf_mass=np.concatenate([part.leaf_mass for part in forests]),
-        )
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays for the model store."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return arrays | {"format": np.array([FORMAT], np.int64)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild the forest from :meth:`to_arrays`, checked so that no walk leaves the arrays or loops.
-
-        Raises BadInput for incomplete or damaged arrays and for other formats.
-        """
-        try:
-            forest = cls(**{field.name: arrays[field.name] for field in fields(cls)})
-            is_consistent = int(arrays["format"][0]) == FORMAT and forest._is_consistent()
-        except (KeyError, ValueError, IndexError, TypeError):
-            is_consistent = False
-        if not is_consistent:
-            raise BadInput(
-                "the forest's arrays are damaged",
-                where="distribution forest",
-                mend="Delete the model; `advisor control` grows new forests.",
-                code="distribution.arrays",
-            )
-        return forest
-
-    def _is_consistent(self) -> bool:
-        nodes, leaves = len(self.feature), len(self.leaf_mean)
-        inner = np.flatnonzero(self.feature >= 0)
-        if self.children.shape != (nodes, 2) or self.leaf_mass.shape != (leaves, BINS):
-            return False
-        children = self.children[inner]
-        return bool(
-            self.threshold.shape == self.leaf.shape == (nodes,)
-            and np.all((self.roots >= 0) & (self.roots < nodes))
-            and np.all((children > inner[:, None]) & (children < nodes))
-            and np.all((self.leaf >= 0) & (self.leaf < leaves))
         )
 
 

@@ -1,13 +1,11 @@
-"""Forecast of one submission's wait and run time, in tens of microseconds, for the submit path.
+"""Forecast of one submission's wait and run time by the forests, in tens of microseconds.
 
-It computes for one job what ``forecast_rows`` computes for a log: all trees of a target in one pass,
-quantiles (of run times, none above the request), and the calibrated interval.
+All trees of a target in one pass, and quantiles (of run times, none above the request).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -15,20 +13,15 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.estimate import Estimate
-from advisor.predict.forecast.calibration import COVERAGE, IntervalCalibration, cut_interval
 from advisor.predict.forecast.distribution import BINS, EDGES, LEVELS, DistributionForest, fill_quantiles
-from advisor.predict.forecast.rolling import TARGETS, RollingForests
-from advisor.predict.forecast.submission_features import FEATURES
+from advisor.predict.forecast.rolling import RollingForests
 from advisor.predict.knn.fitness import Target
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 
-Bounds = Mapping[Target, tuple[float, float]]
-"""Where each target's interval is cut (:attr:`IntervalCalibration.cut`)."""
-
-_MEAN, _VARIANCE, _LOWER, _UPPER = range(4)
-_QUANTILES: Final = 4  # first of them, in a row of what is forecast
+_MEAN, _VARIANCE = range(2)
+_QUANTILES: Final = 2  # first of them, in a row of what is forecast
 
 
 class Trees(NamedTuple):
@@ -81,39 +74,18 @@ class Forecaster:
     """Forecasts single jobs; ``forests`` has at least one forest of each target."""
 
     def __init__(self, forests: RollingForests) -> None:
-        self._use(forests.joined("wait"), forests.joined("run"))
-
-    def _use(self, waits: DistributionForest, runs: DistributionForest) -> None:
-        self._trees = Trees.of(waits, runs)
+        waits = forests.joined("wait")
+        self._trees = Trees.of(waits, forests.joined("run"))
         self._of_waits = len(waits.roots)
 
-    @classmethod
-    def warm(cls) -> None:
-        """Compile, or load from the cache, all code that a forecast needs."""
-        one_leaf = DistributionForest(
-            roots=np.zeros(1, np.int32),
-            feature=np.full(1, -1, np.int32),
-            threshold=np.zeros(1),
-            children=np.zeros((1, 2), np.int32),
-            leaf=np.zeros(1, np.int32),
-            leaf_mean=np.zeros(1),
-            leaf_mass=np.full((1, BINS), 1.0 / BINS, np.float32),
-        )
-        forecaster = cls.__new__(cls)
-        forecaster._use(one_leaf, one_leaf)  # noqa: SLF001
-        forecaster.forecast(np.zeros(len(FEATURES)), None, dict.fromkeys(TARGETS, IntervalCalibration().cut))
-
-    def forecast(
-        self, features: Floats, requested_time: float | None, bounds: Bounds
-    ) -> dict[Target, Estimate]:
+    def forecast(self, features: Floats, requested_time: float | None) -> dict[Target, Estimate]:
         """Forecast one job from its features, shape (features,), as `PlacementFeatures` gives them.
 
         ``requested_time`` is in seconds: no run time forecast is longer.
         """
         asked = math.inf if requested_time is None else requested_time
-        cuts = np.array((bounds["wait"], bounds["run"]))
         found = np.empty((2, _QUANTILES + len(LEVELS)))
-        forecast_row(self._trees, self._of_waits, features, asked, cuts, found)
+        forecast_row(self._trees, self._of_waits, features, asked, found)
         wait, run = found.tolist()
         return {"wait": _estimate(wait), "run": _estimate(run)}
 
@@ -122,26 +94,18 @@ def _estimate(found: list[float]) -> Estimate:
     return Estimate(
         seconds=found[_MEAN],
         variance=found[_VARIANCE],
-        lower=found[_LOWER],
-        upper=found[_UPPER],
-        coverage=COVERAGE,
-        neighbours=0,
         quantiles=tuple(found[_QUANTILES:]),
     )
 
 
 @compiled
-def forecast_row(
-    trees: Trees, of_waits: int, features: Floats, requested_time: float, cuts: Floats, found: Floats
-) -> None:
+def forecast_row(trees: Trees, of_waits: int, features: Floats, requested_time: float, found: Floats) -> None:
     """Forecast one job's wait and run time.
 
     Args:
         of_waits: Number of trees of the waits, which come first.
         requested_time: Seconds; infinite or NaN where unknown.
-        cuts: float64, shape (2, 2): Where the intervals of wait and run time are cut.
-        found: float64, shape (2, 4 + levels): Written, the wait first: mean, variance, lower and upper end of
-            the interval, quantiles. Seconds.
+        found: float64, shape (2, 2 + levels): Written, the wait first: mean, variance, quantiles. Seconds.
     """
     leaves = _leaves_of(trees, features.astype(np.float32))
     mass = np.empty(BINS)
@@ -150,7 +114,6 @@ def forecast_row(
         mean = _average(trees, own, mass)
         longest = math.inf if target == 0 or np.isnan(requested_time) else requested_time
         _summarise(mean, mass, longest, found[target], found[target, _QUANTILES:])
-        cut_interval(mass, features, target, longest, cuts[target], found[target, _LOWER : _UPPER + 1])
 
 
 @compiled

@@ -1,7 +1,6 @@
 """Rolling distribution forests: a new one is grown now and then, and the newest few are averaged.
 
-A replay grows them as it walks through a log, and the live control process from its history; both call
-:meth:`RollingForests.grow`.
+A replay grows them as it walks through a log.
 """
 
 from __future__ import annotations
@@ -9,15 +8,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.forecast.distribution import DistributionForest, Distributions, ForestSettings
-from advisor.predict.forecast.submission_features import FEATURES
 from advisor.predict.knn.fitness import Target
 
 Floats = NDArray[np.float64]
@@ -116,37 +113,3 @@ class RollingForests:
     def __len__(self) -> int:
         """Forests of each target; 0 while one of them has none."""
         return min(len(forests) for forests in self._newest.values())
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays for the model store."""
-        return {
-            f"{target}.{index}.{name}": array
-            for target, forests in self._newest.items()
-            for index, forest in enumerate(forests)
-            for name, array in forest.to_arrays().items()
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], options: ForecastOptions) -> Self:
-        """Rebuild the forests from :meth:`to_arrays`; raises BadInput for damage or other features."""
-        rolling = cls(options)
-        for target, forests in rolling._newest.items():
-            for index in range(options.forests):
-                prefix = f"{target}.{index}."
-                part = {
-                    name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)
-                }
-                if part:
-                    forests.append(_checked(DistributionForest.from_arrays(part)))
-        return rolling
-
-
-def _checked(forest: DistributionForest) -> DistributionForest:
-    if len(forest.feature) and int(forest.feature.max()) >= len(FEATURES):
-        raise BadInput(
-            "the forest was grown on other features than this release has",
-            where="distribution forest",
-            mend="Delete the model; `advisor control` grows new forests.",
-            code="distribution.features",
-        )
-    return forest

@@ -1,4 +1,4 @@
-"""A submission for the placement forests: codes of its names, and its features with their compiled code.
+"""A submission for the distribution forests: its features, with their compiled code.
 
 One pass over all waiting and running jobs gives the queue's features. Those of the history change only with
 events and are kept up by `PlacementFeatures` (``placement_features``).
@@ -6,16 +6,12 @@ events and are kept up by `PlacementFeatures` (``placement_features``).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Container, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.model.job import Job
-from advisor.model.table import UNKNOWN_CODE
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +24,6 @@ REQUESTED, GROUP, EXECUTABLE, CLOCK, TOTAL = range(COLUMNS, COLUMNS + 5)
 UNKNOWN: Final = -1.0
 """Value of unknown features; known ones are 0 or more (except `slack_processors`)."""
 
-CODED: Final = ("user", "group", "queue", "executable")
 """Columns of names that numbers stand for."""
 _MAX_NAMES: Final = 200_000
 
@@ -122,90 +117,6 @@ class Submission(NamedTuple):
     group: int
     queue: int
     executable: int
-
-
-class Codes:
-    """Codes of names, by column; a code never changes its meaning.
-
-    The forests split on codes, so last week's forest and today's queue must agree on them.
-
-    Args:
-        codes: Existing codes by column.
-        following: The next code to give, by column.
-    """
-
-    def __init__(
-        self,
-        codes: Mapping[str, Mapping[str, int]] | None = None,
-        following: Mapping[str, int] | None = None,
-    ) -> None:
-        self._codes = {column: dict((codes or {}).get(column, {})) for column in CODED}
-        self._next = {
-            column: max(
-                (following or {}).get(column, 0), max(self._codes[column].values(), default=UNKNOWN_CODE) + 1
-            )
-            for column in CODED
-        }
-
-    def code(self, column: str, name: str | None) -> int:
-        """Code of a name; a new name gets a new one."""
-        found = self.look_up(column, name)
-        if name is not None and found == self._next[column]:
-            self.put(column, name, found)
-        return found
-
-    def look_up(self, column: str, name: str | None) -> int:
-        """Code of a name, or the one that a new name would get; nothing is changed."""
-        if name is None:
-            return UNKNOWN_CODE
-        found = self._codes[column].get(name)
-        if found is not None:
-            return found
-        return self._next[column] if len(self._codes[column]) < _MAX_NAMES else UNKNOWN_CODE
-
-    def put(self, column: str, name: str, code: int) -> None:
-        """Add a name with a code given by another process."""
-        self._codes[column][name] = code
-        self._next[column] = max(self._next[column], code + 1)
-
-    def copy(self) -> Codes:
-        """An independent copy."""
-        return Codes(self._codes, self._next)
-
-    def only(self, used: Mapping[str, Container[int]]) -> Codes:
-        """The codes in use; the others are never given again."""
-        memo = {
-            column: {name: code for name, code in codes.items() if code in used[column]}
-            for column, codes in self._codes.items()
-        }
-        return Codes(memo, self._next)
-
-    def new_since(self, before: Codes) -> list[tuple[str, str, int]]:
-        """Column, name and code of each name that ``before`` lacks."""
-        return [
-            (column, name, code)
-            for column, codes in self._codes.items()
-            for name, code in codes.items()
-            if name not in before._codes[column]
-        ]
-
-    def as_plain(self) -> dict[str, Any]:
-        """Values for JSON: ``Codes(**codes.as_plain())`` is equal."""
-        return {"codes": self._codes, "following": self._next}
-
-    def submission(self, job: Job, time: float, *, learn: bool = True) -> Submission:
-        """A job's submission at ``time`` in codes; with ``learn``, new names are added."""
-        code = self.code if learn else self.look_up
-        queue = job.queue.partition(",")[0] if job.queue else None
-        return Submission(
-            time=time,
-            processors=job.processors,
-            request=math.nan if job.requested_time is None else job.requested_time,
-            user=code("user", job.user),
-            group=code("group", job.group),
-            queue=code("queue", queue),
-            executable=code("executable", job.name),
-        )
 
 
 @compiled

@@ -9,8 +9,6 @@ import numpy as np
 
 from advisor.model.estimate import Estimates
 from advisor.model.table import JobTable
-from advisor.predict.forecast.calibration import IntervalCalibration
-from advisor.predict.forecast.forecast_rows import ForecastColumns, forecast_rows
 from advisor.predict.forecast.forecaster import Forecaster
 from advisor.predict.forecast.placement_features import PlacementFeatures
 from advisor.predict.forecast.placement_replay import features_of, retrace
@@ -33,33 +31,28 @@ class LoopForests:
     Args:
         world: At its beginning.
         options: How forests are grown.
-        with_past: Whether the rows before the first job are forecast as they came (`past_forecasts`).
     """
 
-    def __init__(self, world: World, options: ForecastOptions, *, with_past: bool = False) -> None:
+    def __init__(self, world: World, options: ForecastOptions) -> None:
         jobs = world.jobs
         self.options = options
         self._jobs = jobs
         self._table = jobs.table
         first = max(0, jobs.first - MAX_PAST_ROWS)
-        self.past = replace(jobs.table.select(slice(first, jobs.first)), total_processors=jobs.machine)
-        """The log's rows before the first job."""
-        self._count = len(self.past)
+        past = replace(jobs.table.select(slice(first, jobs.first)), total_processors=jobs.machine)
+        self._count = len(past)
         size = self._count + len(jobs)
         self._features = np.full((size, len(FEATURES)), np.nan)
-        self._features[: self._count] = features_of(self.past)
+        self._features[: self._count] = features_of(past)
         self._labels = {target: np.full(size, np.nan) for target in TARGETS}
         self._times = {target: np.full(size, np.inf) for target in TARGETS}
         for target in TARGETS:
-            known = Known.of(self.past, target)
+            known = Known.of(past, target)
             self._labels[target][: self._count] = known.labels
             self._times[target][known.rows] = known.times
         self._rolling = RollingForests(self.options)
-        self.past_forecasts = self._forecasts_of_past() if with_past else None
-        """Of the past's rows that ran; None where they were not asked for."""
         self._forecaster: Forecaster | None = None
-        self._bounds = {target: IntervalCalibration().cut for target in TARGETS}
-        self._observer = _observer_after(self.past, world.now)
+        self._observer = _observer_after(past, world.now)
         self._submissions = self._count
         self._grow(world.now)
 
@@ -104,7 +97,7 @@ class LoopForests:
         if self._forecaster is None:
             return None
         requested = float(self._table.requested_time[self._jobs.first + row])
-        found = self._forecaster.forecast(features, None if np.isnan(requested) else requested, self._bounds)
+        found = self._forecaster.forecast(features, None if np.isnan(requested) else requested)
         return Estimates(wait=found["wait"], run=found["run"])
 
     def _grow(self, now: float) -> None:
@@ -120,16 +113,6 @@ class LoopForests:
             pass
         if len(self._rolling):
             self._forecaster = Forecaster(self._rolling)
-
-    def _forecasts_of_past(self) -> dict[Target, ForecastColumns]:
-        """The past rows forecast as they came, from the first forest on; this grows the newest forests."""
-        return forecast_rows(
-            self.past,
-            np.flatnonzero(self.past.run > 0),
-            self.options,
-            features=self._features[: self._count],
-            rolling=self._rolling,
-        )
 
     def _submission(self, row: int, time: float) -> Submission:
         table, at = self._table, self._jobs.first + row

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.decide.hedge._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED
 from advisor.decide.hedge.hedging import PRICES, STOPS
+from advisor.papers.placement.forecast_rows import ForecastOptions, forecast_rows
 from advisor.papers.placement.hedge_lives import HedgeLives, HedgeTable
 from advisor.papers.placement.hedged import (
     CURVE_BUDGETS,
@@ -21,8 +22,7 @@ from advisor.papers.placement.hedged import (
     stop_loss_table,
 )
 from advisor.predict.forecast.distribution import ForestSettings
-from advisor.predict.forecast.forecast_rows import ForecastOptions, forecast_rows
-from tests.predict.forecast.test_forecast_rows import make_log
+from tests.papers.placement.test_forecast_rows import make_log
 
 TABLE = make_log(2_000)
 FIRST = 1_000

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.model import BadInput
 from advisor.predict.forecast import distribution
 from advisor.predict.forecast.distribution import (
     BINS,
@@ -107,29 +106,3 @@ def test_one_job_and_times_beyond_the_last_bin() -> None:
 def test_nothing_to_learn_from() -> None:
     with pytest.raises(ValueError, match="no job"):
         DistributionForest.train(np.zeros((0, 4)), np.zeros(0))
-
-
-def test_the_same_after_storage(forest: DistributionForest) -> None:
-    again = DistributionForest.from_arrays(forest.to_arrays())
-    rows = make_jobs(50, seed=4)[0]
-    np.testing.assert_array_equal(again.predict(rows).mass, forest.predict(rows).mass)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda arrays: arrays.pop("leaf"),
-        lambda arrays: arrays.update(format=np.array([99])),
-        lambda arrays: arrays.update(children=np.zeros_like(arrays["children"])),  # walks in a circle
-        lambda arrays: arrays.update(children=arrays["children"] + 10**6),
-        lambda arrays: arrays.update(leaf=arrays["leaf"] + 10**6),
-        lambda arrays: arrays.update(leaf_mass=arrays["leaf_mass"][:, :3]),
-        lambda arrays: arrays.update(roots=arrays["roots"] - 10**6),
-        lambda arrays: arrays.update(threshold=arrays["threshold"][:-1]),
-    ],
-)
-def test_damaged_arrays_are_refused(forest: DistributionForest, damage: Callable[[dict], object]) -> None:
-    arrays = forest.to_arrays()
-    damage(arrays)
-    with pytest.raises(BadInput, match="damaged"):
-        DistributionForest.from_arrays(arrays)

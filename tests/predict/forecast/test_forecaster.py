@@ -9,17 +9,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from advisor.papers.placement.forecast_rows import ForecastColumns, forecast_rows
 from advisor.predict.forecast import forecaster as forecaster_module
-from advisor.predict.forecast.calibration import GRACE_SECONDS, IntervalCalibration
 from advisor.predict.forecast.distribution import BINS, LEVELS, DistributionForest, ForestSettings
-from advisor.predict.forecast.forecast_rows import ForecastColumns, forecast_rows
 from advisor.predict.forecast.forecaster import Forecaster, Trees
 from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
-from advisor.predict.forecast.submission_features import FEATURES
 from advisor.replay.sources import load_table
 
-START = IntervalCalibration().cut
 OPTIONS = ForecastOptions(first=200, retrain_jobs=200, forests=3, forest=ForestSettings(trees=4))
 TABLE = load_table("synthetic:900:3")
 ROWS = np.flatnonzero(TABLE.run > 0)
@@ -40,11 +37,7 @@ def test_single_forecasts_equal_those_of_a_log(
     assert len(ROWS) - last > 20, "the last forests' own rows"
     for index in range(last, len(ROWS)):
         row = ROWS[index]
-        found = forecaster.forecast(
-            features[row],
-            float(TABLE.requested_time[row]),
-            {target: columns[target].calibration.cut for target in TARGETS},
-        )
+        found = forecaster.forecast(features[row], float(TABLE.requested_time[row]))
         for target in TARGETS:
             expected = columns[target].estimate(index)
             assert found[target].seconds == pytest.approx(expected.seconds, rel=1e-9)
@@ -56,11 +49,10 @@ def test_compiled_and_as_python(
     replayed: tuple[RollingForests, dict[str, ForecastColumns]], interpreted: Callable[[ModuleType], None]
 ) -> None:
     features = features_of(TABLE)
-    bounds = dict.fromkeys(TARGETS, START)
 
     def forecasts() -> list[float]:
         forecaster = Forecaster(replayed[0])
-        found = [forecaster.forecast(features[row], 900.0, bounds) for row in ROWS[-5:]]
+        found = [forecaster.forecast(features[row], 900.0) for row in ROWS[-5:]]
         return [
             number
             for one in found
@@ -149,20 +141,10 @@ def test_no_forecast_run_time_exceeds_the_request(
 ) -> None:
     forecaster = Forecaster(replayed[0])
     row = features_of(TABLE)[ROWS[-1]]
-    bounds = dict.fromkeys(TARGETS, (-9.0, math.log(2.0)))
-    short = forecaster.forecast(row, 5.0, bounds)
+    short = forecaster.forecast(row, 5.0)
     assert max(short["run"].quantiles) <= 5.0
-    assert short["run"].upper == pytest.approx(2.0 * 5.0 + GRACE_SECONDS)
-    assert short["wait"] == forecaster.forecast(row, None, bounds)["wait"]
-    assert forecaster.forecast(row, math.nan, bounds) == forecaster.forecast(row, None, bounds)
-
-
-def test_the_same_after_storage(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:
-    rolling, _ = replayed
-    again = RollingForests.from_arrays(rolling.to_arrays(), OPTIONS)
-    row, bounds = features_of(TABLE)[ROWS[-1]], dict.fromkeys(TARGETS, START)
-    assert len(again) == len(rolling) == OPTIONS.forests
-    assert Forecaster(again).forecast(row, 600.0, bounds) == Forecaster(rolling).forecast(row, 600.0, bounds)
+    assert short["wait"] == forecaster.forecast(row, None)["wait"]
+    assert forecaster.forecast(row, math.nan) == forecaster.forecast(row, None)
 
 
 def test_quantiles_against_the_plain_definition(
@@ -192,16 +174,3 @@ def test_nothing_is_learned_from_the_future() -> None:
     assert ROWS[5] not in Known.of(under_way, "wait").rows
     assert ROWS[6] in Known.of(under_way, "wait").rows
     assert ROWS[6] not in Known.of(under_way, "run").rows
-
-
-def test_trees_of_other_features_are_refused(
-    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
-) -> None:
-    from advisor.model.errors import BadInput
-
-    arrays = replayed[0].to_arrays()
-    feature = arrays["wait.0.feature"].copy()
-    feature[np.argmax(feature >= 0)] = len(FEATURES)
-    with pytest.raises(BadInput) as caught:
-        RollingForests.from_arrays({**arrays, "wait.0.feature": feature}, OPTIONS)
-    assert caught.value.code == "distribution.features"

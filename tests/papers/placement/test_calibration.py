@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from advisor.model.estimate import holds
-from advisor.predict.forecast.calibration import (
+from advisor.papers.placement.calibration import (
     COVERAGE,
     GRACE_SECONDS,
     IntervalCalibration,

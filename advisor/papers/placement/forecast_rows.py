@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.table import JobTable
-from advisor.predict.forecast.calibration import COVERAGE, IntervalCalibration, cut_interval
+from advisor.papers.placement.calibration import COVERAGE, IntervalCalibration, cut_interval
 from advisor.predict.forecast.distribution import BINS, Distributions
 from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
