@@ -24,8 +24,6 @@ REQUESTED, GROUP, EXECUTABLE, CLOCK, TOTAL = range(COLUMNS, COLUMNS + 5)
 UNKNOWN: Final = -1.0
 """Value of unknown features; known ones are 0 or more (except `slack_processors`)."""
 
-"""Columns of names that numbers stand for."""
-_MAX_NAMES: Final = 200_000
 
 _REQUEST_FEATURES: Final = (
     "requested_time",
