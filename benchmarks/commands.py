@@ -249,6 +249,26 @@ def bench_fidelity(
     emit(result, output, listing(result))
 
 
+@bench.command("live_days")
+def bench_live_days(
+    jobs: Annotated[int, typer.Option(min=10, help="Jobs of a day.")] = 300,
+    seconds: Annotated[float, typer.Option(min=10.0, help="Seconds in which they arrive.")] = 240.0,
+    days: Annotated[int, typer.Option(min=1, help="Days, with the seeds 1, 2, ...")] = 3,
+    budget_share: Annotated[
+        float, typer.Option(min=0.0, help="A day's budget, as a share of its core-hours.")
+    ] = 0.6,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Days under a budget on a real slurmctld, with the shipped daemons, beside their rehearsal."""
+    from benchmarks import live_days
+
+    with working("starting") as tell:
+        result = live_days.run(
+            jobs=jobs, seconds=seconds, seeds=range(1, days + 1), budget_share=budget_share, tell=tell
+        )
+    emit(result, output, listing(result))
+
+
 def listing(result: dict[str, Any]) -> Callable[[Console], None]:
     """Show a result as lines of name and value."""
 

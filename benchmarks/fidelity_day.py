@@ -121,13 +121,19 @@ def _submit(lab: Lab, job: DayJob) -> int:
     return lab.sbatch(*arguments, script=script).job_id
 
 
-def _read(lab: Lab, ids: Sequence[int], begin: float) -> list[Ran]:
+def first_events(lab: Lab) -> dict[str, dict[int, float]]:
+    """First ``submit``, start (``main``, ``backfill``) and ``end`` of each job by slurmctld's log, epoch seconds."""
     seen: dict[str, dict[int, float]] = {name: {} for name in _EVENTS}
     for line in (lab.folder / "log" / "slurmctld.log").read_text(errors="replace").splitlines():
         for name, pattern in _EVENTS.items():
             if found := pattern.match(line):
-                moment = datetime.fromisoformat(found[1]).astimezone().timestamp() - begin
+                moment = datetime.fromisoformat(found[1]).astimezone().timestamp()
                 seen[name].setdefault(int(found[2]), moment)
+    return seen
+
+
+def _read(lab: Lab, ids: Sequence[int], begin: float) -> list[Ran]:
+    seen = first_events(lab)
     ran = []
     for job_id in ids:
         written = (lab.folder / "jobs" / f"{job_id}.out").read_text().split()
@@ -135,11 +141,11 @@ def _read(lab: Lab, ids: Sequence[int], begin: float) -> list[Ran]:
         ran.append(
             Ran(
                 job_id=job_id,
-                submit=seen["submit"][job_id],
-                start=min(started.values()),
+                submit=seen["submit"][job_id] - begin,
+                start=min(started.values()) - begin,
                 began=float(written[0]) - begin,
                 ended=float(written[-1]) - begin,
-                end=seen["end"][job_id],
+                end=seen["end"][job_id] - begin,
                 by_backfill="main" not in started,
             )
         )

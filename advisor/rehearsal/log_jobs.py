@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.model.job import Job
 from advisor.replay.closed_loop.log import LoopJobs
@@ -36,10 +37,19 @@ class LogJobs:
         window: The jobs; earlier rows of its log are the site's history.
         cloud_factor: Run time in the cloud divided by that on-premise.
         partition: The on-premise partition.
+        may_requeue: Of each job of the window; None: all may be requeued.
     """
 
-    def __init__(self, window: LoopJobs, *, cloud_factor: float, partition: str = ON_PREMISE) -> None:
+    def __init__(
+        self,
+        window: LoopJobs,
+        *,
+        cloud_factor: float,
+        partition: str = ON_PREMISE,
+        may_requeue: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.window = window
+        self._may_requeue = may_requeue
         self._table = window.table
         self._factor = cloud_factor
         self._partition = partition
@@ -92,6 +102,14 @@ class LogJobs:
             time_limit=None if math.isnan(table.requested_time[row]) else minutes,
             partition_time_limit=minutes,
             num_tasks=int(table.processors[row]),
+            requeue=self._requeue(row),
+        )
+
+    def _requeue(self, row: int) -> bool | None:
+        """False for ``--no-requeue``; None where its user said nothing."""
+        index = row - self.window.first
+        return (
+            False if self._may_requeue is not None and index >= 0 and not self._may_requeue[index] else None
         )
 
     def _job(self, row: int, run: float, limit: float) -> MemoryJob:
@@ -105,6 +123,7 @@ class LogJobs:
             processors=processors,
             partition=ON_PREMISE,
             limit_seconds=limit,
+            may_requeue=self._requeue(row) is not False,
             described=Job(
                 job_id=row + 1,
                 submit_time=time,
@@ -112,6 +131,7 @@ class LogJobs:
                 user=_name("user", int(table.user[row])),
                 group=None if group < 0 else str(_FIRST_GROUP + group),
                 name=_name("job", int(table.executable[row])),
+                requeue=self._requeue(row),
             ),
         )
 

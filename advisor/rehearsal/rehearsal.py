@@ -80,6 +80,7 @@ class Rehearsal:
     Args:
         settings: In force, but for the folders.
         is_every_round: Leave out no round of a loop (slow; see :mod:`advisor.rehearsal.rounds`).
+        found: Writes what an earlier process has left into the state folder.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class Rehearsal:
         *,
         progress: Progress | None = None,
         is_every_round: bool = False,
+        found: Callable[[Path], None] = lambda _state: None,
     ) -> None:
+        self._found = found
         self._settings = settings
         self._shape = shape
         self._jobs = jobs
@@ -104,7 +107,10 @@ class Rehearsal:
         folder = Path(tempfile.mkdtemp(prefix="advisor-rehearsal-", dir=where))
         try:
             virtual = VirtualTime(self._jobs.begins_at - 60.0)
-            site = SimulatedSite(with_folders(self._settings, folder), self._shape, virtual)
+            settings = with_folders(self._settings, folder)
+            settings.paths.state.mkdir(mode=0o700, parents=True)
+            self._found(settings.paths.state)
+            site = SimulatedSite(settings, self._shape, virtual)
             try:
                 return self._run(site, began)
             finally:

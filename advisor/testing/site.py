@@ -26,6 +26,7 @@ from advisor.model.settings import PathSettings, Settings, SubmitSettings
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.hypervisor import Hypervisor
 from advisor.testing.lab import Lab, LabOptions
+from advisor.testing.place_socket import PlaceSocket
 
 HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
 _READY_SECONDS: Final = 300.0  # a slow, busy machine that compiles everything anew
@@ -167,6 +168,12 @@ class Site:
         self.control = self._daemon("control")
         self.web = self._daemon("web")
         self.web_port = _free_port()
+        self.places = PlaceSocket(
+            folder / "places.sock",
+            [sys.executable, *_ENTRY, "place-helper"],
+            self.environment,
+            folder / "places.log",
+        )
 
     def _lab_options(self) -> LabOptions:
         return replace(
@@ -226,6 +233,7 @@ class Site:
                 "reconcile_seconds": 1.0,
                 "metrics_port": 0,
             },
+            "hedge": {"helper_socket": str(self.folder / "places.sock")},
             "web": {"port": self.web_port},
         }
 
@@ -256,6 +264,8 @@ class Site:
             self.ec2, self.lab.node_up, self.lab.node_down, boot_seconds=self.options.boot_seconds
         )
         self._stack.enter_context(self.hypervisor)
+        if self._tables()["hedge"].get("enabled"):
+            self._stack.enter_context(self.places)
 
     def start_advisor(self) -> None:
         """Start `advisor control`, then `advisor serve`."""

@@ -71,8 +71,9 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
 
 
 def _places(settings: Settings, commands: Commands) -> Placeholders:
-    places = Placeholders(commands)
-    return places if os.geteuid() == 0 else HelpedPlaceholders(places, settings.hedge.helper_socket)
+    """Placeholders submitted by the helper; root does without one where none listens."""
+    places, helper = Placeholders(commands), settings.hedge.helper_socket
+    return places if os.geteuid() == 0 and not helper.is_socket() else HelpedPlaceholders(places, helper)
 
 
 def _make_folder(path: Path, setting: str) -> None:

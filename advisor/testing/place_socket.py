@@ -1,0 +1,67 @@
+"""Plays systemd's `advisor-places.socket`: the shipped place helper is started for each connection."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+_STOP_SECONDS: Final = 10.0
+
+
+class PlaceSocket:
+    """A Unix socket with ``Accept=yes``.
+
+    Args:
+        path: Of the socket.
+        command: The helper's, with the connection as standard input and output.
+        environment: Added to ours.
+        log: Takes the helpers' standard error.
+    """
+
+    def __init__(self, path: Path, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self.path = path
+        self.connections = 0
+        self._command = list(command)
+        self._environment = environment
+        self._log = log
+        self._helpers: list[subprocess.Popen[bytes]] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._thread = threading.Thread(target=self._run, name="place socket", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._listener.bind(str(self.path))
+        self.path.chmod(0o600)
+        self._listener.listen()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept`
+        self._listener.close()
+        self._thread.join(_STOP_SECONDS)
+        self.path.unlink(missing_ok=True)
+        for helper in self._helpers:
+            helper.terminate()
+            helper.wait(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, self._log.open("ab") as log:
+                self.connections += 1
+                helper = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
+                    self._command,
+                    stdin=connection,
+                    stdout=connection,
+                    stderr=log,
+                    env={**os.environ, **self._environment},
+                )
+            self._helpers.append(helper)

@@ -1,0 +1,188 @@
+"""Days of 300 jobs under a budget on a real slurmctld, beside their rehearsal: do both save as much?
+
+Each day runs twice at the same time on this machine, each time with its own slurmctld: without an advisor,
+and with the shipped daemons, the EC2 emulator and the one price. The rehearsal runs the same days with the
+same settings. What it cannot know of this machine it takes from the *other* real days: how much longer than
+its run time a job holds its nodes, and how long a cloud node takes from Slurm's request until a job's first
+line. On every second day jobs are bought whole, on the others in slices.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.simulate.pool.rules import Rules
+from benchmarks.fidelity import FAST_SCHEDULER
+from benchmarks.live_day import LiveDay, draw_live_day
+from benchmarks.live_rehearsal import Simulated, fast_world, rehearse_live_day
+from benchmarks.live_site import LiveJob, LiveRun, run_on_premise, run_priced
+
+Floats = NDArray[np.float64]
+_COLD_SECONDS: Final = 2.0
+"""A job that waits longer for its cloud node got one that had to boot."""
+_NOMINAL_START: Final = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDays:
+    """A day's two real runs, and whether the priced one was bought in slices."""
+
+    day: LiveDay
+    on_premise: LiveRun
+    priced: LiveRun
+    slices: bool
+
+
+def run(
+    *,
+    jobs: int = 300,
+    seconds: float = 240.0,
+    seeds: Sequence[int] = (1, 2, 3),
+    budget_share: float = 0.6,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run each day for real and rehearsed.
+
+    Args:
+        jobs: Of a day.
+        seconds: In which they arrive.
+        seeds: One a day.
+        budget_share: A day's budget, as a share of its core-hours at the on-demand price.
+    """
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="days-") as folder:
+        for seed in seeds:
+            day = draw_live_day(seed, jobs=jobs, seconds=seconds, budget_share=budget_share)
+            found[seed] = live_day(day, Path(folder) / f"database-{seed}", slices=seed % 2 == 1, tell=tell)
+    return report(found, tell)
+
+
+def live_day(day: LiveDay, template: Path, *, slices: bool, tell: Callable[[str], None]) -> LiveDays:
+    """Run a day for real, twice at the same time."""
+
+    def one() -> LiveRun:
+        return run_on_premise(day, template.with_suffix(".here"), lambda text: tell(f"on-premise: {text}"))
+
+    def other() -> LiveRun:
+        return run_priced(
+            day, template.with_suffix(".priced"), lambda text: tell(f"priced: {text}"), slices=slices
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        here, priced = pool.submit(one), pool.submit(other)
+        return LiveDays(day=day, on_premise=here.result(), priced=priced.result(), slices=slices)
+
+
+def report(days: Mapping[int, LiveDays], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Compare real days with their rehearsals."""
+    rows = []
+    for seed, one in days.items():
+        tell(f"day {seed}: rehearsed")
+        others = [days[number] for number in days if number != seed] or [one]
+        rows.append({"seed": seed, **_compared(one, others)})
+    return {
+        "jobs": len(next(iter(days.values())).day),
+        "days": rows,
+        "saved_hours_ratio": sum(row["rehearsed"]["saved_hours"] for row in rows)
+        / sum(row["real"]["saved_hours"] for row in rows),
+        "lost_jobs": sum(row["real"]["lost_jobs"] for row in rows),
+        "requeued_against_their_will": sum(row["real"]["requeued_against_their_will"] for row in rows),
+    }
+
+
+def _compared(one: LiveDays, others: Sequence[LiveDays]) -> dict[str, Any]:
+    overhead = statistics.fmean(_overhead(other) for other in others)
+    start = statistics.fmean(_cloud_start(other) for other in others)
+    day = one.day.with_overhead(np.full(len(one.day), overhead)).begun_at(one.priced.begin)
+
+    def rehearse(*, moves: bool) -> Simulated:
+        return rehearse_live_day(day, slices=one.slices, cloud_start_seconds=start, moves=moves)
+
+    def fast(*, moves: bool) -> Simulated:
+        rules = Rules.of_slurm(FAST_SCHEDULER)
+        return fast_world(day, cloud_start_seconds=start, rules=rules, moves=moves)
+
+    real = _real(one)
+    rehearsed = _simulated(rehearse(moves=True), rehearse(moves=False))
+    return {
+        "slices": one.slices,
+        "budget_usd": one.day.usd,
+        "overhead_seconds": overhead,
+        "cloud_start_seconds": start,
+        "real": real,
+        "rehearsed": rehearsed,
+        "fast_world": _simulated(fast(moves=True), fast(moves=False)),
+        "saved_hours_ratio": rehearsed["saved_hours"] / real["saved_hours"],
+    }
+
+
+def _overhead(one: LiveDays) -> float:
+    """Seconds that a job holds its on-premise nodes beyond its run time, mean."""
+    runs = one.day.window.run
+    held = [
+        job.runs[0].end - job.runs[0].start - run
+        for job, run in zip(one.on_premise.jobs, runs, strict=True)
+        if len(job.runs) == 1
+    ]
+    return max(0.0, statistics.fmean(held))
+
+
+def _cloud_start(one: LiveDays) -> float:
+    """Seconds from Slurm's request of a cloud node until a job's first line, median of the cold ones."""
+    waits = [
+        job.began[0][1] - job.first_start
+        for job in one.priced.jobs
+        if job.began and job.began[0][0] == "burst" and math.isfinite(job.first_start)
+    ]
+    return statistics.median([wait for wait in waits if wait > _COLD_SECONDS] or [_NOMINAL_START])
+
+
+def _real(one: LiveDays) -> dict[str, Any]:
+    jobs, usual = one.priced.jobs, np.array([job.turnaround for job in one.on_premise.jobs])
+    turnaround = np.array([job.turnaround for job in jobs])
+    known = ~np.isnan(turnaround)
+    returned = [job for job in jobs if job.was_in_cloud and job.ended and job.ended[0] == "onprem"]
+    return {
+        "on_premise_turnaround_seconds": float(usual.mean()),
+        "mean_turnaround_seconds": float(turnaround[known].mean()),
+        "saved_hours": float((usual - turnaround)[known].sum()) / 3600.0,
+        "usd": one.priced.usd,
+        "moved_jobs": sum(job.was_in_cloud for job in jobs),
+        "ended_in_cloud": sum(job.ended is not None and job.ended[0] == "burst" for job in jobs),
+        "lost_jobs": sum(job.is_lost for job in (*jobs, *one.on_premise.jobs)),
+        "requeued_against_their_will": sum(
+            len(job.runs) > 1 for job, may in zip(jobs, one.day.may_requeue, strict=True) if not may
+        ),
+        "returned_jobs": len(returned),
+        "seconds_behind_their_place": _lags(returned),
+        "price": one.priced.price,
+        "places": one.priced.places,
+        "helper_connections": one.priced.helper_connections,
+    }
+
+
+def _lags(returned: Sequence[LiveJob]) -> dict[str, float] | None:
+    """How long after its placeholder's start a returned job began to run on-premise."""
+    lags = [job.began[-1][1] - job.place_start for job in returned if job.place_start is not None]
+    return {"jobs": len(lags), "median": statistics.median(lags), "max": max(lags)} if lags else None
+
+
+def _simulated(moved: Simulated, usual: Simulated) -> dict[str, Any]:
+    return {
+        "on_premise_turnaround_seconds": float(usual.turnaround.mean()),
+        "mean_turnaround_seconds": float(moved.turnaround.mean()),
+        "saved_hours": float((usual.turnaround - moved.turnaround).sum()) / 3600.0,
+        "usd": moved.usd,
+        "moved_jobs": int(moved.moved.sum()),
+        "ended_in_cloud": int(moved.in_cloud.sum()),
+    }
