@@ -122,7 +122,10 @@ def _submit(lab: Lab, job: DayJob) -> int:
 
 
 def first_events(lab: Lab) -> dict[str, dict[int, float]]:
-    """First ``submit``, start (``main``, ``backfill``) and ``end`` of each job by slurmctld's log, epoch seconds."""
+    """When each job first was submitted, started and ended by slurmctld's log, epoch seconds.
+
+    Starts are told apart by scheduler: ``main`` and ``backfill``.
+    """
     seen: dict[str, dict[int, float]] = {name: {} for name in _EVENTS}
     for line in (lab.folder / "log" / "slurmctld.log").read_text(errors="replace").splitlines():
         for name, pattern in _EVENTS.items():

@@ -112,7 +112,9 @@ class LiveDay:
             loss_weight=1.0,
         )
         kept = rehearsed_demand(here, terms, now)
-        assert kept is not None
+        if kept is None:
+            msg = "the days before have too few jobs for a price"
+            raise ValueError(msg)
         PRICE.at(state).write(
             PriceRecord(
                 since=now - DAY,
@@ -135,6 +137,8 @@ class LiveDay:
                 "baseline": SLOWDOWN,
                 "overhead_per_processor": 0.0,
             },
+            # a poll of Slurm takes half a second on a busy machine
+            "loops": {"snapshot_seconds": 1.0, "learn_seconds": 10.0, "reconcile_seconds": 2.0},
             "hedge": {"enabled": slices, "by_default": slices, "slot_held_seconds": 30.0},
         }
 

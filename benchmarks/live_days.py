@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Final
 
 import numpy as np
@@ -69,17 +70,22 @@ def run(
 
 def live_day(day: LiveDay, template: Path, *, slices: bool, tell: Callable[[str], None]) -> LiveDays:
     """Run a day for real, twice at the same time."""
+    start = Barrier(2)
 
     def one() -> LiveRun:
-        return run_on_premise(day, template.with_suffix(".here"), lambda text: tell(f"on-premise: {text}"))
+        return run_on_premise(
+            day, template.with_suffix(".here"), start, lambda text: tell(f"on-premise: {text}")
+        )
 
     def other() -> LiveRun:
         return run_priced(
-            day, template.with_suffix(".priced"), lambda text: tell(f"priced: {text}"), slices=slices
+            day, template.with_suffix(".priced"), start, lambda text: tell(f"priced: {text}"), slices=slices
         )
 
     with ThreadPoolExecutor(2) as pool:
         here, priced = pool.submit(one), pool.submit(other)
+        for each in (here, priced):  # a run that fails must not leave the other waiting
+            each.add_done_callback(lambda done: start.abort() if done.exception() else None)
         return LiveDays(day=day, on_premise=here.result(), priced=priced.result(), slices=slices)
 
 
@@ -161,7 +167,7 @@ def _real(one: LiveDays) -> dict[str, Any]:
         "ended_in_cloud": sum(job.ended is not None and job.ended[0] == "burst" for job in jobs),
         "lost_jobs": sum(job.is_lost for job in (*jobs, *one.on_premise.jobs)),
         "requeued_against_their_will": sum(
-            len(job.runs) > 1 for job, may in zip(jobs, one.day.may_requeue, strict=True) if not may
+            len(job.began) > 1 for job, may in zip(jobs, one.day.may_requeue, strict=True) if not may
         ),
         "returned_jobs": len(returned),
         "seconds_behind_their_place": _lags(returned),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,6 @@ from benchmarks.live_day import (
 )
 
 Floats = NDArray[np.float64]
-
-LOOPS: Final = {"snapshot_seconds": 0.5, "learn_seconds": 1.0, "reconcile_seconds": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +60,6 @@ def rehearse_live_day(
     if not moves:
         tables["cluster"]["default_mode"] = "shadow"
     tables["ec2"]["image_id"] = "ami-12c6146b"
-    tables["loops"] = LOOPS
     settings = in_force(Settings.model_validate(tables))
     shape = SiteShape(
         processors=PROCESSORS,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Final
 
 from advisor.history.store import HistoryStore
@@ -30,7 +31,7 @@ from benchmarks.live_day import (
 )
 
 LEAD_SECONDS: Final = 60.0
-"""From the start of `advisor control` to the first submission, as in a rehearsal."""
+"""From the start of `advisor control` to the first submission at least, as in a rehearsal."""
 _ENDS_WITHIN: Final = 900.0
 _AGEING: Final = ("PriorityWeightAge=1000000", "PriorityMaxAge=0-1", "PriorityCalcPeriod=1")
 _FIELDS: Final = "JobIDRaw,JobName,Partition,State,Submit,Start,End"
@@ -118,14 +119,17 @@ def lab_options(template: Path | None = None) -> LabOptions:
     )  # fmt: skip
 
 
-def run_on_premise(day: LiveDay, template: Path, tell: Callable[[str], None]) -> LiveRun:
-    """Run a day without an advisor."""
+def run_on_premise(day: LiveDay, template: Path, start: Barrier, tell: Callable[[str], None]) -> LiveRun:
+    """Run a day without an advisor; both runs of a day begin together."""
     with Lab.temporary(lab_options(template)) as lab:
-        return _run(lab, day, time.time() + 2.0, tell)
+        start.wait()
+        return _run(lab, day, time.time() + 1.0, tell)
 
 
-def run_priced(day: LiveDay, template: Path, tell: Callable[[str], None], *, slices: bool) -> LiveRun:
-    """Run a day under the price."""
+def run_priced(
+    day: LiveDay, template: Path, start: Barrier, tell: Callable[[str], None], *, slices: bool
+) -> LiveRun:
+    """Run a day under the price; both runs of a day begin together."""
     with tempfile.TemporaryDirectory(prefix="day-") as name:
         settings = day.settings(slices=slices) | {"submit": dict(PATIENT)}
         options = SiteOptions(lab=lab_options(template), settings=settings, boot_seconds=2.0)
@@ -137,8 +141,10 @@ def run_priced(day: LiveDay, template: Path, tell: Callable[[str], None], *, sli
             day.write_price(site.state)
             site.start_advisor()
             site.wait_until("there is a price", lambda: _has_price(site))
-            tell(f"a price after {time.time() - begin + LEAD_SECONDS:.0f} s")
-            return _priced(site, _run(site.lab, day, begin, tell))
+            tell(f"there is a price after {time.time() - begin + LEAD_SECONDS:.0f} s")
+            time.sleep(max(0.0, begin - time.time()))
+            start.wait()
+            return _priced(site, _run(site.lab, day, time.time() + 1.0, tell))
 
 
 def _has_price(site: Site) -> bool:

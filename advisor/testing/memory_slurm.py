@@ -34,7 +34,7 @@ __all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlu
 
 _folded = lru_cache(maxsize=8)(fold)
 _JOB_FIELDS: Final = frozenset(
-    {"partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment"}
+    {"partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment", "requeue"}
 )
 
 
@@ -181,13 +181,14 @@ class MemorySlurm(MemoryCluster):
         def update() -> None:
             self.cloud_changes += 1
             for job in self._not_ended(job_ids):
-                if job.state != PENDING:
+                if job.state != PENDING and changes.keys() != {"requeue"}:
                     raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
                 self.queue_anew(job)
                 job.partition = changes.get("partition", job.partition)
                 job.excluded = changes.get("excnodelist", job.excluded)
                 job.prefer = changes.get("prefer", job.prefer)
                 job.admin_comment = changes.get("admincomment", job.admin_comment)
+                job.may_requeue = {"0": False, "1": True}.get(changes.get("requeue", ""), job.may_requeue)
                 if (limit := changes.get("timelimit")) is not None and self.on_premise is not None:
                     job.limit_seconds = 60.0 * float(limit)
                 if (start := changes.get("starttime")) is not None:

@@ -59,8 +59,8 @@ class PlaceSocket:
                 self.connections += 1
                 helper = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
                     self._command,
-                    stdin=connection,
-                    stdout=connection,
+                    stdin=connection.fileno(),
+                    stdout=connection.fileno(),
                     stderr=log,
                     env={**os.environ, **self._environment},
                 )

@@ -124,6 +124,32 @@ def test_the_price_moves_jobs_within_its_budget(on_premise: Rehearsed) -> None:
     assert priced.wait.mean() < on_premise.wait.mean()
 
 
+def test_a_job_that_may_not_be_requeued_runs_once() -> None:
+    window = loop_jobs(log(), skip=60)
+    may_requeue = np.arange(len(window)) % 2 == 0
+    jobs = LogJobs(window, cloud_factor=1.05, may_requeue=may_requeue)
+    assert [each.job.may_requeue for each in jobs] == may_requeue.tolist()
+    assert {each.request.requeue for each in jobs} == {None, False}
+    priced = settings(
+        Mode.ACT,
+        "price",
+        budget={"usd": 60.0, "period": "month"},
+        hedge={"enabled": True, "by_default": True},
+    )
+    found = Rehearsal(priced, SiteShape(processors=PROCESSORS, cloud_nodes=30), jobs).run()
+    came_back = (found.paid_core_seconds > 0.0) & ~found.in_cloud
+    assert found.in_cloud[~may_requeue].any()
+    assert not came_back[~may_requeue].any()
+
+
+def test_it_begins_with_what_an_earlier_process_has_left() -> None:
+    seen: list[bool] = []
+    jobs = LogJobs(loop_jobs(log(), skip=155), cloud_factor=1.05)
+    shape = SiteShape(processors=PROCESSORS, cloud_nodes=30)
+    Rehearsal(settings(Mode.SHADOW), shape, jobs, found=lambda state: seen.append(state.is_dir())).run()
+    assert seen == [True]
+
+
 def test_rounds_that_are_left_out_change_little() -> None:
     few = rehearse(Mode.ACT, skip=145)
     whole = rehearse(Mode.ACT, skip=145, is_every_round=True)

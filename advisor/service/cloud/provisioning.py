@@ -12,7 +12,7 @@ import structlog
 from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.decide.submission.capacity import is_never_spot, too_often_interrupted
+from advisor.decide.submission.capacity import is_never_spot, requeueable, too_often_interrupted
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
@@ -72,6 +72,7 @@ class ProvisionLoop:
         self.launches: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
+        self._requeued_unbegun: set[int] = set()
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -196,6 +197,7 @@ class ProvisionLoop:
         for node, failure in for_good.items():
             log.warning("cloud.not_launched", node=node, code=failure.code, message=failure.message)
             # slurmctld need not wait for its time-out: the job goes back into the queue at once
+            self._keep_alive(hand_over.jobs.get(node))
             self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=_reason(failure))
             self._booting.pop(node, None)
             self.refusals[failure.code] += 1
@@ -208,6 +210,21 @@ class ProvisionLoop:
                 f"EC2 launched no instance for {len(for_now)} nodes for now ({code}): it is asked again",
                 code="cloud.launch_later",
             )
+
+    def _keep_alive(self, job_id: int | None) -> None:
+        """Let a job be requeued that may not be: it has not begun, and slurmctld would end it with its node.
+
+        `return_jobs` takes that back.
+        """
+        if job_id is None or job_id in self._requeued_unbegun:
+            return
+        known = {queued.job.job_id: queued for queued in self._view.fresh().jobs}
+        queued = known.get(job_id)
+        if queued is None or requeueable(queued.job, self._settings):
+            return
+        self._slurm.update_job([job_id], {"requeue": "1"})
+        self._requeued_unbegun.add(job_id)
+        log.info("job.requeued_unbegun", job=job_id)
 
     def _boot_failed(self, hand_over: HandOver) -> None:
         """After Slurm's ResumeTimeout: make the node usable again and terminate its instance.
@@ -308,17 +325,26 @@ class ProvisionLoop:
             moved = moved_by_us(queued)
             if queued is None or (moved is None and queued.state == RUNNING):
                 self.returning.discard(job_id)
+                self._requeued_unbegun.discard(job_id)
             elif queued.state != PENDING or queued.job.queue != self._settings.cluster.burst_partition:
                 continue
             elif moved is None:
-                self._slurm.update_job([job_id], {"starttime": f"now+{_PATIENCE_SECONDS}"})
+                kept = self._not_to_requeue(job_id)
+                self._slurm.update_job([job_id], {"starttime": f"now+{_PATIENCE_SECONDS}", **kept})
+                self._requeued_unbegun.discard(job_id)
                 log.info("job.waits_for_capacity", job=job_id, seconds=_PATIENCE_SECONDS)
                 self.returning.discard(job_id)
             else:
                 changes = returned(queued, moved, self._settings)
-                self._slurm.update_job([job_id], {**changes, "starttime": "now"})
+                kept = self._not_to_requeue(job_id)
+                self._slurm.update_job([job_id], {**changes, "starttime": "now", **kept})
+                self._requeued_unbegun.discard(job_id)
                 log.info("job.returned", job=job_id, partition=changes["partition"])
                 self.returning.discard(job_id)
+
+    def _not_to_requeue(self, job_id: int) -> dict[str, str]:
+        """What makes a job again one that may not be requeued."""
+        return {"requeue": "0"} if job_id in self._requeued_unbegun else {}
 
 
 def _reason(failure: Failure) -> str:

@@ -24,6 +24,8 @@ from advisor.slurm.protocol import PENDING, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
+_BY_REQUEST: Final = "Client.UserInitiatedShutdown"
+
 _MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # slurmctld's words
 _PROTECTED_SECONDS: Final = 1800.0
 
@@ -172,6 +174,7 @@ class ReconcileLoop:
             if name in ended
             and name not in alive
             and name not in self._young
+            and not _is_of_former_life(ended[name], node)
             and ("NOT_RESPONDING" in node.states or node.is_down or self._is_said_gone(ended[name], node))
             and node.power not in (NodePower.DOWN, NodePower.POWERING_DOWN)
         }
@@ -271,3 +274,12 @@ class ReconcileLoop:
         if not self._is_read:
             return
         self._books.count(self.instances)
+
+
+def _is_of_former_life(instance: Instance, node: Node) -> bool:
+    """Whether a node boots anew after its instance was terminated by request, as SuspendProgram does.
+
+    slurmctld may give such a node to a job before the hand-over for its next instance is read. A boot that
+    fails ends at ResumeTimeout.
+    """
+    return node.power is NodePower.POWERING_UP and instance.state_reason == _BY_REQUEST

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
@@ -205,6 +207,26 @@ def test_f01_no_capacity_frees_the_node_and_brings_our_job_back(rig: Rig) -> Non
     rig.provision.return_jobs()
     jobs = [call for call in rig.slurm.told if call[0] == "job"]
     assert jobs == [("job", (7,), {"partition": "onprem", "starttime": "now"})]
+
+
+def test_f01_a_job_that_may_not_be_requeued_is_not_lost_with_the_node_it_never_had(rig: Rig) -> None:
+    """slurmctld would end it with the node; it has not begun, so it may go back into the queue."""
+
+    def shown(state: str, *, requeue: bool) -> QueuedJob:
+        queued = make_queued(7, state, admin_comment=comment(), queue="burst")
+        return replace(queued, job=structs.replace(queued.job, requeue=requeue))
+
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.look(jobs=[shown("CONFIGURING", requeue=False)])
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    assert rig.slurm.told == [
+        ("job", (7,), {"requeue": "1"}),
+        ("node", ("burst1",), {"state": "POWER_DOWN_FORCE", "reason": rig.slurm.told[-1][2]["reason"]}),
+    ]
+    rig.look(jobs=[shown("PENDING", requeue=True)])
+    rig.provision.return_jobs()
+    assert rig.slurm.told[-1] == ("job", (7,), {"partition": "onprem", "starttime": "now", "requeue": "0"})
 
 
 @pytest.mark.parametrize(
@@ -481,6 +503,19 @@ def test_f19_a_node_is_lost_only_when_both_sides_say_so(rig: Rig) -> None:
         reconcile(rig)
         rig.hands.pass_by(20.0)
     assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
+
+
+@pytest.mark.parametrize(("reason", "is_lost"), [("Client.UserInitiatedShutdown", False), ("", True)])
+def test_f19_a_node_that_boots_anew_is_not_lost_with_its_former_instance(
+    rig: Rig, reason: str, *, is_lost: bool
+) -> None:
+    """SuspendProgram ended the instance, and slurmctld has resumed the node before we have heard of it."""
+    rig.fleet.listed = [make_instance("burst1", state="terminated", state_reason=reason)]
+    for _ in range(2):
+        rig.look([make_node("burst1", "ALLOCATED", "POWERING_UP", "NOT_RESPONDING")])
+        reconcile(rig)
+        rig.hands.pass_by(20.0)
+    assert bool(states_told(rig.slurm)) == is_lost
 
 
 def test_f02_a_powered_down_node_left_down_is_mended(rig: Rig) -> None:
