@@ -1,4 +1,4 @@
-"""A live day: its past has the same programs, the budget is its share, and the price is known as it begins."""
+"""A live day: its past has the same programs, the budget is its share, and it begins with a price."""
 
 from __future__ import annotations
 
