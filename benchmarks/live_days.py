@@ -111,11 +111,12 @@ def _compared(one: LiveDays, others: Sequence[LiveDays]) -> dict[str, Any]:
     start = statistics.fmean(_cloud_start(other) for other in others)
     day = one.day.with_overhead(np.full(len(one.day), overhead)).begun_at(one.priced.begin)
 
+    rules = Rules.of_slurm(FAST_SCHEDULER)
+
     def rehearse(*, moves: bool) -> Simulated:
-        return rehearse_live_day(day, slices=one.slices, cloud_start_seconds=start, moves=moves)
+        return rehearse_live_day(day, slices=one.slices, cloud_start_seconds=start, rules=rules, moves=moves)
 
     def fast(*, moves: bool) -> Simulated:
-        rules = Rules.of_slurm(FAST_SCHEDULER)
         return fast_world(day, cloud_start_seconds=start, rules=rules, moves=moves)
 
     real = _real(one)

@@ -48,12 +48,13 @@ class Simulated:
 
 
 def rehearse_live_day(
-    day: LiveDay, *, slices: bool, cloud_start_seconds: float, moves: bool = True
+    day: LiveDay, *, slices: bool, cloud_start_seconds: float, rules: Rules | None, moves: bool = True
 ) -> Simulated:
     """Run a day through the shipped loops.
 
     Args:
         cloud_start_seconds: From a node's launch until it takes a job.
+        rules: Of slurmctld; None: EASY backfilling.
         moves: False: all on-premise.
     """
     tables = day.settings(slices=slices)
@@ -69,6 +70,7 @@ def rehearse_live_day(
         resume_seconds=60.0,
         idle_seconds=SUSPEND_SECONDS,
         requeue_seconds=REQUEUE_SECONDS + 1.0,
+        rules=rules,
     )
     jobs = LogJobs(day.window, cloud_factor=SLOWDOWN, may_requeue=day.may_requeue)
     found = Rehearsal(settings, shape, jobs, is_every_round=True, found=day.write_price).run()
