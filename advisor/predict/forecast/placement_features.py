@@ -27,7 +27,6 @@ from advisor.predict.forecast._placement_lags import (
 from advisor.predict.forecast.submission_features import (
     FEATURES,
     HISTORY_AT,
-    PROCESSORS,
     SINCE,
     Submission,
     fill_features,
@@ -129,32 +128,10 @@ class PlacementFeatures:
             else:
                 self._last[user] = job.before
 
-    def occupy(self, key: Hashable, time: float) -> None:
-        """Move a waiting job to the machine without learning a wait, because its start was not observed."""
-        job = self._jobs.get(key)
-        if job is not None:
-            self._waiting.remove(key)
-            self._running.add(key, _queue_row(job.submission, time))
-
-    def would_start(self, processors: int) -> bool:
-        """Whether a job of that size would start now: the queue is empty and so many processors are free."""
-        if len(self._waiting):
-            return False
-        return self.total_processors - float(self._running.table[:, PROCESSORS].sum()) >= processors
-
-    def submission_of(self, key: Hashable) -> Submission | None:
-        """Request of a job that waits or runs; None when there is no such job."""
-        job = self._jobs.get(key)
-        return None if job is None else job.submission
-
     def leave(self, key: Hashable) -> None:
         """Remove a job from queue and machine; its end is reported later (`finish`)."""
         self._waiting.remove(key)
         self._running.remove(key)
-
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether a job waits or runs."""
-        return key in self._jobs
 
     def start(self, key: Hashable, time: float) -> None:
         """Move a waiting job to the machine and learn its wait."""
