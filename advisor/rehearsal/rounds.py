@@ -247,7 +247,7 @@ class Rounds:
             turn.seen = self._queue_seen()
         else:
             turn.seen = (self._polls,)
-        if turn.name in ASKING and not self._every:
+        if turn.name in ASKING and not self._every and site.slurm.is_anything_waiting:
             self._collect()
         turn.runner.take_wake()
         turn.last = now
