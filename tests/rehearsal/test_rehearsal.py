@@ -103,9 +103,9 @@ def test_a_cap_of_a_day_bounds_what_is_paid(moved: Rehearsed) -> None:
     assert 0 < capped.in_cloud.sum() < moved.in_cloud.sum()
 
 
-def test_hedged_jobs_end_once_wherever_they_run(on_premise: Rehearsed) -> None:
-    budget = {"usd": 60.0, "period": "month"}
-    hedged = rehearse(Mode.ACT, policy="price", budget=budget, hedge={"enabled": True})
+def test_jobs_in_slices_end_once_wherever_they_run(on_premise: Rehearsed) -> None:
+    dear = {"usd_per_hour_saved": 1000.0}
+    hedged = rehearse(Mode.ACT, policy="price", budget=dear, hedge={"enabled": True})
     assert not any(hedged.failures.values())
     assert np.all(np.isfinite(hedged.end))
     came_back = (hedged.paid_core_seconds > 0.0) & ~hedged.in_cloud
