@@ -12,6 +12,8 @@ import numpy as np
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.submission.priced import saving_deviation
+from advisor.model.estimate import Estimate
+from advisor.predict.intervals import Intervals
 from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
 from advisor.replay.closed_loop.world import Policy, World, price_now
 
@@ -71,6 +73,8 @@ class PricePolicy(Policy):
         self._earlier_jobs = earlier_jobs
         self._fixed_price = fixed_price
         self._uncertainty_limit = uncertainty_limit
+        self._intervals = Intervals()
+        self._planned: dict[int, Estimate] = {}
         self._price: DemandPrice
         self._chances: Floats
         self._returns: Ints
@@ -90,7 +94,10 @@ class PricePolicy(Policy):
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         self._chances[row] = self._forecasts.forecast(world.jobs, row)
-        self._consider(world, row, self._starts(world)[row] - world.now)
+        wait = self._starts(world)[row] - world.now
+        if self._uncertainty_limit < math.inf:
+            self._planned[row] = self._intervals.wait(wait)
+        self._consider(world, row, wait)
 
     def round(self, world: World) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
@@ -131,6 +138,11 @@ class PricePolicy(Policy):
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
             self._returns[row] += 1
         return stays
+
+    def started(self, world: World, row: int) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        if (planned := self._planned.pop(row, None)) is not None:
+            self._intervals.learn_wait(planned, world.now - float(world.jobs.submit[row]))
 
     def ended(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
@@ -209,7 +221,7 @@ class PricePolicy(Policy):
             offered.stop,
             float(world.jobs.limit[row]),
             wait,
-            wait * wait / 12.0,  # every wait up to the one planned by limits is as likely
+            self._intervals.wait(wait).variance,
             world.options.boot_seconds,
             world.options.slowdown,
         )
