@@ -18,6 +18,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.own_jobs import jobs_since
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.whatif import LogOption, NodesOption, ProcessesOption, SinceOption
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -36,17 +37,9 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     *,
-    since: Annotated[
-        str,
-        typer.Option("--since", help="Jobs submitted since then: 90d, 52w, or a date such as 2026-01-31."),
-    ] = "90d",
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="Use the jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead."),
-    ] = None,
-    nodes: Annotated[
-        int, typer.Option(min=0, help="Processors of the cluster now; 0: as Slurm or the log says.")
-    ] = 0,
+    since: SinceOption = "90d",
+    trace: LogOption = None,
+    nodes: NodesOption = 0,
     node_cores: Annotated[int, typer.Option(min=1, help="Cores of a node that is owned or reserved.")] = 1,
     own_usd: Annotated[
         float | None,
@@ -59,9 +52,7 @@ def plan(
         float | None,
         typer.Option(min=0.0, help="Longest mean wait in minutes; default: that of the cluster as it is."),
     ] = None,
-    processes: Annotated[
-        int, typer.Option(min=0, help="Sizes that are simulated at the same time; 0: one for each core.")
-    ] = 0,
+    processes: ProcessesOption = 0,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:

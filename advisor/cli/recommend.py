@@ -17,6 +17,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.own_jobs import jobs_of_site, lasting_state
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.whatif import NodesOption, ProcessesOption
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
@@ -50,16 +51,8 @@ def recommend(
     write: Annotated[
         bool, typer.Option("--write", help="Write the picked budget into the settings file ([budget]).")
     ] = False,
-    nodes: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Processors of the cluster on-premise; 0: as Slurm says, else the most that were ever busy.",
-        ),
-    ] = 0,
-    processes: Annotated[
-        int, typer.Option(min=0, help="Budgets that are simulated at the same time; 0: one for each core.")
-    ] = 0,
+    nodes: NodesOption = 0,
+    processes: ProcessesOption = 0,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:

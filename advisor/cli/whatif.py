@@ -26,6 +26,37 @@ if TYPE_CHECKING:
 _IN_FORCE, _CHANGED = "in force", "changed"
 
 
+SinceOption = Annotated[
+    str, typer.Option("--since", help="Jobs submitted since then: 30d, 12w, or a date such as 2026-11-21.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.NAME=VALUE",
+        help="A changed setting, its value as TOML; may be repeated. Example: "
+        "price.uncertainty_limit_minutes=30, so that only surer forecasts move a job.",
+    ),
+]
+LogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", help="Use the jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]), not the history."
+    ),
+]
+NodesOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Processors of the cluster on-premise; 0: as Slurm or the log's header says, else the most that "
+        "were ever busy.",
+    ),
+]
+ProcessesOption = Annotated[
+    int, typer.Option(min=0, help="Simulations at the same time; 0: one for each core.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add ``advisor whatif``."""
     app.command("whatif")(whatif)
@@ -33,36 +64,11 @@ def register(app: typer.Typer) -> None:
 
 def whatif(
     *,
-    since: Annotated[
-        str,
-        typer.Option("--since", help="Jobs submitted since then: 30d, 12w, or a date such as 2026-11-21."),
-    ] = "30d",
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="SECTION.NAME=VALUE",
-            help="A changed setting, its value as TOML; may be repeated. Example: "
-            "price.uncertainty_limit_minutes=30, so that only surer forecasts move a job.",
-        ),
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            help="Use the jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history.",
-        ),
-    ] = None,
-    nodes: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Processors of the cluster on-premise; 0: as Slurm or the log's header says, else the most "
-            "that were ever busy.",
-        ),
-    ] = 0,
-    processes: Annotated[
-        int, typer.Option(min=0, help="Settings that are simulated at the same time; 0: one for each core.")
-    ] = 0,
+    since: SinceOption = "30d",
+    changes: SetOption = None,
+    trace: LogOption = None,
+    nodes: NodesOption = 0,
+    processes: ProcessesOption = 0,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -115,6 +121,7 @@ def _compared(
         "since": float(own.jobs.submit[0]),
         "asked_since": wanted,
         "changes": asked,
+        "is_whole_history": own.jobs.first == 0 and wanted < float(own.jobs.submit[0]),
         "jobs": len(own.jobs),
         "processors": own.jobs.machine,
         "cloud_jobs": own.in_cloud,

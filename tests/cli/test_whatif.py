@@ -232,6 +232,11 @@ def test_jobs_keep_what_was_said_of_them(site: Path) -> None:
     assert 0 < own.jobs.machine <= 128
 
 
+def test_a_history_that_is_shorter_than_asked_is_told(site: Path) -> None:
+    assert asked(site, "--since", "1000d")["is_whole_history"] is True
+    assert asked(site, "--since", since(site, 60))["is_whole_history"] is False
+
+
 def test_an_empty_history_is_told(tmp_path: Path) -> None:
     config = tmp_path / "advisor.toml"
     config.write_text(f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n')

@@ -20,7 +20,7 @@ from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
 from advisor.replay.closed_loop.rehearse import Rehearsal
 from advisor.replay.closed_loop.tasks import Task, Tick, run_tasks
-from advisor.replay.closed_loop.world import Policy, World, WorldOptions
+from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions
 
 SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10, 0.20)
 """Budgets of the curve: the on-demand price of these shares of a month's core-hours."""
@@ -148,39 +148,48 @@ def curve_of(
         ),
     ]
     here, *results = (done.result for done in run_tasks(tasks, processes=asked.processes, tick=tick))
-    weeks = max(1, round(jobs.span / _WEEK))
-    points = []
-    for result, budget in zip(results, budgets, strict=True):
-        row = measured(
-            terms.policy,
-            jobs,
-            result,
-            here,
-            budget_usd=budget * months,
-            usd_per_core_hour=asked.usd_per_core_hour,
-            seconds=0.0,
-        )
-        weekly = by_week(jobs, (here.end - result.end) / _HOUR, weeks)
-        low, high = interval(weekly)
-        points.append(
-            BudgetPoint(
-                budget_share=budget / all_usd,
-                usd=budget,
-                cost_usd=row.cost_usd / months,
-                saved_hours=row.saved_hours / months,
-                saved_hours_low=low * weeks / months,
-                saved_hours_high=high * weeks / months,
-                saved_hours_by_week=tuple(weekly.tolist()),
-                mean_wait_seconds=row.mean_wait_seconds,
-                moved_jobs=row.moved_jobs / months,
-                later_share=row.later_share,
-            )
-        )
     return Curve(
-        weeks=weeks,
+        weeks=_weeks(jobs),
         core_hours=jobs.core_seconds / _HOUR / months,
         mean_wait_seconds=float((here.end - jobs.submit - jobs.run).mean()),
-        points=tuple(points),
+        points=tuple(
+            _point(jobs, result, here, budget, budget / all_usd, asked.usd_per_core_hour)
+            for result, budget in zip(results, budgets, strict=True)
+        ),
+    )
+
+
+def _weeks(jobs: LoopJobs) -> int:
+    return max(1, round(jobs.span / _WEEK))
+
+
+def _point(
+    jobs: LoopJobs, result: LoopResult, here: LoopResult, usd: float, share: float, usd_per_core_hour: float
+) -> BudgetPoint:
+    """A budget's result (``usd`` a month, as a ``share`` of all core-hours) beside all on-premise."""
+    months, weeks = jobs.span / _MONTH, _weeks(jobs)
+    row = measured(
+        PRICE.policy,
+        jobs,
+        result,
+        here,
+        budget_usd=usd * months,
+        usd_per_core_hour=usd_per_core_hour,
+        seconds=0.0,
+    )
+    weekly = by_week(jobs, (here.end - result.end) / _HOUR, weeks)
+    low, high = interval(weekly)
+    return BudgetPoint(
+        budget_share=share,
+        usd=usd,
+        cost_usd=row.cost_usd / months,
+        saved_hours=row.saved_hours / months,
+        saved_hours_low=low * weeks / months,
+        saved_hours_high=high * weeks / months,
+        saved_hours_by_week=tuple(weekly.tolist()),
+        mean_wait_seconds=row.mean_wait_seconds,
+        moved_jobs=row.moved_jobs / months,
+        later_share=row.later_share,
     )
 
 
