@@ -44,10 +44,9 @@ class Done:
 
 def run_tasks(tasks: Sequence[Task], *, processes: int, tick: Tick | None = None) -> list[Done]:
     """Simulate the tasks, so many at the same time as there are processes; results in their order."""
-    # those that take long begin first
-    order = sorted(
-        range(len(tasks)), key=lambda at: list(POLICIES).index(tasks[at].terms.policy), reverse=True
-    )
+    order = list(range(len(tasks)))
+    if processes > 1:  # those that take long begin first
+        order.sort(key=lambda at: list(POLICIES).index(tasks[at].terms.policy), reverse=True)
     sizes = [len(tasks[at].jobs) for at in order]
     done = side_by_side(_simulate, [tasks[at] for at in order], sizes, processes=processes, tick=tick)
     return [one for _, one in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
