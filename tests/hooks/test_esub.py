@@ -179,7 +179,7 @@ def script() -> ModuleType:
 
 def test_the_submit_server_moves_a_job_and_its_user_is_told(tmp_path: Path) -> None:
     """Long waits, a cloud: the queue changes, and a line goes to standard error."""
-    running = Running(tmp_path, rule="published")
+    running = Running(tmp_path)
     try:
         esub = Esub(tmp_path, running.path)
         kept = esub.submit_until_answered()

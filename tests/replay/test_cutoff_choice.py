@@ -40,7 +40,6 @@ def past(rows) -> PastJobs:
 def test_the_columns_decide_as_the_decision_function(jobs, o, i, a, b, boot):
     columns = past([(*job, 0.0, 1.0) for job in jobs])
     placement = {
-        "rule": "published",
         "overhead_per_processor": o,
         "baseline": i,
         "boot_seconds": boot,

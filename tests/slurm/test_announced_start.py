@@ -28,7 +28,8 @@ def site() -> Iterator[Site]:
     settings = {
         "hedge": {"enabled": True},
         "loops": {"snapshot_seconds": SELDOM, "watch_seconds": SELDOM},
-        "placement": {"boot_seconds": 5.0, "stay_where_room": False},
+        "cluster": {"policy": "cunha2017"},
+        "placement": {"boot_seconds": 5.0},
         "submit": {**PATIENT, "snapshot_max_age_seconds": 3600.0},
     }
     lab = LabOptions(nodes=1, burst_nodes=4, suspend_seconds=600)

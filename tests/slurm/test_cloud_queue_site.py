@@ -59,7 +59,8 @@ def on_both_sides(now: float) -> Iterator[JobOutcome]:
 def site(database_template: Path) -> Iterator[Site]:
     lab = LabOptions(nodes=1, burst_nodes=1, database=True, database_template=database_template)
     settings = {
-        "placement": {"boot_seconds": 5.0, "stay_where_room": False},
+        "cluster": {"policy": "cunha2017"},
+        "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
         "capacity": {"use_spot": False},
         "submit": PATIENT,

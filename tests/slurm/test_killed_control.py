@@ -93,7 +93,6 @@ def killed(database_template: Path) -> Iterator[tuple[Site, Fates]]:
             "placement": {
                 "baseline": 3.0,
                 "boot_seconds": 5.0,
-                "stay_where_room": False,
             },  # a slow cloud: whose turn comes, goes
             "paths": {"slurm_bin": str(fates.commands)},
         }

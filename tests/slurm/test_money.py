@@ -46,7 +46,8 @@ def site(database_template: Path) -> Iterator[Site]:
         suspend_timeout_seconds=2,
     )
     settings = {
-        "placement": {"rule": "published", "boot_seconds": 5.0, "stay_where_room": False},
+        "cluster": {"policy": "cunha2017"},
+        "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
         "ec2": {"spot_usd_per_hour": DOLLARS_AN_HOUR, "on_demand_usd_per_hour": DOLLARS_AN_HOUR},
         "submit": PATIENT,

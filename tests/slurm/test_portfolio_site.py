@@ -39,7 +39,8 @@ def a_site(**portfolio: Any) -> Iterator[Site]:
         slurmctld_parameters=("cloud_reg_addrs",),
     )
     settings: dict[str, dict[str, Any]] = {
-        "placement": {"boot_seconds": 5.0, "stay_where_room": False},
+        "cluster": {"policy": "cunha2017"},
+        "placement": {"boot_seconds": 5.0},
         "portfolio": {"enabled": True, "period_seconds": 0.5, "policies": "paper", **portfolio},
     }
     with tempfile.TemporaryDirectory(prefix="port-") as folder:

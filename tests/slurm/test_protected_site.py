@@ -27,7 +27,8 @@ def test_f18_users_see_why_and_their_jobs_run_on_premise(database_template: Path
         resume_timeout_seconds=5,
     )
     settings = {
-        "placement": {"boot_seconds": 5.0, "stay_where_room": False},
+        "cluster": {"policy": "cunha2017"},
+        "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
         "submit": PATIENT,
     }

@@ -71,7 +71,6 @@ def polled(site: Site, folder: Path) -> Answerer:
     settings = settings.model_copy(
         update={
             "paths": settings.paths.model_copy(update={"slurm_conf": site.lab.conf}),
-            "placement": settings.placement.model_copy(update={"stay_where_room": False}),
         }
     )
     clock = Clock(wall=time.time, monotonic=time.monotonic)
