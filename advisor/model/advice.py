@@ -87,7 +87,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class HedgeKind(enum.StrEnum):
     """Why a job that starts in the cloud keeps its on-premise queue position."""
 
-    HEDGE = "hedge"
     SPECULATION = "speculation"
     SLICE = "slice"
 
@@ -96,9 +95,8 @@ class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hedged start: in the cloud, while a placeholder keeps the job's on-premise queue position.
 
     Attributes:
-        kind: A hedge ends when the on-premise slot comes or its cost limit is reached; a speculation gives a
-            job that is probably short a bounded time in the cloud; a slice is decided anew by the price at
-            its stop and when the on-premise slot comes.
+        kind: A speculation gives a job that is probably short a bounded time in the cloud; a slice is decided
+            anew by the price at its stop and when the on-premise slot comes.
         stop_seconds: Longest run in the cloud before the slot comes, seconds; may be infinite.
     """
 

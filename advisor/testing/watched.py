@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,6 @@ from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.testing.lab import Lab
 
-_NO_QUANTILES: tuple[float, ...] = ()
-
 
 class WatchedLab:
     """The watch loop beside a running lab.
@@ -52,7 +50,6 @@ class WatchedLab:
         state: Folder for what the loop writes down; a new object with the same one goes on from there.
         sections: Settings beside the paths: section to key to value.
         wrap: Stands between the loop and Slurm: given both parts, gives both; to break in.
-        quantiles: Forecast run times by job.
         divider: Of every small job, seconds.
     """
 
@@ -64,7 +61,6 @@ class WatchedLab:
         sections: dict[str, dict[str, Any]] | None = None,
         wrap: Callable[[SlurmBackend, PlaceholderBackend], tuple[SlurmBackend, PlaceholderBackend]]
         | None = None,
-        quantiles: Callable[[int], Sequence[float]] = lambda _: _NO_QUANTILES,
         divider: float = 5.0,
     ) -> None:
         self.lab = lab
@@ -98,7 +94,6 @@ class WatchedLab:
             view=self.view,
             record=self.record,
             small_jobs=self.small_jobs,
-            quantiles=quantiles,
             clock=clock,
         )
         self._runner = LoopRunner(self.loop, clock)
@@ -140,7 +135,7 @@ class WatchedLab:
         *options: str,
         script: str,
         stop_seconds: float,
-        kind: HedgeKind = HedgeKind.HEDGE,
+        kind: HedgeKind = HedgeKind.SLICE,
         limit_minutes: int = 1,
     ) -> int:
         """Submit a job as the hook would have: in the burst partition, its advice in the AdminComment."""
@@ -160,7 +155,7 @@ def open_record(state: Path) -> HedgeRecord:
 
 def hedged_comment(stop_seconds: float, kind: HedgeKind, limit_minutes: int) -> str:
     """AdminComment of a job that starts hedged."""
-    answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=Reason.HEDGED)
+    answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=Reason.SAVES_TIME)
     limit = 60.0 * limit_minutes
     return admin_comment(
         Advice(

@@ -12,14 +12,12 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import SliceDecider, WatchLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
-from advisor.service.state.hedge_budget import HedgeBudget
 from advisor.service.state.hedge_entries import HedgeRecord
-from advisor.service.state.state_files import HEDGE_BUDGET, SMALL_JOBS
+from advisor.service.state.state_files import SMALL_JOBS
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import JobView, QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
@@ -117,9 +115,7 @@ class World:
         self.clock = ManualClock()
         self.queue = Queue()
         self.queue.clock = self.clock
-        self.comment = hedged_comment(60.0, HedgeKind.HEDGE, 10)
-        self.hedge: dict[str, object] = {}
-        self.quantiles: tuple[float, ...] = ()
+        self.comment = hedged_comment(60.0, HedgeKind.SLICE, 10)
         self.slices: SliceDecider | None = None
         self.boot()
 
@@ -128,7 +124,6 @@ class World:
             {
                 "paths": {"state": str(self.folder)},
                 "cluster": {"default_mode": "act"},
-                "hedge": self.hedge,
                 "size": {"enabled": True, "small_priority_offset": 100, "safeguard": True},
             }
         )
@@ -142,13 +137,10 @@ class World:
             divider=lambda _: 1.0,
             **parts,  # type: ignore[arg-type]
         )
-        self.budget = HedgeBudget(settings, HEDGE_BUDGET.at(self.folder))
         self.loop = WatchLoop(
             settings,
             record=self.record,
             small_jobs=small,
-            quantiles=lambda _: self.quantiles,
-            budget=self.budget,
             pause=self.clock.sleep,
             slices=lambda: self.slices,
             **parts,  # type: ignore[arg-type]
@@ -189,7 +181,6 @@ class World:
         self.clock.pass_by(5.0)
         snapshot = SlurmSnapshot(time=self.clock.wall, jobs=jobs, nodes=())
         self.view.update(snapshot, cluster_state(snapshot, self.settings))
-        self.budget.saw(snapshot, CloudState(boot_seconds=0.0))
         self.clock.pass_by(0.5)
         failed: RetryLater | None = None
         for step in self.loop.steps():  # one that fails keeps no other from its turn

@@ -124,11 +124,6 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "{spent_today} of account {detail}'s {daily_cap} for today are spent or promised; about "
             "{predicted_cost} more would be too much."
         ),
-        Reason.HEDGED: (
-            "It is not sure that the cloud is better ({detail}): it starts in the cloud and keeps its "
-            "place in the "
-            "queue here, for {stop_loss} at most before its slot here is free."
-        ),
         Reason.SPECULATED: (
             "It may be short: it gets {stop_loss} in the cloud to end, else it returns to its place in "
             "the queue "

@@ -67,7 +67,6 @@ class Reason(enum.StrEnum):
     BUDGET_USED_UP = "price.budget_used_up"
 
     # In doubt at question 2 or 3: start in the cloud, keep the place here.
-    HEDGED = "hedge.hedged"
     SPECULATED = "hedge.speculated"
 
     # Question 4: which capacity?

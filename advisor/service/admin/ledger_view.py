@@ -44,11 +44,12 @@ def hedge_of(advice: Advice) -> str | None:
     """Why a job keeps, or in act mode would keep, its place on-premise; its decisive reason is another."""
     if advice.hedge is not None:
         return advice.hedge.kind.value
-    kinds = {Reason.HEDGED.value: HedgeKind.HEDGE, Reason.SPECULATED.value: HedgeKind.SPECULATION}
-    if advice.placement == "burst" and advice.number("slice") is not None:
+    if advice.placement != "burst":
+        return None
+    if advice.number("slice") is not None:
         return HedgeKind.SLICE.value
-    found = [kinds[answer.reason] for answer in advice.answers if answer.reason in kinds]
-    return found[-1].value if found and advice.placement == "burst" else None
+    is_trial = any(answer.reason == Reason.SPECULATED for answer in advice.answers)
+    return HedgeKind.SPECULATION.value if is_trial else None
 
 
 def decision_row(decision: Decision) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.cloud.money import reserved_in_force
 from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.learn.feature import LearnFeature
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from advisor.service.hedge.feature import HedgeFeature
     from advisor.service.price.feature import PriceFeature
     from advisor.service.stability.feature import StabilityFeature
+    from advisor.service.waiting.asking import Asking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,6 @@ class Features:
         state = settings.paths.state
         is_on = (
             settings.hedge.enabled
-            or settings.hedge.has_budget
             or settings.waiting.speculate
             or (settings.size.enabled and settings.size.safeguard)
             or HEDGE_ENTRIES.at(state).path.exists()
@@ -186,29 +185,34 @@ class Features:
         )
 
     def _waiting(self) -> Feature | None:
-        """On where jobs may wait by policy or beside paid nodes, and where moves are under way."""
-        settings, wishes = self._settings, self._connections.wishes
-        may_wait = has_gate(settings.waiting) or settings.capacity.reserved_nodes > 0
-        is_on = settings.waiting.ask_again_seconds > 0.0 and (
-            may_wait or self._connections.prices is not None
-        )
-        state = MOVES.at(settings.paths.state)
-        if not (is_on or state.read().moving):
+        """On where jobs may wait by policy, and where moves are under way."""
+        settings = self._settings
+        is_on = settings.waiting.ask_again_seconds > 0.0 and has_gate(settings.waiting)
+        if not (is_on or MOVES.at(settings.paths.state).read().moving):
             return None
-        from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
+        from advisor.service.waiting.asking_again import AskingAgainLoop
         from advisor.service.waiting.feature import WaitingFeature
 
-        shared, again = self._shared, self._connections.again
-        loop = AskingAgainLoop(
+        shared = self._shared
+        loop = AskingAgainLoop(settings, view=shared.view, asking=self._asking(), clock=shared.clock)
+        return WaitingFeature(loop, shared.clock)
+
+    def _asking(self) -> Asking:
+        from advisor.service.waiting.asking import Asking, asking_by_socket
+        from advisor.service.waiting.moving import Moves
+
+        settings, shared, wishes = self._settings, self._shared, self._connections.wishes
+        moves = Moves(
             settings,
             **self._common,
-            advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
-            again=asking_by_socket(settings) if again is None else lambda job: again(job, None),
-            state=state,
-            paid_nodes=lambda: reserved_in_force(settings.capacity, shared.prices()),
+            state=MOVES.at(settings.paths.state),
             prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
         )
-        return WaitingFeature(loop, shared.clock)
+        return Asking(
+            moves,
+            advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
+            again=self._connections.again or asking_by_socket(settings),
+        )
 
     def _price(self) -> PriceFeature | None:
         """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
@@ -216,16 +220,14 @@ class Features:
             return None
         from advisor.service.price.feature import PriceFeature, rehearsing
         from advisor.service.price.price_keeper import PriceKeeper
-        from advisor.service.price.price_loop import PriceLoop, asking_by_socket
+        from advisor.service.price.price_loop import PriceLoop
         from advisor.service.price.slice_decider import Slices
         from advisor.service.price.valuing import Valuer
-        from advisor.service.waiting.moving import Moves
 
-        settings, shared, wishes = self._settings, self._shared, self._connections.wishes
-        state = settings.paths.state
+        settings, shared = self._settings, self._shared
         keeper = PriceKeeper(
             settings,
-            state=PRICE.at(state),
+            state=PRICE.at(settings.paths.state),
             spending=None if self._connections.fleet is None else shared.cloud.budget,
             clock=shared.clock,
         )
@@ -239,14 +241,7 @@ class Features:
                 slowdown=self.learn.slowdown,
                 has_slices=self.hedge is not None and settings.hedge.enabled,
             ),
-            moves=Moves(
-                settings,
-                **self._common,
-                state=MOVES.at(state),
-                prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
-            ),
-            advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
-            again=self._connections.again or asking_by_socket(settings),
+            asking=self._asking(),
             clock=shared.clock,
             rehearse=rehearsing(settings, shared.store, shared.clock),
         )

@@ -1,30 +1,24 @@
-"""Hedged starts, speculation and the safeguard of small jobs, as a feature of `advisor control`."""
+"""Slices, speculation and the safeguard of small jobs, as a feature of `advisor control`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
-
 from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
-from advisor.model.site import SiteState
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.watching import AskSlowdown, SliceDecider, watch_loop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
-from advisor.service.state.hedge_budget import HedgeBudget
-from advisor.service.state.hedge_entries import HedgeOutcome
-from advisor.service.state.state_files import HEDGE_BUDGET
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
 
 class HedgeFeature(Feature):
-    """The watch loop and the budget of hedges.
+    """The watch loop.
 
     Args:
         settings, slurm, view, store, clock: Shared with the other features.
@@ -49,8 +43,6 @@ class HedgeFeature(Feature):
     ) -> None:
         self._places = places
         self._wake_poll = wake_poll
-        self._is_counted = False
-        self.budget = HedgeBudget(settings, HEDGE_BUDGET.at(settings.paths.state))
         self.watch = watch_loop(
             settings,
             slurm=slurm,
@@ -59,7 +51,6 @@ class HedgeFeature(Feature):
             store=store,
             clock=clock,
             slowdown=slowdown,
-            budget=self.budget,
             slices=slices,
         )
         self._runner = LoopRunner(self.watch, clock, urgent_task=self.watch.urgent_task)
@@ -76,28 +67,14 @@ class HedgeFeature(Feature):
         if self.watch.follows_polls:
             self._wake_poll()
 
-    def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
-        """The outcome of an ended job's hedge; None where nothing is known."""
-        return self.watch.hedge_outcome(job_id, advice_id)
-
-    def polled(self, poll: Poll) -> None:
+    def polled(self, _poll: Poll) -> None:
         """See :class:`Feature`. A job whose slot has come waits for nothing else."""
         if self.watch.follows_polls:
             self._runner.wake()
-        self._is_counted = False
-        self.budget.saw(poll.snapshot, poll.cloud)
-        self._is_counted = True
-
-    def publish(self, site: SiteState) -> SiteState:
-        """See :class:`Feature`. Where the last poll could not be counted, nothing is left of a budget."""
-        left = self.budget.left_core_seconds
-        if left is not None and not self._is_counted:
-            left = 0.0
-        return structs.replace(site, hedge_left_core_seconds=left)
 
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""
-        return {"places": self.watch.report(), "hedge_budget": self.budget.report()}
+        return {"places": self.watch.report()}
 
     def gauges(self) -> Gauges:
         """See :class:`Feature`."""

@@ -1,10 +1,10 @@
 """The watch loop: it follows hedged jobs in the cloud, and jobs that were wrongly taken for small.
 
-A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) waits
-in the on-premise queue. The placeholder's start shows that the job could have started there: the job stays
-in the cloud if it ends sooner there, else it is requeued once and takes the placeholder's slot. At its
-stop-loss it is requeued behind its placeholder. Each intent is on disk before it is acted upon, and each
-step polls Slurm first, so that a kill at any point loses nothing and repeats nothing
+A slice or a speculation starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) waits in
+the on-premise queue. The placeholder's start shows that the job could have started there: the job stays in
+the cloud if that is better, else it is requeued once and takes the placeholder's slot. At its stop it is
+requeued behind its placeholder, or gets another slice. Each intent is on disk before it is acted upon, and
+each step polls Slurm first, so that a kill at any point loses nothing and repeats nothing
 (docs/designs/0013-hedged-start.md).
 """
 
@@ -13,14 +13,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import structlog
 
 from advisor.decide.hedge.hedge_offer import may_be_brought_back
-from advisor.decide.hedge.stay_or_go import stays_at_slot, stays_past_stop
-from advisor.history.records import AdviceRecord
+from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
@@ -36,15 +34,12 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
-from advisor.service.state.hedge_budget import HedgeBudget
-from advisor.service.state.hedge_entries import HedgeEntry, HedgeOutcome, HedgeRecord, Phase
+from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
 
-AskQuantiles = Callable[[int], Sequence[float]]
-"""Job id to equally likely on-premise run times, seconds; empty when nothing was forecast."""
 AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""
 
@@ -65,11 +60,10 @@ class WatchLoop:
     """Watches jobs that may have to be requeued.
 
     Args:
-        settings, slurm, places, view, small_jobs, clock, quantiles: What the loop reads and acts on.
+        settings, slurm, places, view, small_jobs, clock: What the loop reads and acts on.
         record: The hedge entries, on disk.
         slowdown: Without it the settings' s(c).
         pause: Sleeps for some seconds; None: by the clock.
-        budget: Core-seconds that all hedges may use; None: no limit.
         slices: Decides about slices; None where the policy is not the price.
     """
 
@@ -84,21 +78,17 @@ class WatchLoop:
         view: SharedView,
         record: HedgeRecord,
         small_jobs: SmallJobs,
-        quantiles: AskQuantiles,
         clock: Clock,
         slowdown: AskSlowdown | None = None,
         pause: Callable[[float], None] | None = None,
-        budget: HedgeBudget | None = None,
         slices: Callable[[], SliceDecider | None] = lambda: None,
     ) -> None:
         self._slices = slices
         self._settings = settings
-        self._budget = budget
         self._places = places
         self._view = view
         self._record = record
         self._small_jobs = small_jobs
-        self._quantiles = quantiles
         self._slowdown = slowdown or (
             lambda queued: settings.placement.performance_ratio(queued.job.processors)
         )
@@ -138,10 +128,6 @@ class WatchLoop:
         """Whether a round is due after each poll of Slurm: there are hedge entries, or may be."""
         hedge, waiting = self._settings.hedge, self._settings.waiting
         return len(self._record) > 0 or hedge.enabled or waiting.speculate
-
-    def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
-        """The outcome of an ended job's hedge (:meth:`HedgeRecord.hedge_outcome`)."""
-        return self._record.hedge_outcome(job_id, advice_id)
 
     def stop_of(self, job_id: int) -> float | None:
         """The stop of a job that keeps a place, seconds in the cloud; infinite once it stays; for any thread.
@@ -262,10 +248,8 @@ class WatchLoop:
             self._record.count("places_changed")
             self._settle(entry, "its placeholder was changed")  # and `forget` cancels it
             return
-        started = place.start_time if place is not None else None
-        entry = replace(entry, turn=self._clock.wall() if started is None else started)
         if queued.state == RUNNING and queued.start_time is not None and self._stays(entry, queued):
-            self._settle(entry, "its slot came, and it ends sooner in the cloud")
+            self._settle(entry, "its slot came, and the cloud is still better")
         else:
             self._come_back(entry, queued, "its slot came")
 
@@ -273,28 +257,16 @@ class WatchLoop:
         slices = self._slices() if entry.kind == HedgeKind.SLICE else None
         if slices is not None:
             return slices.stays(queued, self._elapsed(queued))
-        is_sooner = stays_at_slot(
-            processors=queued.job.processors,
+        return ends_sooner_there(
             slowdown=self._slowdown(queued),
             elapsed_seconds=self._elapsed(queued),
             own_limit_seconds=entry.limit_seconds,
-            run_quantiles=self._quantiles(entry.job_id),
-        )
-        if not is_sooner or self._budget is None or entry.kind != HedgeKind.HEDGE:
-            return is_sooner
-        limit = queued.job.requested_time
-        return self._budget.may_stay(
-            entry.advice_id, None if limit is None else limit - self._elapsed(queued)
         )
 
     def _elapsed(self, queued: QueuedJob) -> float:
         return max(0.0, self._clock.wall() - (queued.start_time or self._clock.wall()))
 
     def _check_stop(self, entry: HedgeEntry, queued: QueuedJob) -> None:
-        if entry.kind == HedgeKind.HEDGE and self._budget and not self._budget.may_go_on(entry.advice_id):
-            self._record.count("over_budget")
-            self._come_back(entry, queued, "the budget of hedges is used up")
-            return
         elapsed = self._elapsed(queued)
         if queued.state != RUNNING or entry.stop_seconds is None or elapsed < entry.stop_seconds:
             return
@@ -381,20 +353,12 @@ def watch_loop(
     store: HistoryStore,
     clock: Clock,
     slowdown: AskSlowdown | None = None,
-    budget: HedgeBudget | None = None,
     slices: Callable[[], SliceDecider | None] = lambda: None,
 ) -> WatchLoop:
-    """Build the loop; forecasts are read from the ledger."""
-
-    def advice_of(job_id: int) -> AdviceRecord | None:
-        return store.advice_of(job_id, source=SOURCE)
-
-    def quantiles(job_id: int) -> Sequence[float]:
-        record = advice_of(job_id)
-        return () if record is None else record.estimates.run.quantiles
+    """Build the loop; the divider of a small job is read from the ledger."""
 
     def divider(job_id: int) -> float:
-        record = advice_of(job_id)
+        record = store.advice_of(job_id, source=SOURCE)
         return math.nan if record is None else record.estimates.size.divider_seconds
 
     small_jobs = SmallJobs(
@@ -413,9 +377,7 @@ def watch_loop(
         view=view,
         record=HedgeRecord(HEDGE_ENTRIES.at(settings.paths.state)),
         small_jobs=small_jobs,
-        quantiles=quantiles,
         clock=clock,
-        budget=budget,
         slowdown=slowdown,
         slices=slices,
     )

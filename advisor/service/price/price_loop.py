@@ -13,16 +13,10 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.price.demand_price import DemandKept
-from advisor.history.records import AdviceRecord
-from advisor.model.advice import Mode, Placement
 from advisor.model.errors import RetryLater
-from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
-from advisor.service.exchange.client import SubmitClient
-from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
@@ -31,23 +25,16 @@ from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.waiting.candidates import as_asked
-from advisor.service.waiting.moving import Moves
+from advisor.service.waiting.asking import MAX_MOVED, Asking
 from advisor.service.waiting.queue_change import QueueChange
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
-AskAdvice = Callable[[int], AdviceRecord | None]
-"""Job id to the newest advice it was given; None while it is on its way to the ledger."""
-AskAgain = Callable[[Job, float], AdviseReply]
-"""Asks the submit server about a waiting job; the second is its forecast wait from now on, seconds."""
-
 PERIOD_SECONDS: Final = 600.0
 """Between two valuations of a job that waits."""
 _MAX_ASKED: Final = 100
 """Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
-_MAX_MOVED: Final = 20
 
 
 class PriceLoop:
@@ -56,9 +43,7 @@ class PriceLoop:
     Args:
         keeper: The price and the tokens; it is told what demand is seen.
         valuer: Values jobs.
-        moves: Records intents and moves jobs.
-        advice: A job's newest advice, with its submission as the hook saw it.
-        again: Asks the submit server about a job.
+        asking: Asks the submit server about a job and moves it.
         rehearse: Rehearses the site's last weeks for the first price; None: there are too few jobs so far.
     """
 
@@ -71,9 +56,7 @@ class PriceLoop:
         view: SharedView,
         keeper: PriceKeeper,
         valuer: Valuer,
-        moves: Moves,
-        advice: AskAdvice,
-        again: AskAgain,
+        asking: Asking,
         clock: Clock,
         rehearse: Callable[[CloudState, int], DemandKept | None] = lambda _cloud, _processors: None,
     ) -> None:
@@ -81,16 +64,14 @@ class PriceLoop:
         self._view = view
         self._keeper = keeper
         self._valuer = valuer
-        self._moves = moves
-        self._advice = advice
-        self._again = again
+        self._asking = asking
+        self._moves = asking.moves
         self._clock = clock
         self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
         self._cloud = CloudState()
-        self._would_move: set[int] = set()
-        self.valued = self.asked = self.worth_it = 0
+        self.valued = self.worth_it = 0
 
     @property
     def period_seconds(self) -> float:
@@ -121,15 +102,7 @@ class PriceLoop:
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
-        return {
-            "moving": len(self._moves),
-            "would_move": len(self._would_move),
-            "valued": self.valued,
-            "worth_it": self.worth_it,
-            "asked": self.asked,
-            "moved": self._moves.moved,
-            "given_up": self._moves.given_up,
-        }
+        return {"valued": self.valued, "worth_it": self.worth_it, **self._asking.report()}
 
     def rehearse(self) -> None:
         """Begin with a price from the site's own history where no earlier process has left one."""
@@ -175,7 +148,7 @@ class PriceLoop:
         now = self._clock.monotonic()
         present = {queued.job.job_id for queued in queue.waiting}
         self._valued_at = {job_id: time for job_id, time in self._valued_at.items() if job_id in present}
-        self._would_move &= present
+        self._asking.forget_all_but(present)
         if self._change.is_much(queue.waiting_processors, now):
             self._valued_at.clear()
         due = [
@@ -195,7 +168,7 @@ class PriceLoop:
         def ask(one: Valued) -> None:
             nonlocal is_over, asked
             job_id = one.queued.job.job_id
-            if is_over or asked >= _MAX_ASKED or len(going) >= _MAX_MOVED:
+            if is_over or asked >= _MAX_ASKED or len(going) >= MAX_MOVED:
                 self._valued_at.pop(job_id, None)  # the next round has its turn
                 return
             price = self._keeper.current
@@ -203,7 +176,17 @@ class PriceLoop:
                 return
             asked += 1
             try:
-                if self._goes(one):
+                goes = self._asking.goes(one.queued, one.wait)
+                if goes is None:
+                    self._valued_at.pop(job_id, None)  # its advice is on its way to the ledger
+                elif goes:
+                    log.info(
+                        "price.moves",
+                        job=job_id,
+                        seconds_per_usd=round(one.value, 1),
+                        wait_seconds=round(one.wait),
+                        usd=round(one.usd, 4),
+                    )
                     self._keeper.commit(one.worst_usd, one.queued.job.account)
                     going.append(job_id)
             except RetryLater:  # a submit server that hangs is not asked for 100 jobs
@@ -216,46 +199,6 @@ class PriceLoop:
             if going:
                 self._moves.make(going)
 
-    def _goes(self, one: Valued) -> bool:
-        """Ask about one job; True: it is to move, and that is on disk."""
-        queued = one.queued
-        job_id = queued.job.job_id
-        recorded = parse_admin_comment(queued.admin_comment)
-        record = self._advice(job_id)
-        if recorded is None or record is None or record.advice.advice_id != recorded.advice_id:
-            self._valued_at.pop(job_id, None)  # its advice is on its way to the ledger
-            return False
-        job = as_asked(queued, record.job)
-        if job is None:
-            return False
-        reply = self._again(job, one.wait)
-        self.asked += 1
-        if reply.placement != Placement.BURST:
-            return False
-        if reply.partition is None or reply.mode != Mode.ACT:
-            if job_id not in self._would_move:
-                self._would_move.add(job_id)
-                log.info("price.would_move", job=job_id, mode=reply.mode)
-            return False
-        log.info(
-            "price.moves",
-            job=job_id,
-            seconds_per_usd=round(one.value, 1),
-            wait_seconds=round(one.wait),
-            usd=round(one.usd, 4),
-        )
-        return self._moves.intend(queued, reply)
-
 
 def _key(queued: QueuedJob) -> str:
     return f"{queued.job.job_id}@{queued.job.submit_time:.0f}"
-
-
-def asking_by_socket(settings: Settings) -> AskAgain:
-    """Ask `advisor serve` on a new connection for each question, as it may restart at any time."""
-
-    def ask(job: Job, wait_seconds: float) -> AdviseReply:
-        with SubmitClient(settings.paths.submit_socket) as client:
-            return client.again(job, wait_seconds)
-
-    return ask

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -16,7 +15,6 @@ from advisor.files.state_file import StateFile, good_entries
 log = structlog.get_logger(__name__)
 
 _MOST: Final = 20_000
-_MAX_ENDED: Final = 20_000
 
 
 class Phase(enum.StrEnum):
@@ -36,7 +34,7 @@ class HedgeEntry:
         job_id: Slurm's id; it never changes.
         advice_id: The advice it was submitted under: the only id that is never given twice. A slurmctld that
             dies before it wrote a job down gives that job's id to another.
-        kind: ``hedge`` or ``speculation``.
+        kind: ``slice`` or ``speculation``.
         submitted: When the job was first submitted, epoch seconds: a requeue forgets it.
         stop_seconds: Longest stay in the cloud before the slot comes; None: no limit.
         partition: Where its place is.
@@ -58,7 +56,6 @@ class HedgeEntry:
         tries_after: Epoch seconds before which no placeholder is submitted again: the last attempt may yet
             succeed.
         acted: Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
-        turn: When its turn came, epoch seconds; 0: not yet, or nobody saw it.
         why: Why it came back, or stays.
     """
 
@@ -85,31 +82,7 @@ class HedgeEntry:
     place_limit_seconds: float | None = None
     tries_after: float = 0.0
     acted: float = 0.0
-    turn: float = 0.0
     why: str = ""
-
-    @property
-    def hedge_outcome(self) -> HedgeOutcome:
-        """What is known of its wait, should it have ended now."""
-        is_kept = self.placeholder != 0 and self.phase in (Phase.OPEN, Phase.RETURNING)
-        return HedgeOutcome(was_kept=is_kept, slot_time=self.turn or None)
-
-
-class HedgeOutcome(NamedTuple):
-    """What became of a job's place by the time it ended.
-
-    Attributes:
-        was_kept: Its placeholder was in the queue.
-        slot_time: When its slot came, epoch seconds. None where the placeholder was in the queue: no slot had
-            come.
-    """
-
-    was_kept: bool
-    slot_time: float | None
-
-
-AskHedgeOutcome = Callable[[int, str], HedgeOutcome | None]
-"""Of a job's id and its advice's; None where nothing is known of it."""
 
 
 class HedgeEntries(msgspec.Struct):
@@ -134,7 +107,6 @@ class HedgeRecord:
         found = state.read()
         entries = good_entries(found.kept, HedgeEntry, "hedge.unreadable")
         self._kept: dict[int, HedgeEntry] = {kept.job_id: kept for kept in entries}
-        self._ended: dict[str, HedgeOutcome] = {}
         self.counts: dict[str, int] = {
             name: count
             for name, raw in found.counts.items()
@@ -168,19 +140,9 @@ class HedgeRecord:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def drop(self, job_id: int) -> None:
-        """Forget a job, but for its fate: accounting may take a while to tell of its end."""
-        if (kept := self._kept.pop(job_id, None)) is not None:
-            self._ended[kept.advice_id] = kept.hedge_outcome
-            if len(self._ended) > _MAX_ENDED:
-                del self._ended[next(iter(self._ended))]
+        """Forget a job that has ended."""
+        if self._kept.pop(job_id, None) is not None:
             self._write()
-
-    def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
-        """What became of an ended job's place; for any thread, and not known beyond the process."""
-        kept = self._kept.get(job_id)
-        if kept is not None and kept.advice_id == advice_id:
-            return kept.hedge_outcome
-        return self._ended.get(advice_id)
 
     def stop_of(self, job_id: int) -> float | None:
         """A job's stop, seconds in the cloud, infinite for one that stays; None: it has no entry."""

@@ -223,29 +223,6 @@ class BootsSeen(msgspec.Struct):
     failures_seen: Count
 
 
-class HedgesUsed(msgspec.Struct):
-    """What hedges have used and reserved in a period. All fields are required, as in `BootsSeen`.
-
-    Attributes:
-        period: The day or month of UTC; empty while none has begun.
-        looked: Epoch seconds of the last poll that was counted.
-        dearest: US dollars per core-hour: the highest price of the period.
-        spent: Core-seconds used by hedges that have ended.
-        hedges: Advice id to core-seconds reserved and used.
-        cores, used: Advice id to the cores it is billed for, and to core-seconds used, in the cloud now.
-        lost_in: The period whose use is not known, because the file was damaged.
-    """
-
-    period: str
-    looked: float
-    dearest: Amount
-    spent: Amount
-    hedges: dict[str, tuple[Amount, Amount]]
-    cores: dict[str, Amount]
-    used: dict[str, Amount]
-    lost_in: str = ""
-
-
 class SeenSlice(msgspec.Struct, array_like=True):
     """A slice that was considered: when (epoch seconds), seconds saved per US dollar, expected US dollars."""
 

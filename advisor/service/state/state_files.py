@@ -14,7 +14,6 @@ from advisor.service.state.hedge_entries import HedgeEntries
 from advisor.service.state.records import (
     AcquirerState,
     BootsSeen,
-    HedgesUsed,
     Interruptions,
     JudgedPolicies,
     Lives,
@@ -107,12 +106,6 @@ HEDGE_ENTRIES: Final = KnownFile(
     loss="Hedged jobs are found again by their AdminComment, their placeholders by name; a job that was "
     "requeued once (Slurm counts it) is never requeued again.",
 )
-HEDGE_BUDGET: Final = KnownFile(
-    name="hedge_budget.json",
-    record=HedgesUsed,
-    writer="service/state/hedge_budget.py",
-    loss="No job is hedged until the budget's day or month ends.",
-)
 SMALL_JOBS: Final = KnownFile(
     name="small_jobs.json",
     record=RequeuedSmallJobs,
@@ -122,7 +115,7 @@ SMALL_JOBS: Final = KnownFile(
 MOVES: Final = KnownFile(
     name="asked_again.json",
     record=MovesUnderWay,
-    writer="service/waiting/asking_again.py",
+    writer="service/waiting/moving.py",
     loss="Nothing: a job that still waits is asked again.",
 )
 PORTFOLIO: Final = KnownFile(
@@ -192,7 +185,6 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     INTERRUPTIONS,
     LIVES,
     HEDGE_ENTRIES,
-    HEDGE_BUDGET,
     SMALL_JOBS,
     MOVES,
     PORTFOLIO,

@@ -120,7 +120,6 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     status = control.status()
     named = {
         "HedgeFeature.watch": "places",
-        "HedgeFeature.budget": "hedge_budget",
         "PortfolioFeature.loop": "portfolio",
         "PriceFeature.loop": "price",
         "PriceFeature.keeper": "price",

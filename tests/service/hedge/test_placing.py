@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
 
 def submit(world: World, job_id: int = 7, *, says: str | None = None, **fields: object) -> Announced:
     """A job comes to the burst partition; what the submit server says of it."""
-    comment = hedged_comment(60.0, HedgeKind.HEDGE, 10)
+    comment = hedged_comment(60.0, HedgeKind.SLICE, 10)
     queued = world.job(job_id, comment=comment, **fields)
     world.queue.in_burst[job_id] = dataclasses.replace(queued, job=structs.replace(queued.job, comment=says))
     advice = advice_id_of(comment)

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.service.state.hedge_entries import HedgeOutcome, Phase
+from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment, small_comment
@@ -46,7 +46,7 @@ def test_a_job_that_ends_before_its_place_was_had_is_forgotten(world: World) -> 
 
 def test_somebody_elses_job_under_its_id_is_not_touched(world: World) -> None:
     world.look(world.job())
-    other = world.job(comment=hedged_comment(1.0, HedgeKind.HEDGE, 10))
+    other = world.job(comment=hedged_comment(1.0, HedgeKind.SLICE, 10))
     world.look(other)
     world.look(other)
     assert world.queue.requeued == []
@@ -151,28 +151,6 @@ def brought_home(world: World) -> QueuedJob:
     return waiting
 
 
-def test_g17_a_hedge_whose_worst_case_is_not_left_is_brought_back(world: World) -> None:
-    """Promised by a submit server that forgot, in a restart, what it had promised before."""
-    world.hedge = {"enabled": True, "budget_core_hours": 0.1}  # a stop-loss and a minute, of four cores: 0.13
-    world.boot()
-    world.look(world.job())
-    world.look(world.job(), place(world, "PENDING"))
-    assert set(world.queue.requeued) == {7}
-
-
-@pytest.mark.parametrize(("core_hours", "stays"), [(0.14, False), (10.0, True)])
-def test_g17_a_job_stays_at_its_slot_only_if_all_of_its_limit_is_left(
-    world: World, core_hours: float, *, stays: bool
-) -> None:
-    world.hedge, world.quantiles = {"enabled": True, "budget_core_hours": core_hours}, (100.0, 120.0)
-    world.boot()
-    running = world.job()
-    world.look(running)
-    world.clock.pass_by(30.0)
-    world.look(running, place(world, "RUNNING"))
-    assert (world.queue.requeued == []) == stays
-
-
 def test_after_its_stop_loss_a_job_waits_behind_its_placeholder(world: World) -> None:
     waiting = brought_home(world)
     for _ in range(3):
@@ -186,40 +164,6 @@ def test_after_its_stop_loss_a_job_waits_behind_its_placeholder(world: World) ->
     world.look(home(world, state="RUNNING"))
     assert world.queue.raised[-1] == (7, 0)
     assert world.queue.requeued == [7]
-
-
-def test_what_became_of_a_place_is_known_when_its_job_has_ended(world: World) -> None:
-    """Accounting tells of the end later; by then the place is forgotten."""
-    running, advice = world.job(), str(advice_id_of(world.comment))
-    world.look(running)
-    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=True, slot_time=None), (
-        "should it have ended by now"
-    )
-    world.look(running, place(world, "PENDING"))
-    world.queue.jobs.clear()
-    world.look()
-    assert 7 not in world.record
-    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=True, slot_time=None)
-    assert world.loop.hedge_outcome(7, "another") is None, "the id was given again"
-
-
-def test_when_its_turn_came_is_known_of_a_job_that_stayed(world: World) -> None:
-    running, advice = world.job(), str(advice_id_of(world.comment))
-    world.look(running)
-    world.clock.pass_by(40.0)  # no run within its limit could now end sooner here
-    turn = world.clock.wall - 10.0
-    world.look(running, place(world, "RUNNING"))
-    assert world.record.all()[0].phase is Phase.SETTLED
-    world.queue.jobs.clear()
-    world.look()
-    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=False, slot_time=turn)
-
-
-def test_a_place_that_was_given_up_was_not_kept(world: World) -> None:
-    running, advice = world.job(), str(advice_id_of(world.comment))
-    world.look(running)
-    world.look(running)
-    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=False, slot_time=None)
 
 
 def test_its_age_is_given_back_once_and_not_before_ages_are_reckoned(world: World) -> None:

@@ -27,6 +27,7 @@ from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode
 from advisor.service.state.state_files import BUDGET, MOVES, PRICE
+from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.moving import Moves
 from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_estimates, make_settings
@@ -118,15 +119,18 @@ class World:
             valuer=Valuer(
                 self.settings, chances=self.chances, slowdown=lambda _queued: 1.05, has_slices=True
             ),
-            moves=Moves(self.settings, slurm=self.slurm, state=MOVES.at(self.folder), **parts),  # type: ignore[arg-type]
-            advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
-            again=self.again,
+            asking=Asking(
+                Moves(self.settings, slurm=self.slurm, state=MOVES.at(self.folder), **parts),  # type: ignore[arg-type]
+                advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
+                again=self.again,
+            ),
             **parts,
         )
 
     submitted = Job(job_id=0, submit_time=0.0, processors=2, queue="onprem", requested_time=3600.0)
 
-    def again(self, job: Job, wait_seconds: float) -> AdviseReply:
+    def again(self, job: Job, wait_seconds: float | None) -> AdviseReply:
+        assert wait_seconds is not None
         self.asked.append((job.job_id, wait_seconds))
         moves = job.job_id not in self.stays
         name = f"again-{len(self.asked)}"

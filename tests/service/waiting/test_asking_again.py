@@ -21,7 +21,9 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.state.records import MovesUnderWay
 from advisor.service.state.state_files import MOVES
+from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.asking_again import AskingAgainLoop
+from advisor.service.waiting.moving import Moves
 from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_estimates, make_settings
 from tests.service.doubles import Hands, make_look, make_queued
@@ -76,16 +78,20 @@ class World:
         self.loop = self.new_loop()
 
     def new_loop(self) -> AskingAgainLoop:
-        return AskingAgainLoop(
+        moves = Moves(
             self.settings,
             slurm=self.slurm,  # type: ignore[arg-type]
             view=self.view,
-            advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
-            again=self.again,
             state=MOVES.at(self.folder),
             clock=self.hands.clock,
             prefers=lambda _job_id: self.prefers,
         )
+        asking = Asking(
+            moves,
+            advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
+            again=lambda job, _wait: self.again(job),
+        )
+        return AskingAgainLoop(self.settings, view=self.view, asking=asking, clock=self.hands.clock)
 
     def again(self, job: Job) -> AdviseReply:
         self.asked.append(job)
@@ -281,7 +287,7 @@ def test_g17_12_a_preference_of_the_users_own_stays(world: World) -> None:
 
 def test_g17_12_jobs_whose_advice_never_arrives_keep_nobody_waiting(world: World) -> None:
     world.moves = False
-    world.loop._advice = lambda job_id: (
+    world.loop._asking._advice = lambda job_id: (
         None if job_id <= 250 else AdviceRecord(advice=STAYS, job=world.submitted)
     )
     lost = admin_comment(replace(STAYS, advice_id="lost"))
@@ -310,21 +316,15 @@ def test_g17_12_what_cannot_be_written_down_is_not_done(
 
 
 @pytest.mark.parametrize(
-    ("waiting", "reserved", "is_on"),
+    ("waiting", "is_on"),
     [
-        ({}, 0, True),
-        ({"short_wait_seconds": 0.0, "long_job_seconds": 900.0}, 0, True),
-        ({"ask_again_seconds": 0.0}, 2, False),
+        ({}, True),
+        ({"short_wait_seconds": 0.0, "long_job_seconds": 900.0}, True),
+        ({"ask_again_seconds": 0.0}, False),
     ],
 )
-def test_on_where_a_gate_makes_jobs_wait_or_paid_nodes_might_idle(
-    tmp_path: Path, *, waiting: dict[str, float], reserved: int, is_on: bool
-) -> None:
+def test_on_where_a_gate_makes_jobs_wait(tmp_path: Path, *, waiting: dict[str, float], is_on: bool) -> None:
     world = World(tmp_path, **waiting)
-    world.settings = world.settings.model_copy(
-        update={"capacity": world.settings.capacity.model_copy(update={"reserved_nodes": reserved})}
-    )
-    world.loop = world.new_loop()
     world.slurm.put(7)
     world.round()
     assert world.loop.is_on is is_on
@@ -343,13 +343,13 @@ def test_nonsense_in_the_state_file_is_nothing_under_way(world: World) -> None:
 def test_a_submit_server_that_does_not_answer_is_asked_once_a_round(world: World) -> None:
     asked: list[int] = []
 
-    def nobody(job: Job) -> AdviseReply:
+    def nobody(job: Job, _wait: float | None) -> AdviseReply:
         asked.append(job.job_id)
         raise RetryLater("no answer", code="submit.unreachable")
 
     for job_id in range(1, 5):
         world.slurm.put(job_id)
-    world.loop._again = nobody
+    world.loop._asking._again = nobody
     with pytest.raises(RetryLater):
         world.round()
     assert (len(asked), world.moved) == (1, [])
