@@ -22,9 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.decide.hedge.hedge_offer import would_wait
 from advisor.model.errors import AdvisorError
-from advisor.model.job import PLACEHOLDER_PREFIX, Job
+from advisor.model.job import PLACEHOLDER_PREFIX
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.state.hedge_entries import HedgeRecord
 from advisor.slurm import hook_files
@@ -265,7 +264,8 @@ class _Run:
     def _would_wait(self, arrival: Arrival) -> bool:
         """As the advisor decides it: a job that can start here at once has nothing to hedge against."""
         cluster = self._watched.look()
-        return would_wait(Job(job_id=0, submit_time=cluster.time, processors=arrival.cores), cluster)
+        waiting = cluster.queue_size * cluster.waiting_mean_processors
+        return cluster.free_processors < waiting + arrival.cores
 
     def _is_over(self, record: HedgeRecord) -> bool:
         """Nothing is queued any more and no place written down; a slurmctld that is away knows nothing."""

@@ -208,7 +208,6 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         time: Now, seconds since the epoch (in a replay: since the log's start).
         cluster: None when there is no snapshot or it is too old; jobs then stay on-premise.
         cloud: The cloud.
-        hedge_left_core_seconds: Core-seconds that hedges may still reserve; None without a budget.
         cutoff: The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
         ratios: The learned s(c); None, and the settings are used, until jobs ran on both sides.
         price: The price of time; None while unknown: policy "price" then moves no job.
@@ -217,7 +216,6 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time: float
     cluster: ClusterState | None
     cloud: CloudState = CloudState()
-    hedge_left_core_seconds: float | None = None
     cutoff: Cutoff | None = None
     ratios: PerformanceRatios | None = None
     price: Price | None = None

@@ -15,8 +15,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
-from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.submission.capacity import (
     boot_seconds,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.hedge.hedge_budget import Budget
-from advisor.decide.hedge.hedging import STOPS, choose_stop
+from advisor.papers.placement.hedge_budget import Budget
+from advisor.papers.placement.hedging import STOPS, choose_stop
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

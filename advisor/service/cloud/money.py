@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity

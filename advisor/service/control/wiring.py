@@ -245,7 +245,6 @@ class Control:
             "boot_failures_in_a_row": self.cloud.boot_failures,
             "history_problem": self.history_problem() or None,
             "prices": price_table(self.prices(), self.clock.wall()),
-            "hedge_budget": {},
             **dict.fromkeys(_OPTIONAL_FIELDS),
             "closed_pools": breakers.unavailable() if breakers is not None else {},
             "loops": {name: health.summary() for name, health in self.health().items()},

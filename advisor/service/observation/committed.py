@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
-from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.decide.submission.capacity import cost_usd
 from advisor.model.advice import Capacity
 from advisor.model.job import Job

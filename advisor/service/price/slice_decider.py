@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.submission.capacity import cores_billed, usd_per_core_hour
 from advisor.model.advice import Capacity

@@ -9,8 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
-from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
 from advisor.decide.price.queue_values import QueueOffers, value_queue
 from advisor.decide.price.slices import Floats
 from advisor.decide.submission.capacity import boot_seconds, choose, cores_billed, usd_per_core_hour

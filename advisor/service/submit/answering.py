@@ -19,12 +19,10 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.hedge.hedge_offer import worst_core_seconds
 from advisor.decide.submission.advise import advise
-from advisor.decide.submission.capacity import boot_seconds
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.history.records import AdviceRecord
-from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
+from advisor.model.advice import Advice, Capacity, Mode
 from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -233,7 +231,6 @@ def submission_of(
             on_premise=False,
             committed_usd=_known(values.get("predicted_cost")),
             worst_usd=_known(values.get("worst_cost", values.get("predicted_cost"))),
-            hedge_core_seconds=_reserved(advice, job, cloud, settings),
             account=job.account,
             reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
             cloud_processors=cloud.processors_taken_by(job),
@@ -251,14 +248,6 @@ def submission_of(
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         account=job.account,
     )
-
-
-def _reserved(advice: Advice, job: Job, cloud: CloudState, settings: Settings) -> float:
-    """Core-seconds of the hedges' budget that a promise takes until a look shows the job."""
-    hedge = advice.hedge
-    if hedge is None or hedge.kind is not HedgeKind.HEDGE or not settings.hedge.has_budget:
-        return 0.0
-    return worst_core_seconds(hedge, job, cloud, boot_seconds(cloud, settings))
 
 
 def _known(value: float | None) -> float:

@@ -45,7 +45,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reserved_nodes: Reserved instances it takes.
         cloud_processors: What it takes of the cloud's nodes
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
-        hedge_core_seconds: What it reserves of the hedges' budget.
         worst_usd: Money that it may cost at worst, taken from the tokens.
     """
 
@@ -58,7 +57,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     account: str | None = None
     reserved_nodes: int = 0
     cloud_processors: int = 0
-    hedge_core_seconds: float = 0.0
     worst_usd: float = 0.0
 
 
@@ -82,7 +80,7 @@ class RecentSubmissions:
         self._started = self._started_processors = 0
         self._started_submit_sum = self._started_work = 0.0
         self._cloud_now: CloudState | None = None
-        self._usd = self._hedged = 0.0
+        self._usd = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._worst_usd = 0.0
         self._worst_by_account: dict[str, float] = {}
@@ -112,7 +110,6 @@ class RecentSubmissions:
         if not job.on_premise:
             self._cloud_now = None
             self._usd += job.committed_usd
-            self._hedged += job.hedge_core_seconds
             if job.worst_usd:
                 self._worst_usd += job.worst_usd
                 account = job.account or ""
@@ -148,7 +145,6 @@ class RecentSubmissions:
             time=now,
             cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
             cloud=self._cloud(self._base.cloud),
-            hedge_left_core_seconds=self._hedge_left(self._base.hedge_left_core_seconds),
             cutoff=self._base.cutoff,
             ratios=self._base.ratios,
             price=self._price(self._base.price),
@@ -159,9 +155,6 @@ class RecentSubmissions:
         if base is None or not self._worst_usd:
             return base
         return base.committed(self._worst_usd, self._worst_by_account)
-
-    def _hedge_left(self, base: float | None) -> float | None:
-        return None if base is None else max(0.0, base - self._hedged)
 
     def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
         elapsed = max(0.0, now - base_time)

@@ -30,7 +30,7 @@ def under(policy: Policy, **sections: dict[str, Any]) -> Settings:
 def test_the_settings_in_force_are_those_of_the_policy_however_often_they_are_asked_for(
     policy: Policy,
 ) -> None:
-    once = under(policy, hedge={"by_default": True})
+    once = under(policy, hedge={"enabled": True})
     assert in_force(once) == once
 
 

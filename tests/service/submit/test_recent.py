@@ -197,7 +197,6 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         time=NOW,
         cluster=make_cluster(),
         cloud=cloud,
-        hedge_left_core_seconds=3600.0,
         cutoff=Cutoff(scale=9.0, decay=0.5),
         ratios=PerformanceRatios(overhead=0.1, baseline=1.1, deviation=0.2, jobs=5),
         price=Price(seconds_per_usd=60.0, tokens_usd=10.0),
@@ -207,17 +206,6 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
     recent = RecentSubmissions()
     recent.rebase(base)
     assert recent.state(NOW) == base
-
-
-def test_g17_hedges_promised_since_the_snapshot_are_taken_off_what_is_left() -> None:
-    recent = RecentSubmissions()
-    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), hedge_left_core_seconds=1000.0))
-    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, hedge_core_seconds=600.0))
-    assert recent.state(NOW + 1).hedge_left_core_seconds == 400.0
-    recent.add(Submission(time=NOW + 2, processors=2, on_premise=False, hedge_core_seconds=600.0))
-    assert recent.state(NOW + 2).hedge_left_core_seconds == 0.0
-    recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), hedge_left_core_seconds=100.0))
-    assert recent.state(NOW + 3).hedge_left_core_seconds == 100.0
 
 
 def test_what_jobs_moved_since_may_cost_at_worst_is_taken_from_the_tokens() -> None:

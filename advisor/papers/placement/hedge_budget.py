@@ -3,19 +3,15 @@
 Before a hedge starts, its worst case is reserved: all that it can use until its own stop-loss ends it. A
 hedge whose worst case does not fit into the rest does not start, or gets an earlier stop-loss. One that is to
 go on longer reserves more first, or ends. What an ended hedge did not use is free again. So the budget holds
-whatever was forecast; forecasts and prices (:mod:`advisor.decide.hedge.pacing`) only decide how well it is
-spent. The replay and `advisor control` use this class alike.
+whatever was forecast; forecasts and prices (:mod:`advisor.papers.placement.pacing`) only decide how well it
+is spent.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from collections.abc import Hashable
+from typing import Final
 
-ENDING_SECONDS: Final = 60.0
-"""From a hedge's stop to the end of its processes: a look, a requeue, and slurmctld's KillWait of 30 s."""
 _ROUNDING: Final = 1.0 - 1e-9
 """Sums of many reservations are exact to far less than that."""
 
@@ -95,32 +91,3 @@ class Budget:
         before = max(0.0, self._reserved.get(key, 0.0) - self._used.get(key, 0.0))
         self._committed += max(0.0, reserved - used) - before
         self._reserved[key], self._used[key] = reserved, used
-
-    def hedges(self) -> dict[str, tuple[float, float]]:
-        """Core-seconds reserved and used, by hedge."""
-        return {str(key): (reserved, self._used[key]) for key, reserved in self._reserved.items()}
-
-    def take_up(self, spent: float, hedges: Mapping[str, tuple[float, float]]) -> None:
-        """Restore a budget from what was spent and from :meth:`hedges`."""
-        self._spent = spent
-        self._reserved = {key: reserved for key, (reserved, _) in hedges.items()}
-        self._used = {key: used for key, (_, used) in hedges.items()}
-        self._committed = math.fsum(max(0.0, reserved - used) for reserved, used in hedges.values())
-
-
-def period_of(time: float, kind: Literal["day", "month"]) -> str:
-    """The day ("2026-11-22") or month ("2026-11") of UTC that a time (epoch seconds) is in."""
-    day = datetime.fromtimestamp(time, UTC).date().isoformat()
-    return day if kind == "day" else day[:7]
-
-
-def period_end(period: str) -> float:
-    """End of a period of :func:`period_of`, epoch seconds.
-
-    Raises:
-        ValueError: It is no such period.
-    """
-    if period.count("-") > 1:
-        return (datetime.fromisoformat(period).replace(tzinfo=UTC) + timedelta(days=1)).timestamp()
-    first = datetime.fromisoformat(period + "-01").replace(tzinfo=UTC)
-    return (first + timedelta(days=32)).replace(day=1).timestamp()

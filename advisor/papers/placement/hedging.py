@@ -4,7 +4,7 @@ When its slot comes it stays in the cloud, if it is expected to end sooner there
 no later than if it had only waited; a stop-loss bounds what it may cost until then. So a wrong forecast costs
 money and hardly ever time. Forecasts make hedges cheap: a job's stop-loss is the one with the largest
 expected gain less a *price of time* times its expected core-seconds. The price is the same for all jobs and
-set by what the site may spend (:mod:`advisor.decide.hedge.pacing`; docs/designs/0013-hedged-start.md).
+set by what the site may spend (:mod:`advisor.papers.placement.pacing`; docs/designs/0013-hedged-start.md).
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.hedge._hedge_curves import at_prices, best_stop, expected_curves, expected_optimum, stays
 from advisor.model.estimate import Estimates
+from advisor.papers.placement._hedge_curves import (
+    at_prices,
+    best_stop,
+    expected_curves,
+    expected_optimum,
+    stays,
+)
 
 Floats = NDArray[np.float64]
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.hedge import _hedge_curves, hedging
-from advisor.decide.hedge._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED, outcome
-from advisor.decide.hedge.hedging import PRICES, STOPS, HedgeCase, case_of, hindsight, plan
 from advisor.model import Estimate, Estimates
+from advisor.papers.placement import _hedge_curves, hedging
+from advisor.papers.placement._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED, outcome
+from advisor.papers.placement.hedging import PRICES, STOPS, HedgeCase, case_of, hindsight, plan
 
 
 def make_case(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.hedge.hedge_budget import Budget, period_end, period_of
+from advisor.papers.placement.hedge_budget import Budget
 
 
 def test_g17_the_worst_case_is_reserved_and_what_was_not_used_is_free_again() -> None:
@@ -78,19 +78,3 @@ def test_g17_no_life_of_hedges_uses_more_than_the_number(number: float, steps: l
                 used[step.key] = 0.0
         assert in_period <= number
         assert budget.left >= -1e-6 * (1.0 + number)
-
-
-def test_what_is_written_down_is_taken_up_again() -> None:
-    budget, again = Budget(100.0), Budget(100.0)
-    assert budget.reserve("a", 50.0)
-    budget.use("a", 20.0)
-    again.take_up(budget.spent, budget.hedges())
-    assert (again.left, again.spent, again.reserved("a")) == (budget.left, 20.0, 50.0)
-
-
-def test_periods_are_utcs_calendar() -> None:
-    noon = 1_795_348_800.0  # 2026-11-22 12:00 UTC
-    assert (period_of(noon, "day"), period_of(noon, "month")) == ("2026-11-22", "2026-11")
-    assert period_of(period_end("2026-11-22"), "day") == "2026-11-23"
-    assert period_of(period_end("2026-12"), "month") == "2027-01"
-    assert period_of(period_end("2026-12") - 1.0, "month") == "2026-12"

@@ -5,7 +5,7 @@ seconds, that a core-second must be expected to save; a higher price means fewer
 ended job it is known what its hedge would have cost at each price. The price is the lowest at which such
 jobs, arriving as often as those remembered, use no more until the end of the period than is left. It is
 computed at each submission: fast spending makes the rest dearer, slow spending cheaper. The budget holds
-without it (:mod:`advisor.decide.hedge.hedge_budget`).
+without it (:mod:`advisor.papers.placement.hedge_budget`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.hedge.hedging import PRICES
+from advisor.papers.placement.hedging import PRICES
 
 Floats = NDArray[np.float64]
 

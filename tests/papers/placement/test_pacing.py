@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.decide.hedge.hedging import PRICES
-from advisor.decide.hedge.pacing import MIN_KNOWN, REMEMBERED, Pacer
+from advisor.papers.placement.hedging import PRICES
+from advisor.papers.placement.pacing import MIN_KNOWN, REMEMBERED, Pacer
 
 LAST = len(PRICES) - 1
 
