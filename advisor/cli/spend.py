@@ -51,13 +51,13 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     if result.get("note"):
         console.print(Text(result["note"]))
         return
-    headings = ("today", "spent USD", "promised USD", "cap USD")
+    headings = ("today", "spent USD", "promised USD", "budget USD")
     rows = [
         (
             clean(row["account"], 40),
             f"{row['spent_today_usd']:.2f}",
             f"{row['promised_usd']:.2f}",
-            _cap(row["daily_cap_usd"]),
+            _budget(row["budget_usd"]),
         )
         for row in result["by_account"]
     ]
@@ -66,9 +66,14 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
         (IDLE, f"{result['idle_usd']:.2f}", "", ""),
     ]
     sums = (f"{result['spent_today_usd']:.2f}", f"{result['promised_usd']:.2f}")
-    rows.append((SUM, *sums, _cap(result["daily_cap_usd"])))
+    rows.append((SUM, *sums, _budget(result["budget_usd"])))
     print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
     console.print(Text(f"Days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
+    if result["budget_usd"] is not None:
+        period = result["budget_period"]
+        console.print(
+            Text(f"{usd(result['spent_usd'])} of the {period}'s {usd(result['budget_usd'])} are spent.")
+        )
     console.print(Text("Promised: the expected further cost of launched nodes; it is not part of spent."))
     if text := reckoned_in_words(result):
         console.print(Text(text))
@@ -84,5 +89,5 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     )
 
 
-def _cap(usd: float | None) -> str:
+def _budget(usd: float | None) -> str:
     return "none" if usd is None else f"{usd:.2f}"

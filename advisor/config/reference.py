@@ -38,7 +38,7 @@ _SAMPLE_HEAD: Final = f"""\
 # Each setting is commented out and shows its default; "Why" is the reason for that default. Remove
 # the # of the settings that you change.
 #
-# Shadow mode needs [cluster] only. Before jobs move, set a daily cap and the [ec2] section.
+# Shadow mode needs [cluster] only. Before jobs move, set budget.usd and the [ec2] section.
 # `advisor config check` looks for mistakes; `advisor config show --origin` prints what is in force.
 """
 _SAMPLE_FOOT: Final = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from advisor.model.settings_section import Dollars, Section, setting
+from advisor.model.settings_section import Section, setting
 from advisor.model.site import Cutoff
 
 _UNTUNED_SCALE: Final = 1.0e9
@@ -196,24 +196,8 @@ class PlacementSettings(Section):
 
 
 class WaitingSettings(Section):
-    """Question 3: is the gain worth the money? Caps, and the waiting policy of Ambati et al. (2021)."""
+    """Question 3 under `cluster.policy = "ambati2021"`: the waiting policy of Ambati et al. (2021)."""
 
-    daily_cap_usd: Dollars = setting(
-        0.0,
-        "The money that the burst partition may spend in a day of UTC, counting what is spent and what "
-        "launched nodes are still expected to cost. At the cap no node is launched. 0 means no cap.",
-        why="Only the site knows its budget; set one before you switch to `act`.",
-        unit="USD",
-        expert=True,
-    )
-    account_daily_cap_usd: dict[str, Dollars] = setting(
-        {},
-        "The same for single Slurm accounts, such as `{ chem = 50.0 }`. Accounts that are not named share "
-        "`daily_cap_usd` only.",
-        why="The table is empty because only the site knows which account pays.",
-        unit="USD",
-        expert=True,
-    )
     short_wait_seconds: float = setting(
         0.0,
         "b of the waiting policy: no job is kept waiting longer than this. A job that is forecast to wait "

@@ -42,9 +42,9 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
-        spent_today_usd, promised_usd: Cost of nodes since midnight UTC, and the expected cost of launched
-            nodes and of moved jobs that still wait. Caps apply to the sum.
-        spent_today_by_account, promised_by_account: The same per account.
+        spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
+            launched nodes and of moved jobs that still wait. The budget limits the sum.
+        spent_by_account, promised_by_account: The same per account.
         spot_usd_per_core_hour, on_demand_usd_per_core_hour: Last known prices; None, and the settings are
             used, until there are any.
         nodes_up: Cloud nodes running or booting.
@@ -68,8 +68,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_open: bool = True
     on_demand_open: bool = True
     protected: str = ""
-    spent_today_usd: float = 0.0
-    spent_today_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
+    spent_usd: float = 0.0
+    spent_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     promised_usd: float = 0.0
     promised_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     spot_usd_per_core_hour: float | None = None

@@ -30,7 +30,8 @@ CREDENTIAL = "wJalrXUtnFEMI-not-a-real-key"
 HARD_TO_WRITE: dict[str, Any] = {
     "cluster": {"modes": {"onprem": "act"}, "utc_offset_seconds": 3600.0},
     "rules": {"deny_users": ['o"neil', "zoë", "back\\slash"], "deny_accounts": []},
-    "waiting": {"account_daily_cap_usd": {"chem istry": 12.5}, "long_job_seconds": "inf"},
+    "budget": {"accounts": {"chem istry": 12.5}},
+    "waiting": {"long_job_seconds": "inf"},
     "ec2": {"key_name": None, "subnet_ids": ["subnet-1", "subnet-2"]},
     "submit": {"budget_seconds": 0.075, "breaker_failures": 7},
     "hedge": {"enabled": True, "helper_socket": "/run/elsewhere.sock"},
@@ -201,10 +202,8 @@ def test_settings_are_what_was_asked_for_and_pass_the_check(played: Played) -> N
     assert written["cluster"]["default_mode"] == "shadow"
     assert written["cluster"]["modes"] == {"onprem": "act"}
     assert written["rules"] == HARD_TO_WRITE["rules"]
-    assert written["waiting"] == {
-        "account_daily_cap_usd": {"chem istry": 12.5},
-        "long_job_seconds": float("inf"),
-    }
+    assert written["budget"] == {"accounts": {"chem istry": 12.5}}
+    assert written["waiting"] == {"long_job_seconds": float("inf")}
     assert written["ec2"] == {"subnet_ids": ["subnet-1", "subnet-2"]}
     advisor = played.host.root / "usr" / "local" / "bin" / "advisor"
     command = [

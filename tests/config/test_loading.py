@@ -56,21 +56,21 @@ def test_the_default_place_is_read_where_it_exists(monkeypatch, file):
 
 def test_a_file_and_where_each_value_stands(file):
     path = file(
-        'waiting.daily_cap_usd = 5\n[cluster]\n# ours\nname = "hpc"\n\n[placement]\n"boot_seconds" = 90\n'
-        "[cluster.modes]\nonprem = 'act'\n[waiting.account_daily_cap_usd]\nchem = 3.5\n"
+        'budget.usd = 5\n[cluster]\n# ours\nname = "hpc"\n\n[placement]\n"boot_seconds" = 90\n'
+        "[cluster.modes]\nonprem = 'act'\n[budget.accounts]\nchem = 3.5\n"
     )
     loaded = load(path, {})
     assert loaded.settings.cluster.name == "hpc"
     assert loaded.settings.cluster.modes == {"onprem": Mode.ACT}
     assert loaded.settings.placement.boot_seconds == 90.0
-    assert loaded.settings.waiting.account_daily_cap_usd == {"chem": 3.5}
+    assert loaded.settings.budget.accounts == {"chem": 3.5}
     lines = {key: str(origin) for key, origin in loaded.origins.items() if str(origin) != "default"}
     assert lines == {
-        "waiting.daily_cap_usd": f"{path}:1",
+        "budget.usd": f"{path}:1",
         "cluster.name": f"{path}:4",
         "placement.boot_seconds": f"{path}:7",
         "cluster.modes": f"{path}:8",
-        "waiting.account_daily_cap_usd": f"{path}:10",
+        "budget.accounts": f"{path}:10",
     }
 
 
@@ -91,7 +91,7 @@ def test_the_environment_overrides_the_file(file):
         "ADVISOR_CLUSTER__NAME": "123",
         "ADVISOR_CLUSTER__ON_PREMISE_PARTITIONS": "one, two",
         "ADVISOR_RULES__DENY_USERS": '["eve"]',
-        "ADVISOR_WAITING__ACCOUNT_DAILY_CAP_USD": "{chem = 3}",
+        "ADVISOR_BUDGET__ACCOUNTS": "{chem = 3}",
         "ADVISOR_PATHS__DATABASE_URL": "",
         "ADVISOR_TRACES": "ignored",
         "HOME": "ignored",
@@ -104,7 +104,7 @@ def test_the_environment_overrides_the_file(file):
     assert settings.cluster.name == "123"
     assert settings.cluster.on_premise_partitions == ("one", "two")
     assert settings.rules.deny_users == ("eve",)
-    assert settings.waiting.account_daily_cap_usd == {"chem": 3.0}
+    assert settings.budget.accounts == {"chem": 3.0}
     assert settings.paths.database_url is None
     assert str(loaded.origins["placement.boot_seconds"]) == "ADVISOR_PLACEMENT__BOOT_SECONDS"
 
@@ -121,8 +121,8 @@ WRONG = [
     ("[placement]\nboot_seconds = true\n", ":2, placement.boot_seconds", "true", "number in s"),
     ("[placement]\nboot_seconds = nan\n", ":2, placement.boot_seconds", "nan", "number in s"),
     (
-        "[waiting.account_daily_cap_usd]\nchem = nan\n",
-        "account_daily_cap_usd",
+        "[budget.accounts]\nchem = nan\n",
+        "accounts",
         "nan",
         "table of name = number",
     ),
@@ -249,8 +249,8 @@ def test_d7_a_name_that_ec2_reads_as_a_pattern_is_refused(tmp_path: Path, name: 
 def test_d12_an_infinite_cap_is_refused(tmp_path: Path) -> None:
     config = tmp_path / "advisor.toml"
     for text in (
-        "[waiting]\ndaily_cap_usd = inf",
-        "[waiting]\naccount_daily_cap_usd = { chem = inf }",
+        "[budget]\nusd = inf",
+        "[budget]\naccounts = { chem = inf }",
         "[hedge]\nbudget_usd = inf",
     ):
         config.write_text(f"{text}\n")

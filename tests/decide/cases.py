@@ -64,11 +64,11 @@ def make_settings(**sections: dict[str, Any]) -> Settings:
 
 
 def make_cloud(**fields: Any) -> CloudState:
-    spent = MappingProxyType(fields.pop("spent_today_by_account", {}))
+    spent = MappingProxyType(fields.pop("spent_by_account", {}))
     promised = MappingProxyType(fields.pop("promised_by_account", {}))
     nodes_with = fields.pop("nodes_with", {"spot": 20, "on-demand": 20})
     return CloudState(
-        spent_today_by_account=spent,
+        spent_by_account=spent,
         promised_by_account=promised,
         nodes_with=MappingProxyType(nodes_with),
         **fields,

@@ -97,7 +97,7 @@ def test_moved_jobs_boot_run_longer_and_are_paid(moved: Rehearsed, on_premise: R
 
 
 def test_a_cap_of_a_day_bounds_what_is_paid(moved: Rehearsed) -> None:
-    capped = rehearse(Mode.ACT, waiting={"daily_cap_usd": 0.2})
+    capped = rehearse(Mode.ACT, budget={"usd": 0.2, "period": "day"})
     days = 1 + int((capped.end.max() - capped.submit.min()) // 86_400)
     assert capped.machine_usd <= 0.2 * days + 0.05
     assert 0 < capped.in_cloud.sum() < moved.in_cloud.sum()

@@ -31,12 +31,12 @@ from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.bill import PaidTime
 from advisor.model.settings import (
+    BudgetSettings,
     ClusterSettings,
     Ec2Settings,
     LoopSettings,
     PathSettings,
     Settings,
-    WaitingSettings,
 )
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
@@ -102,7 +102,7 @@ def comment(capacity: Capacity, predicted_seconds: float) -> str:
 def site(cap_usd: float) -> Settings:
     return Settings(
         cluster=ClusterSettings(default_mode=Mode.ACT, name=CLUSTER),
-        waiting=WaitingSettings(daily_cap_usd=cap_usd),
+        budget=BudgetSettings(usd=cap_usd, period="day"),
         loops=LoopSettings(orphan_grace_seconds=GRACE_SECONDS),
         ec2=Ec2Settings(
             image_id="ami-1",

@@ -11,11 +11,11 @@ from advisor.history.store import HistoryStore
 from advisor.model import Job, Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import (
+    BudgetSettings,
     ClusterSettings,
     PathSettings,
     PortfolioSettings,
     Settings,
-    WaitingSettings,
 )
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
@@ -167,7 +167,7 @@ class PortfolioWorld:
         given: dict[str, Any] = {"enabled": True, "policies": "paper"}
         self.settings = Settings(
             cluster=ClusterSettings(burst_partition=BURST),
-            waiting=WaitingSettings(daily_cap_usd=cap_usd),
+            budget=BudgetSettings(usd=cap_usd, period="day"),
             portfolio=PortfolioSettings(**(given | portfolio)),
             paths=PathSettings(state=folder, run=folder),
         )

@@ -25,13 +25,13 @@ from advisor.ec2.prices import Prices
 from advisor.model import Mode
 from advisor.model.settings import (
     AcquirerSettings,
+    BudgetSettings,
     ClusterSettings,
     Ec2Settings,
     LoopSettings,
     MatchingSettings,
     PathSettings,
     Settings,
-    WaitingSettings,
 )
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
@@ -79,7 +79,7 @@ def settings_of(
 ) -> Settings:
     return Settings(
         cluster=ClusterSettings(default_mode=Mode.ACT),
-        waiting=WaitingSettings(daily_cap_usd=cap_usd),
+        budget=BudgetSettings(usd=cap_usd, period="day"),
         loops=LoopSettings(orphan_grace_seconds=120.0, match_seconds=20.0),
         ec2=Ec2Settings(
             image_id="ami-1",

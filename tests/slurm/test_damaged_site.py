@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 @pytest.fixture
 def site() -> Iterator[Site]:
     lab = LabOptions(nodes=1, burst_nodes=2, suspend_seconds=3, suspend_timeout_seconds=2)
-    settings = {"waiting": {"daily_cap_usd": 50.0}, "placement": {"boot_seconds": 5.0}}
+    settings = {"budget": {"usd": 50.0, "period": "day"}, "placement": {"boot_seconds": 5.0}}
     with tempfile.TemporaryDirectory(prefix="ill-") as folder:
         site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
         with site:
@@ -107,7 +107,7 @@ def test_d5_a_damaged_budget_forgets_nothing(site: Site) -> None:
 
     def refused() -> bool:
         return (
-            "daily cap: 50.00 USD of 50.00 for today"
+            "budget: 50.00 USD of 50.00 for today"
             in site.lab.run("scontrol", "-o", "show", "node", "burst[1-2]").stdout
         )
 

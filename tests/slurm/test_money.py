@@ -92,7 +92,7 @@ def test_day_one_9_and_10_every_view_says_the_same_to_the_cent(site: Site, tmp_p
     def is_settled() -> bool:
         rows = {row["job_id"]: row for row in asked(site, "ledger")["rows"]}
         found, status = asked(site, "spend"), asked(site, "status")
-        same = abs(found["spent_today_usd"] - status["snapshot"]["cloud"]["spent_today_usd"]) < CENT
+        same = abs(found["spent_today_usd"] - status["snapshot"]["cloud"]["spent_usd"]) < CENT
         return ids <= rows.keys() and same and found["promised_usd"] < CENT
 
     site.wait_until("everything has ended and is accounted for", is_settled)

@@ -71,7 +71,7 @@ def config(empty: Path, history: Path) -> Path:
     """Settings of a site with a history, where `advisor control` runs."""
     run = empty.parent / "run"
     shutil.copy(history, empty.parent / "state")
-    snapshot.write(run / "snapshot.msgpack", make_snapshot(time.time(), spent_today_usd=3.0))
+    snapshot.write(run / "snapshot.msgpack", make_snapshot(time.time(), spent_usd=3.0))
     status_file.write(run, status())
     return empty
 
@@ -106,11 +106,13 @@ def status() -> dict[str, object]:
         "boot_p90_seconds": None,
         "usd_per_hour": 0.07,
     }
-    accounts = [{"account": HOSTILE, "spent_today_usd": 1.0, "daily_cap_usd": None}]
+    accounts = [{"account": HOSTILE, "spent_today_usd": 1.0, "budget_usd": None}]
     spend = {
         "spent_today_usd": 3.0,
         "promised_usd": 1.0,
-        "daily_cap_usd": 9.0,
+        "budget_usd": 9.0,
+        "budget_period": "day",
+        "spent_usd": 3.0,
         "by_account": accounts,
         "idle_usd": 2.0,
         "days": [{"day": "2026-11-21", "usd": 3.0, "by_account": {HOSTILE: 1.0}}],

@@ -115,13 +115,13 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.LENGTH_UNKNOWN: (
             "Jobs over {long_job} wait, and the run time of this one is unknown, so it stays on-premise."
         ),
-        Reason.COST_UNKNOWN: "A budget of {daily_cap} a day is set, and the cost of this job is unknown.",
-        Reason.DAILY_CAP: (
-            "{spent_today} of today's {daily_cap} are spent or promised; about {predicted_cost} more would "
-            "be too much."
+        Reason.COST_UNKNOWN: "A budget of {budget} is set, and the cost of this job is unknown.",
+        Reason.BUDGET_SPENT: (
+            "Of the budget of {budget}, {spent} are spent and {promised} promised; about {predicted_cost} "
+            "more would be too much."
         ),
-        Reason.ACCOUNT_CAP: (
-            "{spent_today} of account {detail}'s {daily_cap} for today are spent or promised; about "
+        Reason.ACCOUNT_BUDGET_SPENT: (
+            "Of account {detail}'s budget of {budget}, {spent} are spent and {promised} promised; about "
             "{predicted_cost} more would be too much."
         ),
         Reason.SPECULATED: (
@@ -156,18 +156,6 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "sooner."
             ),
         },
-        Reason.DAILY_CAP: {
-            "promised": (
-                "{spent_today} of today's {daily_cap} are spent and {promised} promised; about "
-                "{predicted_cost} more would be too much."
-            ),
-        },
-        Reason.ACCOUNT_CAP: {
-            "promised": (
-                "Account {detail} has spent {spent_today} of today's {daily_cap}, and {promised} are "
-                "promised; about {predicted_cost} more would be too much."
-            ),
-        },
         Reason.TOO_UNCERTAIN: {
             "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
             "tolerated_deviation": (
@@ -200,9 +188,9 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
                 "hour_costs",
                 "hour_may_cost",
                 "budget_left",
-                "spent_today",
+                "spent",
                 "promised",
-                "daily_cap",
+                "budget",
             ),
             "USD",
         ),
@@ -243,9 +231,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "hour_costs": "cost of an hour saved",
         "hour_may_cost": "what an hour saved may cost now",
         "budget_left": "free in the budget now",
-        "spent_today": "spent today",
+        "spent": "spent of the budget",
         "promised": "promised to launched nodes and moved jobs",
-        "daily_cap": "cap a day",
+        "budget": "budget",
         "predicted_cloud_run": "predicted run time in the cloud",
         "spot_max_run": "longest run on spot",
         "reserved_free": "free reserved nodes",

@@ -26,7 +26,6 @@ from advisor.decide.submission.capacity import (
 )
 from advisor.decide.submission.placement import ratio_of, state_unknown
 from advisor.decide.submission.room import cloud_wait
-from advisor.decide.submission.waiting import has_cap, within_caps
 from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -216,10 +215,6 @@ def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Sett
     if not worst <= tokens:
         numbers = (*numbers, ("budget_left", Quantity(max(0.0, tokens), "USD")))
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.BUDGET_USED_UP, numbers)
-    if has_cap(settings.waiting):
-        capped = within_caps(job, worst, state.cloud, settings.waiting)
-        if capped.verdict is not Verdict.YES:
-            return capped
     return _answer(_WORTH_PAYING, Verdict.YES, Reason.WORTH_ITS_PRICE, numbers)
 
 

@@ -129,5 +129,5 @@ def _worth(
         waited_seconds=max(0.0, state.time - job.submit_time),
         performance_ratio=ratio,
     )
-    found, tries = worth_paying(waiting, state.cloud, settings.waiting)
+    found, tries = worth_paying(waiting, state.cloud, settings.waiting, settings.budget)
     return found, trial if tries else None

@@ -21,7 +21,7 @@ from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS, 
 from advisor.model.advice import Answer, Capacity, Hedge, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings import BudgetSettings, WaitingSettings
 from advisor.model.site import CloudState
 
 _QUESTION: Final = Question.WORTH_PAYING
@@ -60,20 +60,23 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     performance_ratio: float = 1.0
 
 
-def worth_paying(case: WaitingCase, cloud: CloudState, settings: WaitingSettings) -> tuple[Answer, bool]:
-    """Ask the waiting policy, then the caps.
+def worth_paying(
+    case: WaitingCase, cloud: CloudState, settings: WaitingSettings, budget: BudgetSettings
+) -> tuple[Answer, bool]:
+    """Ask the waiting policy, then the budget.
 
     Args:
         case: The job.
-        cloud: What was spent since midnight.
-        settings: b, t and the caps.
+        cloud: What was spent since the budget's period began.
+        settings: b and t.
+        budget: What may be spent.
 
     Returns:
         answer: With its numbers.
         tries: Whether the job goes to be tried out: it starts with ``case.trial``.
     """
     gated = has_gate(settings)
-    if not (gated or has_cap(settings)):
+    if not (gated or budget.usd or budget.accounts):
         return _answer(_SKIPPED, _NO_GATE, (("predicted_cost", Quantity(case.cost_usd, "USD")),)), False
     does, numbers = LEAVES, _NOTHING
     if gated and case.capacity is not _RESERVED:
@@ -83,7 +86,7 @@ def worth_paying(case: WaitingCase, cloud: CloudState, settings: WaitingSettings
         return _waits(case, settings, numbers), False
     tries = does == SPECULATES and not _is_surely_short(numbers)
     cost_usd = case.trial_cost_usd if tries else case.cost_usd
-    paid = within_caps(case.job, cost_usd, cloud, settings)
+    paid = within_budget(case.job, cost_usd, cloud, budget)
     if paid.verdict is not Verdict.YES:
         return paid, False
     if tries and case.trial is not None:
@@ -162,29 +165,29 @@ def _waits(case: WaitingCase, settings: WaitingSettings, numbers: _Numbers) -> A
     return _answer(Verdict.NO, reason, numbers)
 
 
-def within_caps(job: Job, cost_usd: float, cloud: CloudState, settings: WaitingSettings) -> Answer:
-    """Ask the budget. Caps count what was spent today, what is promised, and this job; 0 is no cap."""
+def within_budget(job: Job, cost_usd: float, cloud: CloudState, budget: BudgetSettings) -> Answer:
+    """Ask the budget of the present period: what was spent in it, what is promised, and this job."""
     cost = ("predicted_cost", Quantity(cost_usd, "USD"))
-    account_cap = settings.account_daily_cap_usd.get(job.account, 0.0) if job.account else 0.0
-    caps = (
-        (Reason.DAILY_CAP, settings.daily_cap_usd, cloud.spent_today_usd, cloud.promised_usd, ""),
+    account = job.account or ""
+    limits = (
+        (Reason.BUDGET_SPENT, budget.usd, cloud.spent_usd, cloud.promised_usd, ""),
         (
-            Reason.ACCOUNT_CAP,
-            account_cap,
-            cloud.spent_today_by_account.get(job.account or "", 0.0),
-            cloud.promised_by_account.get(job.account or "", 0.0),
-            job.account or "",
+            Reason.ACCOUNT_BUDGET_SPENT,
+            budget.accounts.get(account, 0.0),
+            cloud.spent_by_account.get(account, 0.0),
+            cloud.promised_by_account.get(account, 0.0),
+            account,
         ),
     )
-    for reason, cap, spent, promised, detail in caps:
-        if not cap:
+    for reason, usd, spent, promised, detail in limits:
+        if not usd:
             continue
-        of = ("daily_cap", Quantity(cap, "USD"))
+        of = ("budget", Quantity(usd, "USD"))
         if math.isnan(cost_usd):
             return _answer(Verdict.UNSURE, Reason.COST_UNKNOWN, (of,), detail)
-        if spent + promised + cost_usd > cap:
-            of_today = ("spent_today", Quantity(spent, "USD")), ("promised", Quantity(promised, "USD"))
-            return _answer(Verdict.NO, reason, (cost, *of_today, of), detail)
+        if spent + promised + cost_usd > usd:
+            so_far = ("spent", Quantity(spent, "USD")), ("promised", Quantity(promised, "USD"))
+            return _answer(Verdict.NO, reason, (cost, *so_far, of), detail)
     return _answer(Verdict.YES, Reason.WORTH_PAYING, (cost,))
 
 
@@ -195,8 +198,3 @@ def _answer(verdict: Verdict, reason: Reason, numbers: _Numbers, detail: str = "
 def has_gate(settings: WaitingSettings) -> bool:
     """Whether some jobs wait by policy: b or t is set."""
     return bool(settings.short_wait_seconds) or math.isfinite(settings.long_job_seconds)
-
-
-def has_cap(settings: WaitingSettings) -> bool:
-    """Whether an answer may rest on what was spent."""
-    return bool(settings.daily_cap_usd or settings.account_daily_cap_usd)

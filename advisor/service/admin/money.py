@@ -64,15 +64,15 @@ def days_before(store: HistoryStore, now: float) -> Bill:
 def spend_view(
     settings: Settings, store: HistoryStore, now: float, before: Bill | None = None
 ) -> dict[str, Any]:
-    """Today's money (UTC) beside the caps, and the last days; errors as `spend_written`.
+    """Today's money (UTC) beside the budget, and the last days; errors as `spend_written`.
 
-    ``spent_today_usd`` is the bill's, ``reckoned_today_usd`` the budget's, which the caps use. ``before`` is
+    ``spent_today_usd`` is the bill's, ``reckoned_today_usd`` the one that the budget uses. ``before`` is
     the result of :func:`days_before`, if the caller has it.
     """
     written = spend_written(settings, now)
     today = _plain(store.bill(midnight(now)))
     days = [*_plain(before or days_before(store, now))["days"], *today["days"]]
-    caps: Mapping[str, float] = written.get("account_daily_cap_usd") or {}
+    budgets: Mapping[str, float] = written.get("account_budgets_usd") or {}
     promised: Mapping[str, float] = written.get("promised_by_account") or {}
     spent: Mapping[str, float] = today["by_account"]
     return {
@@ -80,7 +80,9 @@ def spend_view(
         "age_seconds": written["age_seconds"],
         "spent_today_usd": today["spent_usd"],
         "promised_usd": written.get("promised_usd", 0.0),
-        "daily_cap_usd": written.get("daily_cap_usd"),
+        "budget_usd": written.get("budget_usd"),
+        "budget_period": written.get("budget_period", "day"),
+        "spent_usd": written.get("spent_usd", 0.0),
         "reckoned_today_usd": written.get("spent_today_usd", 0.0),
         "launches_wait": written.get("launches_wait", False),
         "rebuilt_today": written.get("rebuilt_today"),
@@ -89,9 +91,9 @@ def spend_view(
                 "account": account,
                 "spent_today_usd": spent.get(account, 0.0),
                 "promised_usd": promised.get(account, 0.0),
-                "daily_cap_usd": caps.get(account) or None,
+                "budget_usd": budgets.get(account) or None,
             }
-            for account in sorted({*spent, *caps, *promised})
+            for account in sorted({*spent, *budgets, *promised})
         ],
         "no_account_usd": today["no_account_usd"],
         "idle_usd": today["idle_usd"],
@@ -108,11 +110,11 @@ def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict
 
 
 def reckoned_in_words(spend: Mapping[str, Any]) -> str:
-    """Why the caps use another figure than what was spent; empty where they do not."""
+    """Why the budget uses another figure than what was spent; empty where they do not."""
     reckoned, spent = spend["reckoned_today_usd"], spend["spent_today_usd"]
     if abs(reckoned - spent) < _ROUNDING:
         return ""
     return (
-        f"Caps use {usd(reckoned)} for today: it includes money from before the history kept paid time or "
-        "while the history could not be written, or it was estimated anew, on the high side."
+        f"The budget uses {usd(reckoned)} for today: it includes money from before the history kept paid "
+        "time or while the history could not be written, or it was estimated anew, on the high side."
     )

@@ -149,8 +149,8 @@ def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tu
         boot = cloud.get("boot_seconds")
         learned = f", boot {boot:.0f} s" if boot is not None else ""
         up = f"{cloud['nodes_up']} of {cloud['nodes_total']} nodes up"
-        spent, promised = cloud["spent_today_usd"], cloud.get("promised_usd", 0.0)
-        money = f"{usd(spent)} spent today (UTC), {usd(promised)} promised"
+        spent, promised = cloud["spent_usd"], cloud.get("promised_usd", 0.0)
+        money = f"{usd(spent)} spent in the budget's period, {usd(promised)} promised"
         rows.append(("cloud", f"{up}, {money}{learned}"))
     return rows
 

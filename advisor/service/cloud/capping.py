@@ -1,4 +1,4 @@
-"""The caps at the launch and after it: question 3 asks first, but many jobs may be answered at once."""
+"""The budget at the launch and after it: question 3 asks first, but many jobs may be answered at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FALLBACK: Final = {
 
 
 class Caps:
-    """Keeps spending under the caps."""
+    """Keeps spending within the budget."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Caps:
         jobs: Mapping[str, QueuedJob],
         capacity_of: Mapping[str, Capacity],
     ) -> dict[str, Failure]:
-        """Promise each node what its job will cost; returns the nodes that the caps forbid, and why.
+        """Promise each node what its job will cost; returns the nodes that the budget forbids, and why.
 
         Raises:
-            TellAdmin: There is a cap and promises cannot be written to disk: nothing may be launched.
+            TellAdmin: There is a budget and promises cannot be written to disk: nothing may be launched.
         """
         prices = self._prices()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
@@ -75,10 +75,10 @@ class Caps:
             account = queued.job.account or "" if queued is not None else ""
             requests.append(LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=price))
         refused = self._cloud.budget.promise(requests, self._limits)
-        return {node: Failure(FailureClass.CAP, "DailyCap", why) for node, why in refused.items()}
+        return {node: Failure(FailureClass.CAP, "Budget", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
-        """Once the day's money is spent or promised, let nothing more start; running jobs go on.
+        """Once the budget is spent or promised, let nothing more start; running jobs go on.
 
         Nodes take no new job and are powered down after their last one.
 
@@ -98,7 +98,7 @@ class Caps:
             if up:
                 log.warning("cloud.cap_reached", nodes=up)
                 self._slurm.update_node(
-                    up, state="POWER_DOWN_ASAP", reason="burst advisor: daily cap reached"
+                    up, state="POWER_DOWN_ASAP", reason="burst advisor: the budget is spent"
                 )
         return {
             queued.job.job_id

@@ -116,5 +116,8 @@ def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
         value=float(spend["rebuilt_today"] is not None),
     )
     yield GaugeMetricFamily(
-        "advisor_daily_cap_usd", "The site's daily cap; 0: none.", value=float(spend["daily_cap_usd"] or 0.0)
+        "advisor_budget_usd", "The budget of a period; 0: none.", value=float(spend["budget_usd"] or 0.0)
+    )
+    yield GaugeMetricFamily(
+        "advisor_budget_spent_usd", "Spent since the budget's period began.", value=float(spend["spent_usd"])
     )

@@ -174,22 +174,25 @@ class CloudReport:
         return counted
 
     def spend(self) -> dict[str, Any]:
-        """Today's spending beside its caps, and each of the last days; the bill has the share of each job.
+        """What was spent beside the budget, and on each of the last days; the bill has the share of each job.
 
         ``in_doubt`` and ``rebuilt_today`` are reasons; ``launches_wait``: nothing is launched for the doubt.
         """
-        budget, caps = self._cloud.budget, self._settings.waiting
-        (spent, _), (promised, promised_by_account) = budget.exposure_today()
+        budget, settings = self._cloud.budget, self._settings.budget
+        (spent, by_account), (promised, promised_by_account) = budget.exposure(settings.period)
         days = sorted(budget.days().items())[-_DAYS_SHOWN:]
         return {
-            "spent_today_usd": spent,
+            "spent_today_usd": budget.spent_today()[0],
+            "spent_usd": spent,
+            "spent_by_account": dict(by_account),
             "in_doubt": budget.doubt or None,
             "launches_wait": budget.is_in_the_way(limits_of(self._settings)),
             "rebuilt_today": budget.rebuilt_today or None,
             "promised_usd": promised,
             "promised_by_account": dict(promised_by_account),
-            "daily_cap_usd": caps.daily_cap_usd or None,
-            "account_daily_cap_usd": dict(caps.account_daily_cap_usd),
+            "budget_usd": settings.usd or None,
+            "budget_period": settings.period,
+            "account_budgets_usd": dict(settings.accounts),
             "days": [
                 {
                     "day": day,

@@ -350,5 +350,5 @@ class ProvisionLoop:
 def _reason(failure: Failure) -> str:
     """Why a node got no instance, as slurmctld shows it to everybody."""
     if failure.kind is FailureClass.CAP:
-        return f"burst advisor: daily cap: {failure.message}"
+        return f"burst advisor: budget: {failure.message}"
     return f"burst advisor: EC2 gave no instance ({failure.code})"

@@ -174,7 +174,9 @@ class PollLoop:
         """The cloud side, from the burst partition's nodes and what was learned."""
         usable = _usable(nodes)
         powers = Counter(node.power for node in usable)
-        (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure_today()
+        (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure(
+            self._settings.budget.period
+        )
         _, on_demand_open = self._is_open()
         of_all = {node.features for node in usable}
         common = set[str].intersection(*map(set, of_all)) if of_all else set[str]()
@@ -191,8 +193,8 @@ class PollLoop:
             spot_open=self._is_spot_open(usable),
             on_demand_open=on_demand_open,
             protected=self._cloud.protected,
-            spent_today_usd=spent,
-            spent_today_by_account=spent_by_account,
+            spent_usd=spent,
+            spent_by_account=spent_by_account,
             promised_usd=promised,
             promised_by_account=promised_by_account,
             spot_usd_per_core_hour=prices.spot.usd_per_hour / processors if processors else None,

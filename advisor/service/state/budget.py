@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from advisor.decide.price.period_budget import spent_in_period
+from advisor.decide.price.period_budget import Period, period_span, spent_in_period
 from advisor.files.state_file import StateFile
 from advisor.model.bill import MIN_SECONDS, PaidTime, cost_by_day, day_of, midnight
 from advisor.model.errors import TellAdmin
@@ -310,10 +310,10 @@ class SpendingBudget:
 
     # ------------------------------------------------------------------ reading
 
-    def exposure_today(self) -> tuple[Amounts, Amounts]:
-        """Dollars spent since midnight UTC, and dollars promised, at the same moment."""
+    def exposure(self, period: Period) -> tuple[Amounts, Amounts]:
+        """Dollars spent since the period (UTC) began, and dollars promised, at the same moment."""
         with self._lock:
-            return self._spent(), self._promised()
+            return self._spent(period), self._promised()
 
     def spent_today(self) -> Amounts:
         """Dollars spent since midnight UTC."""
@@ -337,8 +337,14 @@ class SpendingBudget:
             is_over = any(limit.usd and self._exposure(limit, "")[0] >= limit.usd for limit in limits)
         return is_over, frozenset(accounts)
 
-    def _spent(self) -> Amounts:
-        return in_all(self._days.get(self._today(), {}))
+    def _spent(self, period: Period = "day") -> Amounts:
+        begin, _ = period_span(self._clock.wall(), period)
+        by_account: dict[str, float] = {}
+        for day, accounts in self._days.items():
+            if day_of(begin) <= day <= self._today():
+                for account, usd in accounts.items():
+                    by_account[account] = by_account.get(account, 0.0) + usd
+        return in_all(by_account)
 
     def _promised(self) -> Amounts:
         return in_all(self._with_promises({}))

@@ -15,7 +15,7 @@ from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
 from advisor.model.errors import AdvisorError
-from advisor.model.settings import Settings, WaitingSettings
+from advisor.model.settings import Settings
 
 _GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on
 
@@ -88,17 +88,11 @@ class SpendingLimit:
 _WHEN: Final[Mapping[Period, str]] = {"day": "today", "week": "this week", "month": "this month"}
 
 
-def daily_limits(caps: WaitingSettings) -> tuple[SpendingLimit, ...]:
-    """The caps of a day; empty where there are none."""
-    limit = SpendingLimit(usd=caps.daily_cap_usd, accounts=caps.account_daily_cap_usd, period="day")
-    return (limit,) if limit.is_set else ()
-
-
 def limits_of(settings: Settings) -> tuple[SpendingLimit, ...]:
-    """All limits in force: the caps of a day, and the budget of a period."""
+    """The limits in force: the budget of a period; empty where there is none."""
     budget = settings.budget
     limit = SpendingLimit(usd=budget.usd, accounts=budget.accounts, period=budget.period)
-    return (*daily_limits(settings.waiting), *((limit,) if limit.is_set else ()))
+    return (limit,) if limit.is_set else ()
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ def test_an_admin_comment_is_read_back():
         ask(make_job(memory_mb=9000), cloud=make_cloud(memory_mb_per_node=8000)),
         ask(make_job(processors=9), cloud=make_cloud(nodes_total=2, processors_per_node=4)),
         ask(estimates=make_estimates(wait_variance=1e12)),
-        ask(settings=make_settings(waiting={"daily_cap_usd": 0.01})),
+        ask(settings=make_settings(budget={"usd": 0.01})),
         ask(estimates=make_estimates(wait=0.0)),
         ask(cloud=make_cloud(reserved_free_nodes=4)),
     ],

@@ -101,7 +101,8 @@ def test_a_trial_is_paid_for_by_the_budget_up_to_t() -> None:
             cloud=cloud,
             settings=make_settings(
                 cluster=AMBATI,
-                waiting=SPECULATE | {"daily_cap_usd": cap},
+                waiting=SPECULATE,
+                budget={"usd": cap, "period": "day"},
                 placement={"boot_seconds": 120.0},
             ),
         )

@@ -43,7 +43,7 @@ clouds = st.builds(
     spot_open=st.booleans(),
     on_demand_open=st.booleans(),
     protected=st.sampled_from(["", "", "", "boots fail"]),
-    spent_today_usd=st.floats(0, 1000),
+    spent_usd=st.floats(0, 1000),
     processors_per_node=st.sampled_from([0, 4, 64]),
     nodes_total=st.sampled_from([0, 10]),
 )
@@ -57,7 +57,8 @@ settings_of_any_kind = st.builds(
             "cutoff_decay": b,
             "use_cutoff": cut,
         },
-        waiting={"short_wait_seconds": short, "long_job_seconds": long, "daily_cap_usd": cap},
+        waiting={"short_wait_seconds": short, "long_job_seconds": long},
+        budget={"usd": cap},
     ),
     st.floats(0, 10),
     st.floats(0.1, 3),

@@ -19,10 +19,10 @@ CHEAP = {"placement": {"overhead_per_processor": 0.0, "boot_seconds": 0.0}}
 PRICED = make_cloud(spot_usd_per_core_hour=0.10, on_demand_usd_per_core_hour=0.30)
 
 
-def answers(estimates=None, *, job=None, cloud=PRICED, **waiting):
+def answers(estimates=None, *, job=None, cloud=PRICED, budget=None, **waiting):
     gated = {"short_wait_seconds", "long_job_seconds"} & waiting.keys()
     cluster = {"policy": "ambati2021" if gated else "cunha2017"}
-    settings = make_settings(**CHEAP, cluster=cluster, waiting=waiting)
+    settings = make_settings(**CHEAP, cluster=cluster, waiting=waiting, budget=budget or {})
     advice = ask(job, estimates, cloud=cloud, settings=settings)
     return advice, advice.answers[2]
 
@@ -45,40 +45,45 @@ def test_long_jobs_wait(run, reason):
 
 
 @pytest.mark.parametrize(
-    ("spent", "reason"), [(0.60, Reason.WORTH_PAYING), (0.61, Reason.DAILY_CAP), (5.0, Reason.DAILY_CAP)]
+    ("spent", "reason"),
+    [(0.60, Reason.WORTH_PAYING), (0.61, Reason.BUDGET_SPENT), (5.0, Reason.BUDGET_SPENT)],
 )
-def test_the_daily_cap_counts_this_job(spent, reason):
-    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_today_usd=spent)
-    advice, answer = answers(cloud=cloud, daily_cap_usd=1.0)
+def test_the_budget_counts_this_job(spent, reason):
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_usd=spent)
+    advice, answer = answers(cloud=cloud, budget={"usd": 1.0})
     assert answer.reason == reason
     assert dict(answer.numbers)["predicted_cost"].value == pytest.approx(0.40)
-    assert (advice.placement is Placement.ON_PREMISE) == (reason is Reason.DAILY_CAP)
+    assert (advice.placement is Placement.ON_PREMISE) == (reason is Reason.BUDGET_SPENT)
 
 
 def test_day_one_10_spent_and_promised_are_two_words():
-    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_today_usd=0.25, promised_usd=0.5)
-    _, answer = answers(cloud=cloud, daily_cap_usd=1.0)
-    assert answer.reason == Reason.DAILY_CAP
-    assert sentence(answer).startswith("0.25 USD of today's 1.00 USD are spent and 0.50 USD promised; ")
-    cloud = make_cloud(
-        spot_usd_per_core_hour=0.10, spent_today_by_account={"chem": 0.7}, promised_by_account={"chem": 0.1}
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_usd=0.25, promised_usd=0.5)
+    _, answer = answers(cloud=cloud, budget={"usd": 1.0})
+    assert answer.reason == Reason.BUDGET_SPENT
+    assert sentence(answer).startswith(
+        "Of the budget of 1.00 USD, 0.25 USD are spent and 0.50 USD promised; "
     )
-    _, answer = answers(job=make_job(account="chem"), cloud=cloud, account_daily_cap_usd={"chem": 1.0})
-    assert "has spent 0.70 USD of today's 1.00 USD, and 0.10 USD are promised" in sentence(answer)
+    cloud = make_cloud(
+        spot_usd_per_core_hour=0.10, spent_by_account={"chem": 0.7}, promised_by_account={"chem": 0.1}
+    )
+    _, answer = answers(job=make_job(account="chem"), cloud=cloud, budget={"accounts": {"chem": 1.0}})
+    assert "budget of 1.00 USD, 0.70 USD are spent and 0.10 USD promised" in sentence(answer)
 
 
-@pytest.mark.parametrize(("account", "reason"), [("chem", Reason.ACCOUNT_CAP), ("bio", Reason.WORTH_PAYING)])
-def test_caps_of_accounts(account, reason):
-    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_today_by_account={"chem": 0.7, "bio": 0.7})
+@pytest.mark.parametrize(
+    ("account", "reason"), [("chem", Reason.ACCOUNT_BUDGET_SPENT), ("bio", Reason.WORTH_PAYING)]
+)
+def test_budgets_of_accounts(account, reason):
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_by_account={"chem": 0.7, "bio": 0.7})
     job = make_job(account=account)
-    _, answer = answers(job=job, cloud=cloud, account_daily_cap_usd={"chem": 1.0})
+    _, answer = answers(job=job, cloud=cloud, budget={"accounts": {"chem": 1.0}})
     assert answer.reason == reason
-    if reason is Reason.ACCOUNT_CAP:
+    if reason is Reason.ACCOUNT_BUDGET_SPENT:
         assert answer.detail == "chem"
 
 
-def test_a_job_without_account_is_only_under_the_sites_cap():
-    _, answer = answers(account_daily_cap_usd={"chem": 0.01})
+def test_a_job_without_account_is_only_under_the_sites_budget():
+    _, answer = answers(budget={"accounts": {"chem": 0.01}})
     assert answer.reason == Reason.WORTH_PAYING
 
 
@@ -88,15 +93,15 @@ def test_no_gate_is_skipped_and_says_the_cost():
     assert dict(answer.numbers)["predicted_cost"].value == pytest.approx(0.40)
 
 
-def test_a_cost_that_is_unknown_is_doubt_under_a_cap_only():
+def test_a_cost_that_is_unknown_is_doubt_under_a_budget_only():
     unknown = make_estimates(run=NAN)
-    assert answers(unknown, daily_cap_usd=1e9)[1].reason == Reason.COST_UNKNOWN
+    assert answers(unknown, budget={"usd": 1e9})[1].reason == Reason.COST_UNKNOWN
     assert answers(unknown)[0].placement is Placement.BURST
 
 
 def test_reserved_nodes_cost_nothing_more():
-    cloud = make_cloud(reserved_free_nodes=4, spent_today_usd=1.0)
-    advice, answer = answers(make_estimates(run=NAN), cloud=cloud, daily_cap_usd=1.0)
+    cloud = make_cloud(reserved_free_nodes=4, spent_usd=1.0)
+    advice, answer = answers(make_estimates(run=NAN), cloud=cloud, budget={"usd": 1.0})
     assert answer.reason == Reason.WORTH_PAYING
     assert advice.capacity is Capacity.RESERVED
 

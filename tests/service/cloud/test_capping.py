@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import Capacity
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings import BudgetSettings
 from advisor.service.cloud.provisioning import ProvisionLoop
 from tests.service.cloud.test_loops import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
@@ -20,8 +20,8 @@ HOUR = 3600.0
 def rig(tmp_path: Path) -> Rig:
     """Spot costs 1, on-demand 2 dollars an hour; 5 dollars a day, 3 of them for physics."""
     rig = Rig(tmp_path)
-    caps = WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0})
-    rig.settings = rig.settings.model_copy(update={"waiting": caps})
+    caps = BudgetSettings(usd=5.0, accounts={"physics": 3.0}, period="day")
+    rig.settings = rig.settings.model_copy(update={"budget": caps})
     context = dataclasses.replace(rig.context, settings=rig.settings)
     rig.provision = ProvisionLoop(context, folder=rig.folder)
     return rig
@@ -51,7 +51,7 @@ def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> N
     assert rig.fleet.of("resume")[0][0] == ("burst1", "burst3")  # 2.07 dollars each, boot included
     assert states_told(rig.slurm) == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
     assert rig.provision.returning == {2, 4}
-    assert rig.provision.refusals == {"DailyCap": 2}
+    assert rig.provision.refusals == {"Budget": 2}
 
 
 def test_house_2_a_node_that_a_cap_forbids_says_which_and_not_that_ec2_had_none(rig: Rig) -> None:
@@ -59,8 +59,8 @@ def test_house_2_a_node_that_a_cap_forbids_says_which_and_not_that_ec2_had_none(
     reasons = {call[1][0]: call[2]["reason"] for call in rig.slurm.told if "reason" in call[2]}
     spent = "USD of {} are spent or promised"
     assert reasons == {
-        "burst2": f"burst advisor: daily cap: 2.07 {spent.format('3.00 for account physics today')}",
-        "burst4": f"burst advisor: daily cap: 4.13 {spent.format('5.00 for today')}",
+        "burst2": f"burst advisor: budget: 2.07 {spent.format('3.00 for account physics today')}",
+        "burst4": f"burst advisor: budget: 4.13 {spent.format('5.00 for today')}",
     }
 
 

@@ -17,7 +17,7 @@ from tests.service.site import NOW, make_snapshot
 def test_reads_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.msgpack"
     written = make_snapshot(
-        spent_today_usd=3.5, spent_today_by_account=MappingProxyType({"physics": 3.5}), protected="why"
+        spent_usd=3.5, spent_by_account=MappingProxyType({"physics": 3.5}), protected="why"
     )
     snapshot.write(path, written)
     assert snapshot.read(path) == written

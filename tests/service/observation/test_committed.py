@@ -19,7 +19,7 @@ CLOUD = CloudState(
     on_demand_usd_per_core_hour=0.3,
     processors_per_node=4,
     reserved_free_nodes=5,
-    spent_today_usd=2.0,
+    spent_usd=2.0,
 )
 
 
@@ -35,7 +35,7 @@ def test_what_waits_counts_until_its_node_is_launched() -> None:
     assert run is not None
     usd = 4 * (600.0 + run) / 3600.0 * 0.1
     found = with_committed(CLOUD, [waits(1), waits(2, array_tasks=3, account=None)], SETTINGS)
-    assert (found.spent_today_usd, found.promised_usd) == (2.0, pytest.approx(4 * usd, rel=1e-3))
+    assert (found.spent_usd, found.promised_usd) == (2.0, pytest.approx(4 * usd, rel=1e-3))
     assert found.promised_by_account["law"] == pytest.approx(usd, rel=1e-3)
     assert found.reserved_free_nodes == 5
 

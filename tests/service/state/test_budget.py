@@ -14,14 +14,18 @@ from structlog.testing import capture_logs
 
 from advisor.model.bill import PaidTime
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings import BudgetSettings
 from advisor.service.state.budget import SpendingBudget
-from advisor.service.state.budget_records import LaunchRequest, RunningNode, SpendingLimit, daily_limits
+from advisor.service.state.budget_records import LaunchRequest, RunningNode, SpendingLimit
 from advisor.service.state.state_files import BUDGET
 from tests.service.doubles import Hands
 
 HOUR = 3600.0
 CENT = 0.01
+
+
+def day_limits(usd: float, **accounts: float) -> tuple[SpendingLimit, ...]:
+    return (SpendingLimit(usd=usd, accounts=accounts, period="day"),)
 
 
 @dataclass
@@ -70,7 +74,7 @@ class Spending(RuleBasedStateMachine):
 
     @initialize(cap=st.floats(0.5, 20.0), share=st.floats(0.1, 1.0))
     def begin(self, cap: float, share: float) -> None:
-        self.caps = WaitingSettings(daily_cap_usd=cap, account_daily_cap_usd={"physics": share * cap})
+        self.caps = BudgetSettings(usd=cap, accounts={"physics": share * cap}, period="day")
         self.restart()
 
     @rule()
@@ -92,7 +96,7 @@ class Spending(RuleBasedStateMachine):
             LaunchRequest(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17)
             for number in numbers
         ]
-        refused = self.budget.promise(wishes, daily_limits(self.caps))
+        refused = self.budget.promise(wishes, day_limits(self.caps.usd, **self.caps.accounts))
         if crashes:
             self.restart()  # after the promises were written, before anything else is known
         for number in numbers:
@@ -143,9 +147,9 @@ class Spending(RuleBasedStateMachine):
         if any(node.launched < day for node in self.nodes):
             return  # the day has ended: the next one has a cap of its own
         spent = sum(node.cost(self.hands.wall) for node in self.nodes)
-        assert spent <= self.caps.daily_cap_usd + self.overrun() + CENT
+        assert spent <= self.caps.usd + self.overrun() + CENT
         mine = sum(node.cost(self.hands.wall) for node in self.nodes if node.account == "physics")
-        assert mine <= self.caps.account_daily_cap_usd["physics"] + self.overrun("physics") + CENT
+        assert mine <= self.caps.accounts["physics"] + self.overrun("physics") + CENT
 
 
 Spending.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=25, deadline=None)
@@ -224,7 +228,7 @@ def test_f32_two_clocks_are_never_read_at_the_same_moment(tmp_path: Path, hands:
 def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
     tmp_path: Path, hands: Hands
 ) -> None:
-    caps = daily_limits(WaitingSettings(daily_cap_usd=1.0))
+    caps = day_limits(1.0)
     assert budget_in(tmp_path, hands).promise([wish("burst1", 0.8)], caps) == {}
     budget = budget_in(tmp_path, hands)
     assert "0.80 USD of 1.00" in budget.promise([wish("burst2", 0.8)], caps)["burst2"]
@@ -236,19 +240,19 @@ def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
 
 def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
     budget = budget_in(tmp_path, hands)
-    caps = daily_limits(WaitingSettings(daily_cap_usd=1.0))
+    caps = day_limits(1.0)
     budget.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], caps)
     hands.pass_by(HOUR / 4)
     budget.release(["burst1", "burst2"], launched=True)
     budget.release(["burst3"], launched=False)  # EC2 gave no instance
     assert budget.spent_today()[0] == pytest.approx(0.25 + 0.1)
-    assert budget.exposure_today()[1][0] == 0.0
+    assert budget.exposure("day")[1][0] == 0.0
 
 
 def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:
     budget = SpendingBudget(BUDGET.at(tmp_path / "missing"), hands.clock)
     with pytest.raises(TellAdmin, match="nothing is launched"):
-        budget.promise([wish("burst1", 0.1)], daily_limits(WaitingSettings(daily_cap_usd=1.0)))
+        budget.promise([wish("burst1", 0.1)], day_limits(1.0))
     assert budget.promise([wish("burst1", 0.1)], ()) == {}
 
 
@@ -276,7 +280,7 @@ def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Ha
 
 # ---------------------------------------------------------------------- D5: what was kept is damaged or gone
 
-CAP = daily_limits(WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0}))
+CAP = day_limits(5.0, physics=3.0)
 NOON = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0 + 43_200.0
 
 
@@ -303,7 +307,7 @@ def damage(folder: Path, *names: str) -> None:
 
 
 def exposures(budget: SpendingBudget) -> dict[str, float]:
-    (spent, mine), (promised, theirs) = budget.exposure_today()
+    (spent, mine), (promised, theirs) = budget.exposure("day")
     return {
         "all": spent + promised,
         **{name: mine.get(name, 0.0) + theirs.get(name, 0.0) for name in {*mine, *theirs}},

@@ -223,8 +223,8 @@ def test_in_shadow_mode_a_job_joins_the_queue_whatever_was_advised(tmp_path: Pat
     assert [state.queue_size for _, state in estimator.seen] == [4, 5]
 
 
-def test_a_burst_of_submissions_does_not_outrun_the_daily_cap(tmp_path: Path) -> None:
-    settings = make_settings(tmp_path, waiting={"daily_cap_usd": 1.0})
+def test_a_burst_of_submissions_does_not_outrun_the_budget(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path, budget={"usd": 1.0})
     snapshot = make_snapshot(on_demand_usd_per_core_hour=0.1, spot_usd_per_core_hour=0.1)
     answerer, _ = make_answerer(settings, snapshot, FixedEstimator(), Clock())
     records = [answerer.answer(ask()).record for _ in range(200)]

@@ -73,13 +73,13 @@ def test_it_does_not_wait_for_itself_and_is_forecast_as_of_now(tmp_path: Path) -
 
 def test_money_that_it_will_take_is_promised(tmp_path: Path) -> None:
     """Of two that fit the day's cap one by one the second stays; who stays promises nothing."""
-    settings = make_settings(tmp_path, waiting={"daily_cap_usd": 0.01, "short_wait_seconds": DAY})
+    settings = make_settings(tmp_path, budget={"usd": 0.01}, waiting={"short_wait_seconds": DAY})
     prices = {"spot_usd_per_core_hour": 0.01, "on_demand_usd_per_core_hour": 0.01}
     estimator = FixedEstimator(wait=2 * DAY)
     answerer, _ = make_answerer(settings, make_snapshot(**prices), estimator, Clock())
     assert answerer.again(waiting()).record.advice.placement is Placement.BURST
     again = answerer.again(waiting(job_id=8))
-    assert (again.record.advice.placement, again.reply.reason) == (Placement.ON_PREMISE, "waiting.daily_cap")
+    assert (again.record.advice.placement, again.reply.reason) == (Placement.ON_PREMISE, "budget.spent")
 
 
 @pytest.mark.parametrize(

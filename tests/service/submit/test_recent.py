@@ -101,9 +101,7 @@ def test_a_snapshot_without_a_cluster_keeps_it_unknown() -> None:
 
 def test_moved_jobs_commit_money_and_nodes_and_join_no_queue() -> None:
     recent = RecentSubmissions()
-    cloud = CloudState(
-        spent_today_usd=1.0, spent_today_by_account=MappingProxyType({"a": 1.0}), reserved_free_nodes=3
-    )
+    cloud = CloudState(spent_usd=1.0, spent_by_account=MappingProxyType({"a": 1.0}), reserved_free_nodes=3)
     recent.rebase(SiteState(time=NOW, cluster=make_cluster(), cloud=cloud))
     moved = Submission(
         time=NOW + 1, processors=8, on_premise=False, committed_usd=0.5, account="a", reserved_nodes=2
@@ -114,10 +112,10 @@ def test_moved_jobs_commit_money_and_nodes_and_join_no_queue() -> None:
     state = recent.state(NOW + 2)
     assert state.cluster is not None
     assert state.cluster.queue_size == 4
-    assert (state.cloud.spent_today_usd, state.cloud.promised_usd) == (1.0, 1.25)
+    assert (state.cloud.spent_usd, state.cloud.promised_usd) == (1.0, 1.25)
     assert dict(state.cloud.promised_by_account) == {"a": 1.0, "b": 0.25}
     assert state.cloud.reserved_free_nodes == 0
-    assert dict(cloud.spent_today_by_account) == {"a": 1.0}, "the snapshot itself is not touched"
+    assert dict(cloud.spent_by_account) == {"a": 1.0}, "the snapshot itself is not touched"
 
 
 @pytest.mark.parametrize(("run", "third"), [(60.0, 60.0), (3600.0, 499.0)])
