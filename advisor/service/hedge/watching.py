@@ -145,7 +145,7 @@ class WatchLoop:
         def due(entry: HedgeEntry) -> float:
             if entry.phase is Phase.SETTLED or entry.in_place:
                 return math.inf
-            if entry.phase is not Phase.OPEN or entry.kind == HedgeKind.HEDGE:
+            if entry.phase is not Phase.OPEN:
                 return -math.inf
             started = started_at(entry.job_id)
             return math.inf if started is None or entry.stop_seconds is None else started + entry.stop_seconds
