@@ -159,7 +159,7 @@ def test_a_job_comes_home_once_however_often_control_dies(
     wait_for("it runs in the cloud", lambda: starts(site, job) == ["burst"])
     fates.decide(*fates_of_control)
     # not before: where starting a script takes its time, it would be brought home without having begun
-    comment = hedged_comment(stop_seconds, HedgeKind.HEDGE, 4)
+    comment = hedged_comment(stop_seconds, HedgeKind.SLICE, 4)
     lab.run("scontrol", "update", f"jobid={job}", f"admincomment={comment}")
 
     def placeholders() -> list[str]:
