@@ -20,7 +20,6 @@ from threading import Barrier
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.simulate.pool.rules import Rules
 from benchmarks.fidelity import FAST_SCHEDULER
@@ -28,7 +27,6 @@ from benchmarks.live_day import LiveDay, draw_live_day
 from benchmarks.live_rehearsal import Simulated, fast_world, rehearse_live_day
 from benchmarks.live_site import LiveJob, LiveRun, run_on_premise, run_priced
 
-Floats = NDArray[np.float64]
 _COLD_SECONDS: Final = 2.0
 """A job that waits longer for its cloud node got one that had to boot."""
 _NOMINAL_START: Final = 6.0

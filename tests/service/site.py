@@ -20,6 +20,7 @@ from advisor.model import (
     SizeEstimate,
 )
 from advisor.model.settings import (
+    BudgetSettings,
     CapacitySettings,
     ClusterSettings,
     HedgeSettings,
@@ -89,6 +90,7 @@ def make_settings(
         rules=RuleSettings(**sections.pop("rules", {})),
         capacity=CapacitySettings(**sections.pop("capacity", {})),
         hedge=HedgeSettings(**sections.pop("hedge", {})),
+        budget=BudgetSettings(**sections.pop("budget", {})),
     )
     return in_force(settings)
 

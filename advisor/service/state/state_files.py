@@ -96,7 +96,6 @@ LIVES: Final = KnownFile(
     name="lives.json",
     record=Lives,
     writer="service/state/life_record.py",
-    readers=("papers/waiting/spot_life.py",),
     loss="How long spot nodes last is learned anew, in days.",
 )
 HEDGE_ENTRIES: Final = KnownFile(

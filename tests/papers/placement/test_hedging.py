@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
@@ -10,17 +11,52 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.model import Estimate, Estimates
 from advisor.papers.placement import _hedge_curves, hedging
 from advisor.papers.placement._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED, outcome
-from advisor.papers.placement.hedging import PRICES, STOPS, HedgeCase, case_of, hindsight, plan
+from advisor.papers.placement.hedging import PRICES, STOPS, choose_stop
+
+PROCESSORS = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    stop_seconds: float
+    expected_gain_seconds: float
+    expected_core_seconds: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """Forecast probabilities of a job's wait and run time, and the seconds they belong to."""
+
+    slowdown: float
+    boot_seconds: float
+    wait_mass: np.ndarray
+    run_mass: np.ndarray
+    waits: np.ndarray
+    runs: np.ndarray
+
+    def stays(self, elapsed: float) -> bool:
+        return bool(_hedge_curves.stays(self.run_mass, self.runs, self.slowdown, self.boot_seconds, elapsed))
+
+    def expected_optimum(self) -> float:
+        return PROCESSORS * _hedge_curves.expected_optimum(
+            self.wait_mass, self.waits, self.run_mass, self.runs, self.slowdown, self.boot_seconds
+        )
+
+
+def plan(case: Case, price: float) -> Plan:
+    gain, seconds = np.empty(len(STOPS)), np.empty(len(STOPS))
+    masses = (case.wait_mass, case.waits, case.run_mass, case.runs)
+    _hedge_curves.expected_curves(*masses, case.slowdown, case.boot_seconds, STOPS, gain, seconds)
+    best = choose_stop(gain, seconds, price * PROCESSORS)
+    return Plan(float(STOPS[best]), float(gain[best]), float(PROCESSORS * seconds[best]))
 
 
 def make_case(
     waits: dict[float, float], runs: dict[float, float], *, slowdown: float = 2.0, boot: float = 0.0
-) -> HedgeCase:
-    return HedgeCase(
-        processors=4,
+) -> Case:
+    return Case(
         slowdown=slowdown,
         boot_seconds=boot,
         wait_mass=np.array(list(waits.values())),
@@ -34,8 +70,7 @@ def make_case(
 def both_ways(request: pytest.FixtureRequest, interpreted: Callable[[ModuleType], None]) -> None:
     if request.param == "as Python":
         interpreted(_hedge_curves)
-        for name in ("best_stop", "expected_curves", "expected_optimum", "stays"):
-            request.getfixturevalue("monkeypatch").setattr(hedging, name, getattr(_hedge_curves, name))
+        request.getfixturevalue("monkeypatch").setattr(hedging, "best_stop", _hedge_curves.best_stop)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -122,29 +157,3 @@ def test_a_plan_s_numbers_are_the_expected_outcome(wait_mass, run_mass, slowdown
     assert found.expected_gain_seconds == pytest.approx(gain, abs=1e-6)
     assert found.expected_core_seconds == pytest.approx(4 * seconds, abs=1e-6)
     assert gain - price * 4 * seconds >= -1e-6  # no hedge is always possible
-
-
-@pytest.mark.parametrize(("wait", "run"), [(1000.0, 100.0), (50.0, 100.0), (1000.0, 5000.0)])
-def test_hindsight_is_what_each_price_would_have_cost(wait: float, run: float) -> None:
-    case = make_case({200.0: 0.5, 2000.0: 0.5}, {50.0: 0.5, 500.0: 0.5})
-    found = hindsight(case, wait, run)
-    for level in (0, 30, 45, 60, len(PRICES) - 1):
-        stop = plan(case, float(PRICES[level])).stop_seconds
-        _, seconds, _ = outcome(wait, run, case.slowdown, case.boot_seconds, stop, case.stays(wait))
-        assert found.cost[level] == case.processors * seconds
-    is_faster = wait + run > case.slowdown * run
-    assert found.optimal == (case.processors * case.slowdown * run if is_faster else 0.0)
-    assert found.expected_optimal == pytest.approx(case.expected_optimum())
-
-
-def test_a_case_of_forecasts_is_made_of_equally_likely_values() -> None:
-    estimates = Estimates(
-        wait=Estimate(seconds=5.0, variance=1.0, quantiles=(-1.0, 11.0)),
-        run=Estimate(seconds=5.0, variance=1.0, quantiles=(10.0, 20.0, 60.0)),
-    )
-    case = case_of(estimates, processors=3, slowdown=1.5, boot_seconds=7.0, requested_time=30.0)
-    assert case is not None
-    assert (case.waits.tolist(), case.runs.tolist()) == ([0.0, 11.0], [10.0, 20.0, 30.0])
-    assert (case.wait_mass.sum(), case.run_mass.sum()) == (1.0, pytest.approx(1.0))
-    nothing = case_of(Estimates(), processors=3, slowdown=1.5, boot_seconds=7.0, requested_time=None)
-    assert nothing is None

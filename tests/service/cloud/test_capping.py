@@ -48,7 +48,7 @@ def ask(rig: Rig, jobs: dict[int, tuple[str, float]]) -> None:
 
 def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> None:
     ask(rig, {1: ("physics", 1.0), 2: ("physics", 1.0), 3: ("biology", 1.0), 4: ("biology", 1.0)})
-    assert rig.fleet.of("resume")[0][0] == ("burst1", "burst3")  # 2.07 dollars each, boot included
+    assert rig.fleet.of("resume")[0][0] == ("burst1", "burst3")  # 2.10 dollars each at worst, boot included
     assert states_told(rig.slurm) == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
     assert rig.provision.returning == {2, 4}
     assert rig.provision.refusals == {"Budget": 2}
@@ -59,8 +59,8 @@ def test_house_2_a_node_that_a_cap_forbids_says_which_and_not_that_ec2_had_none(
     reasons = {call[1][0]: call[2]["reason"] for call in rig.slurm.told if "reason" in call[2]}
     spent = "USD of {} are spent or promised"
     assert reasons == {
-        "burst2": f"burst advisor: budget: 2.07 {spent.format('3.00 for account physics today')}",
-        "burst4": f"burst advisor: budget: 4.13 {spent.format('5.00 for today')}",
+        "burst2": f"burst advisor: budget: 2.10 {spent.format('3.00 for account physics today')}",
+        "burst4": f"burst advisor: budget: 4.20 {spent.format('5.00 for today')}",
     }
 
 
