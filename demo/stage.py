@@ -19,6 +19,7 @@ BOOT_SECONDS: Final = 3.0
 IDLE_SECONDS: Final = 8
 ON_DEMAND_USD_PER_HOUR: Final = 2.72  # c6i.16xlarge, Linux, us-east-1
 SPOT_USD_PER_HOUR: Final = 1.09
+BUDGET_USD_PER_DAY: Final = 1000.0  # it accrues 1.2 US cents a second
 OVERHEAD_PER_PROCESSOR: Final = 0.01
 NEIGHBOURS: Final = 16
 KERNEL_WIDTH: Final = 2.0  # wide: a demo's history is short, and near neighbours are few
@@ -55,6 +56,8 @@ def make_site(plan: Plan, folder: Path) -> Site:
 
 def _settings() -> dict[str, dict[str, Any]]:
     return {
+        "cluster": {"policy": "price"},
+        "budget": {"usd": BUDGET_USD_PER_DAY, "period": "day"},
         "placement": {
             "overhead_per_processor": OVERHEAD_PER_PROCESSOR,
             "boot_seconds": BOOT_SECONDS,

@@ -29,6 +29,7 @@ class ServeProcess:
             "ADVISOR_PATHS__STATE": str(settings.paths.state),
             "ADVISOR_PATHS__SLURM_CONF": str(settings.paths.slurm_conf),
             "ADVISOR_CLUSTER__DEFAULT_MODE": settings.cluster.default_mode.value,
+            "ADVISOR_CLUSTER__POLICY": settings.cluster.policy,
             "ADVISOR_SUBMIT__SNAPSHOT_MAX_AGE_SECONDS": str(settings.submit.snapshot_max_age_seconds),
         }
         if config is not None:
