@@ -2,8 +2,8 @@
 
 The decisions are the real ones (`advisor.decide.submission.advise` on the real estimators); the on-premise
 cluster is
-`advisor.simulate`, the cloud a boot delay and the slow-down s(c). Nobody grows forests here, so the default
-rule asks the published one, as it does at a site with a young history.
+`advisor.simulate`, the cloud a boot delay and the slow-down s(c). The policy is `cunha2017`, since no loop
+reads a price here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 from advisor.decide.explanation.wording import why_sentence
-from advisor.decide.submission import advise
+from advisor.decide.submission.advise import advise
 from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
@@ -45,7 +45,7 @@ _NOON = 1_800_014_400.0
 def play(plan: Plan, console: Console) -> int:
     """Decide, simulate, report; exit code 0."""
     settings = Settings(
-        cluster=ClusterSettings(default_mode=Mode.ACT),
+        cluster=ClusterSettings(default_mode=Mode.ACT, policy="cunha2017"),
         placement=PlacementSettings(overhead_per_processor=OVERHEAD_PER_PROCESSOR, boot_seconds=BOOT_SECONDS),
     )
     predictor = _taught(plan)
