@@ -26,6 +26,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.waiting.asking import MAX_MOVED, Asking
+from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import QueueChange
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
@@ -127,6 +128,7 @@ class PriceLoop:
         for one in valued:
             self._keeper.note(_key(one.queued), index=one.value, usd=one.usd, now=snapshot.time)
         if price is None:
+            self._valued_at.clear()  # they are asked about as soon as there is a price
             return
         best = sorted(
             (one for one in valued if one.value >= price.seconds_per_usd), key=lambda one: -one.value
@@ -156,6 +158,8 @@ class PriceLoop:
             for queued in queue.waiting
             if queued.job.job_id not in self._moves
             and now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
+            # a job that slurmctld has not looked at yet may be asked about a poll later
+            and may_be_asked(queued, self._settings) is not None
         ]
         self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
         return due

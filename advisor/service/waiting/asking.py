@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Mode, Placement
 from advisor.model.job import Job
@@ -66,7 +67,10 @@ class Asking:
         self._submitted = {job_id: known for job_id, known in self._submitted.items() if job_id in job_ids}
 
     def goes(self, queued: QueuedJob, wait_seconds: float = math.nan) -> bool | None:
-        """Ask about a job; True: it is to move, and that is on disk. None: its advice is not in the ledger.
+        """Ask about a job; True: it is to move, and that is on disk.
+
+        Returns:
+            None where it is too soon: its advice is not in the ledger, or the submit server has no snapshot.
 
         Raises:
             RetryLater: The submit server does not answer.
@@ -80,6 +84,8 @@ class Asking:
             return False
         reply = self._again(job, None if math.isnan(wait_seconds) else wait_seconds)
         self.asked += 1
+        if reply.reason == Reason.STATE_UNKNOWN:
+            return None
         if reply.placement != Placement.BURST:
             return False
         if reply.partition is None or reply.mode != Mode.ACT:

@@ -94,6 +94,7 @@ class World:
         self.asked: list[tuple[int, float]] = []
         self.stays: set[int] = set()
         self.mode = "act"
+        self.reason = ""
         self.cloud = CloudState(
             on_demand_usd_per_core_hour=0.05,
             spot_open=False,
@@ -140,6 +141,7 @@ class World:
             id=name,
             placement=Placement.BURST if moves else Placement.ON_PREMISE,
             mode=self.mode,
+            reason=self.reason,
             partition="burst" if moves and self.mode == "act" else None,
             admin_comment=admin_comment(replace(ask(), advice_id=name)),
         )

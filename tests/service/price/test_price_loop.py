@@ -56,6 +56,26 @@ def test_a_job_that_would_start_now_is_not_moved(tmp_path: Path) -> None:
     assert (world.asked, world.moved) == ([], [])
 
 
+def test_a_job_that_slurmctld_has_not_looked_at_yet_is_valued_at_the_next_poll(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=16, reason="None")
+    world.round()
+    assert world.asked == []
+    world.slurm.put(7, processors=16)
+    world.round()
+    assert [job_id for job_id, _ in world.asked] == [7]
+
+
+def test_a_submit_server_without_a_snapshot_is_asked_again(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=16)
+    world.reason = Reason.STATE_UNKNOWN
+    world.stays = {7}
+    world.round()
+    world.round()
+    assert [job_id for job_id, _ in world.asked] == [7, 7]
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"reason": "JobHeldUser"}, {"array_tasks": 3}, {"queue": "elsewhere"}, {"comment": "no-burst"}],
