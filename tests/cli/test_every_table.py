@@ -43,7 +43,7 @@ NOT_WALKED = {
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
     "bench launch", "bench hedge", "bench matching", "bench soak", "bench price",
-    "bench runtimes", "bench fidelity",
+    "bench runtimes", "bench fidelity", "bench live_days",
 }  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def test_a_job_that_may_not_be_requeued_runs_once() -> None:
         Mode.ACT,
         "price",
         budget={"usd": 60.0, "period": "month"},
-        hedge={"enabled": True, "by_default": True},
+        hedge={"enabled": True},
     )
     found = Rehearsal(priced, SiteShape(processors=PROCESSORS, cloud_nodes=30), jobs).run()
     came_back = (found.paid_core_seconds > 0.0) & ~found.in_cloud

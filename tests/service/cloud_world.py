@@ -347,7 +347,11 @@ class CloudWorld(CloudRules):
 
     def do_submit(self, seconds: float, predicted: float, nodes: int, capacity: Capacity, end: str) -> None:
         self.slurm.submit(
-            seconds, nodes_wanted=nodes, fails=end == "badly", admin_comment=comment(capacity, predicted)
+            seconds,
+            nodes_wanted=nodes,
+            fails=end == "badly",
+            admin_comment=comment(capacity, predicted),
+            limit_seconds=max(seconds, predicted),
         )
         self.slurm.advance()
 

@@ -71,7 +71,9 @@ class Caps:
             option = capacity_of.get(node, Capacity.ON_DEMAND)
             # a launch may cost the dearer of the requested capacity and its fallback
             price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
-            usd = price * (boot + self._reckoning.run_seconds(queued) + idle) / 3600.0
+            # a node without a job is promised a day, in which it is idle
+            behind = 0.0 if queued is None else idle
+            usd = price * (boot + self._reckoning.run_seconds(queued) + behind) / 3600.0
             account = queued.job.account or "" if queued is not None else ""
             requests.append(LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=price))
         refused = self._cloud.budget.promise(requests, self._limits)

@@ -16,6 +16,7 @@ AskStop = Callable[[int], float | None]
 
 _ASK_SECONDS: Final = 600.0
 _UNKNOWN_IDLE_SECONDS: Final = 300.0
+_MAX_IDLE_SECONDS: Final = 86_400.0
 """Slurm's SuspendTime while it is not known."""
 
 
@@ -45,7 +46,10 @@ class Reckoning:
 
     @property
     def idle_seconds(self) -> float:
-        """How long a node costs money behind its last job: Slurm's SuspendTime; 0 without a budget."""
+        """How long a node costs money behind its last job: Slurm's SuspendTime, a day at most.
+
+        0 without a budget.
+        """
         if not self._settings.budget.usd:
             return 0.0
         now = self._clock.monotonic()
@@ -61,4 +65,5 @@ class Reckoning:
             return self._idle
         burst = self._settings.cluster.burst_partition
         seconds = (one.suspend_seconds for one in found if one.name == burst)
-        return next((one for one in seconds if one is not None), _UNKNOWN_IDLE_SECONDS)
+        found_seconds = next((one for one in seconds if one is not None), _UNKNOWN_IDLE_SECONDS)
+        return min(found_seconds, _MAX_IDLE_SECONDS)

@@ -292,7 +292,7 @@ def test_the_compiled_clock_equals_pythons(now: float, offset: float) -> None:
 def test_reading_features_changes_no_later_features(steps) -> None:
     """After each step the features equal those of a new object that received the same events."""
     asked, told = PlacementFeatures(16), list[tuple[str, tuple]]()
-    question = submission(0.0)
+    question, present = submission(0.0), set[int]()
     for number, (what, key, user, processors, request) in enumerate(steps):
         time = 7.0 * number
         job = submission(time, processors=processors, request=request, user=user, queue=key % 2)
@@ -305,7 +305,11 @@ def test_reading_features_changes_no_later_features(steps) -> None:
         }
         if what == "look":
             question = job
-        elif what != "submit" or key not in asked:
+        elif what != "submit" or key not in present:
+            if what == "submit":
+                present.add(key)
+            elif what in ("finish", "withdraw"):
+                present.discard(key)
             method = "join" if what == "submit" else what
             getattr(asked, method)(*arguments[what])
             told.append((method, arguments[what]))
