@@ -28,7 +28,7 @@ def site() -> Iterator[Site]:
     settings = {
         "hedge": {"enabled": True},
         "loops": {"snapshot_seconds": SELDOM, "watch_seconds": SELDOM},
-        "cluster": {"policy": "cunha2017"},
+        "cluster": {"policy": "ambati2021"},
         "placement": {"boot_seconds": 5.0},
         "submit": {**PATIENT, "snapshot_max_age_seconds": 3600.0},
     }

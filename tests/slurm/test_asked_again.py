@@ -35,6 +35,7 @@ def site(database_template: Path) -> Iterator[tuple[Site, Fates]]:
             nodes=1, burst_nodes=3, database=True, database_template=database_template, suspend_seconds=120
         )
         settings = {
+            "cluster": {"policy": "ambati2021"},
             "waiting": {"short_wait_seconds": MAX_WAIT, "ask_again_seconds": 2.0},
             "placement": {"boot_seconds": 5.0},
             "rules": {"move_deferred": False},
@@ -89,7 +90,7 @@ def test_g17_12_a_job_that_has_waited_b_is_moved_while_it_waits(site: tuple[Site
         return said
 
     # control takes the advice of the move into the ledger with its next round of learning
-    here.wait_until("the ledger says why", lambda: "turnaround.waited_long_enough" in json.dumps(why()))
+    here.wait_until("the ledger says why", lambda: '"waited"' in json.dumps(why()))
     assert why()["source"] == "ledger"
     with HistoryStore(f"sqlite:///{here.state / 'history.db'}") as store:
         record = store.advice_of(job)

@@ -119,7 +119,7 @@ def test_day_one_9_and_10_every_view_says_the_same_to_the_cent(site: Site, tmp_p
         "ledger": ledger["money"]["spent_usd"],
         "report": report["money"]["spent_usd"],
         "report by day": report["money"]["days"][-1]["spent_usd"],
-        "status": status["spent_today_usd"],
+        "status": status["spent_usd"],
         "overview": overview["spend"]["spent_today_usd"],
         "cloud page": cloud["spend"]["spent_today_usd"],
         "ledger page": listed["money"]["spent_usd"],

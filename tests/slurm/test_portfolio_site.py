@@ -39,7 +39,7 @@ def a_site(**portfolio: Any) -> Iterator[Site]:
         slurmctld_parameters=("cloud_reg_addrs",),
     )
     settings: dict[str, dict[str, Any]] = {
-        "cluster": {"policy": "cunha2017"},
+        "cluster": {"policy": "price"},
         "placement": {"boot_seconds": 5.0},
         "portfolio": {"enabled": True, "period_seconds": 0.5, "policies": "paper", **portfolio},
     }
