@@ -1,11 +1,11 @@
-# One word each: setup, demo, test, check, bench, docs. Everything they need they install.
+# One word each: setup, demo, test, check, bench, docs, packages. Everything they need they install.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup system demo test check bench docs coverage clean
+.PHONY: setup system demo test check bench docs packages coverage clean
 
 setup: $(STAMP)  ## virtual environment with the project and its extras (idempotent)
 
@@ -41,6 +41,11 @@ bench: setup  ## every benchmark, JSON to benchmarks/results/
 docs: setup  ## the documentation site in build/site; warnings are errors, nothing comes from the network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or serve it: $(BIN)/mkdocs serve"
+
+packages: setup  ## .deb, .rpm, wheelhouse and bill of materials in build/packages, tried in a clean Debian root
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt cyclonedx-bom
+	./packaging/build
+	./packaging/check
 
 coverage: setup system
 	$(BIN)/python -m coverage run -m pytest
