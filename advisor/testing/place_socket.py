@@ -30,29 +30,35 @@ class PlaceSocket:
         self._environment = environment
         self._log = log
         self._helpers: list[subprocess.Popen[bytes]] = []
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._thread = threading.Thread(target=self._run, name="place socket", daemon=True)
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._listener.bind(str(self.path))
+        listener = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self.path))
         self.path.chmod(0o600)
-        self._listener.listen()
+        listener.listen()
+        self._thread = threading.Thread(
+            target=self._run, args=(listener,), name="place socket", daemon=True
+        )
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept`
-        self._listener.close()
-        self._thread.join(_STOP_SECONDS)
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept`
+            self._listener.close()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
         self.path.unlink(missing_ok=True)
         for helper in self._helpers:
             helper.terminate()
             helper.wait(_STOP_SECONDS)
 
-    def _run(self) -> None:
+    def _run(self, listener: socket.socket) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, _ = listener.accept()
             except OSError:
                 return
             with connection, self._log.open("ab") as log:
@@ -65,3 +71,4 @@ class PlaceSocket:
                     env={**os.environ, **self._environment},
                 )
             self._helpers.append(helper)
+            self._helpers = [one for one in self._helpers if one.poll() is None]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome
-from advisor.model.settings import Settings
+from advisor.model.settings import Policy, Settings
 from advisor.predict.knn.features import Encoder, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
@@ -116,10 +116,15 @@ class Site:
 
 @contextmanager
 def advised_site(
-    folder: Path, *, options: LabOptions | None = None, config: str = "", **hook_settings: str
+    folder: Path,
+    *,
+    options: LabOptions | None = None,
+    config: str = "",
+    policy: Policy = "cunha2017",
+    **hook_settings: str,
 ) -> Iterator[Site]:
     """A site whose last look is fresh for an hour, and is made by :meth:`Site.look` only."""
-    settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
+    settings = make_settings(folder, policy=policy, submit={"snapshot_max_age_seconds": 3600.0})
     teach(settings)
     told = {
         "socket": str(settings.paths.submit_socket),

@@ -137,22 +137,3 @@ def test_day_one_3_the_second_job_is_not_told_that_it_ends_sooner(site: Site) ->
     assert numbers(answer)["cloud_wait"] > 60.0
     assert numbers(answer)["predicted_saving"] < 0.0
     assert "all nodes for it are taken" in " ".join(site.advisor("why", str(second)).stdout.split())
-
-
-def test_g17_14_a_tiny_limit_keeps_every_job_here(site: Site) -> None:
-    moved(site, *LONG)
-    cancel_all(site.lab)
-    cut_off_at(site, "0.001")
-    try:
-        job_id, answer = told(site, number="tolerated_deviation")
-    finally:
-        cut_off_at(site, "0")
-    assert site.lab.job(job_id)["Partition"] == "onprem"
-    assert answer["reason"] == "turnaround.too_uncertain"
-    assert 0.0 < numbers(answer)["tolerated_deviation"] <= 0.06
-
-
-def cut_off_at(site: Site, minutes: str) -> None:
-    site.advisor("config", "set", f"placement.cutoff_minutes={minutes}")
-    site.serve.stop()
-    site.serve.start()

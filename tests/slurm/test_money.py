@@ -148,5 +148,5 @@ def test_day_one_9_and_10_every_view_says_the_same_to_the_cent(site: Site, tmp_p
     assert used < 0.9 * whole_nodes * DOLLARS_AN_HOUR / 3600.0, "they have shared"
     assert status["promised_usd"] == pytest.approx(spend["promised_usd"], abs=CENT)
     words = site.advisor("status").stdout
-    assert "spent today (UTC)" in words
+    assert "spent in the budget's period" in words
     assert "promised" in words

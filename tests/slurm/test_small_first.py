@@ -111,6 +111,6 @@ def test_g15_a_classified_small_job_starts_before_an_earlier_large_one(
     shutil.copytree(trained, tmp_path / "state", symlinks=True)
     options = LabOptions(nodes=1, burst_features=("cloud", "x86", "spot"), extra=WEIGHTS)
     config = f"[size]\nsmall_priority_offset = {offset}\n"
-    with advised_site(tmp_path, options=options, config=config) as site:
+    with advised_site(tmp_path, options=options, config=config, policy="zrigui2022") as site:
         assert offset_the_doctor_asks_for(site, offset) == (100_501 if first == "large" else None)
         assert first_to_start(site) == first

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.decide.explanation.reasons import Reason
 from advisor.model import TellAdmin, TimeLimit
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot
@@ -352,32 +351,6 @@ def test_what_no_cloud_node_of_the_live_cluster_can_run_stays(
     """Three burst nodes of four processors and 4000 MiB, powered down, as a real slurmctld shows them."""
     advice = looked.answer(AdviseRequest(v=1, user="root", time_limit=120, **{"min_cpus": 1} | asked)).record
     assert advice.advice.answers[-1].reason == reason
-
-
-@pytest.mark.parametrize(
-    ("asked", "has_room"),
-    [
-        ({"min_cpus": 1}, True),
-        ({"min_cpus": 2, "features": "x86"}, True),
-        ({"min_cpus": 1, "array": "1-2"}, True),
-        ({"min_cpus": 1, "array": "1-3"}, False),
-        ({"min_cpus": 3}, False),  # a running job holds two of the four
-        ({"min_cpus": 1, "features": "infiniband"}, False),
-        ({"min_cpus": 2, "min_nodes": 2}, False),
-        ({"min_cpus": 1, "memory_per_node": 100}, False),  # what the running job uses is not known
-    ],
-)
-def test_day_one_2_room_on_the_live_cluster_keeps_a_job(
-    looked: Answerer, tmp_path: Path, asked: dict[str, Any], *, has_room: bool
-) -> None:
-    """One on-premise node of four processors, on which a job of two runs, as a real slurmctld shows it."""
-    settings = make_settings(tmp_path, submit={"snapshot_max_age_seconds": 3600.0})
-    seen = looked._holder.current.snapshot
-    assert seen is not None
-    answerer, _ = make_answerer(settings, seen, FixedEstimator())
-    advice = answerer.answer(AdviseRequest(v=1, user="root", time_limit=120, **asked)).record.advice
-    reasons = [answer.reason for answer in advice.answers]
-    assert (Reason.ROOM_HERE in reasons) is has_room, seen.state.cluster
 
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:

@@ -112,7 +112,7 @@ class Answerer:
     ) -> Estimates:
         if knowledge.settings.cluster.policy == "price":
             return self._priced(knowledge, job, wait_seconds)
-        return self._estimates(knowledge, replace(job, submit_time=state.time), state)
+        return self._estimates(knowledge, replace(job, submit_time=state.time), state, waits=True)
 
     def _answered(
         self, request: AdviseRequest, knowledge: KnownNow, state: SiteState, job: Job, estimates: Estimates
@@ -155,7 +155,10 @@ class Answerer:
         if self._queue is not None:
             self._queue.join(submission, submission.time)
 
-    def _estimates(self, knowledge: KnownNow, job: Job, state: SiteState) -> Estimates:
+    def _estimates(
+        self, knowledge: KnownNow, job: Job, state: SiteState, *, waits: bool = False
+    ) -> Estimates:
+        """Forecast wait and run time; ``waits``: slurmctld has found no room for the job so far."""
         if state.cluster is None:
             return Estimates()
         try:
@@ -165,8 +168,9 @@ class Answerer:
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)
-            starts_now = self._queue is not None and self._queue.wait(job, state.time) <= AT_ONCE_SECONDS
-            return replace(found, wait=_AT_ONCE) if starts_now else found
+            if waits or self._queue is None or self._queue.wait(job, state.time) > AT_ONCE_SECONDS:
+                return found
+            return replace(found, wait=_AT_ONCE)
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
             self.estimator_errors += 1
             return Estimates()
