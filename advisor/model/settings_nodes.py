@@ -73,7 +73,7 @@ class AcquirerSettings(Section):
     max_nodes: int = setting(
         0,
         "The largest number of kept nodes when they are well used; 0 means the whole partition.",
-        why="The caps of `waiting` bound the money already.",
+        why="`budget.usd` bounds the money already.",
         unit="nodes",
         ge=0,
         expert=True,
