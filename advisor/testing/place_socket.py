@@ -38,9 +38,7 @@ class PlaceSocket:
         listener.bind(str(self.path))
         self.path.chmod(0o600)
         listener.listen()
-        self._thread = threading.Thread(
-            target=self._run, args=(listener,), name="place socket", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="place socket", daemon=True)
         self._thread.start()
         return self
 
