@@ -95,6 +95,7 @@ class MatchingSite:
     def _write_settings(self, more: dict[str, dict[str, Any]]) -> None:
         document = tomlkit.parse(self.site.config.read_text(encoding="utf-8"))
         ours: dict[str, dict[str, Any]] = {
+            "cluster": {"policy": "agarwal2023"},
             "ec2": {"subnet_ids": [self.shaky, self.steady]},
             "matching": {"enabled": self.enabled, "long_lived_feature": FEATURE},
             "acquirer": {"kept_nodes": NODES},
