@@ -55,9 +55,9 @@ def ambati2021(
 def _unless_at_once(case: PlacementCase) -> Answer:
     """A job that starts at once needs no cloud; of any other the rule does not ask which is faster.
 
-    Only the simulated queue bounds a wait so closely: what similar jobs waited says nothing about room now.
+    Only the simulated queue is certain of a wait (coverage 1): what similar jobs waited says nothing of room.
     """
-    if case.wait.is_usable and case.wait.upper <= AT_ONCE_SECONDS:
+    if case.wait.coverage >= 1.0 and case.wait.seconds <= AT_ONCE_SECONDS:
         return answer(case, Verdict.NO, Reason.ROOM_HERE)
     return not_asked("ambati2021")
 

@@ -37,7 +37,7 @@ from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
 _NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
 _RESERVED: Final = Capacity.RESERVED
-_AT_ONCE: Final = Estimate(seconds=0.0, variance=0.0, lower=0.0, upper=0.0)
+_AT_ONCE: Final = Estimate(seconds=0.0, variance=0.0, lower=0.0, upper=0.0, coverage=1.0)
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):

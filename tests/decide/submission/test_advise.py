@@ -158,7 +158,7 @@ def test_ambati2021_is_the_waiting_policy(processors, estimates, b, t):
     wait, run = estimates.wait.seconds, estimates.run.seconds
     if not b and math.isinf(t):
         b, t = AMBATI_WAIT_SECONDS, AMBATI_SHORT_SECONDS
-    at_once = estimates.wait.is_usable and estimates.wait.upper <= 1.0
+    at_once = estimates.wait.coverage >= 1.0 and wait <= 1.0
     is_short = math.isfinite(t) and math.isfinite(run) and run <= t
     leaves = not at_once and (is_short or (b > 0 and math.isfinite(wait) and wait >= b))
     assert (advice.placement is Placement.BURST) == leaves

@@ -87,7 +87,7 @@ def test_ambati2021_lets_long_jobs_wait_and_short_ones_leave() -> None:
 
 def test_ambati2021_keeps_a_job_that_starts_here_at_once() -> None:
     now = make_estimates(wait=1.0, run=300.0)
-    bounded = replace(now, wait=replace(now.wait, lower=0.0, upper=1.0))
+    bounded = replace(now, wait=replace(now.wait, coverage=1.0))
     assert ask(estimates=bounded, settings=under("ambati2021")).decisive.reason == Reason.ROOM_HERE
     # without a bound it is the wait of similar jobs, which says nothing about room now
     assert ask(estimates=now, settings=under("ambati2021")).placement is Placement.BURST
