@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import queue
 import threading
 import time
@@ -68,7 +67,7 @@ class Lifecycle:
 
     def is_visible(self, instance: Any) -> bool:
         """Whether Describe calls show an instance already."""
-        return time.monotonic() >= float(getattr(instance, "emulator_visible_at", math.inf))
+        return time.monotonic() >= float(getattr(instance, "emulator_visible_at", 0.0))
 
     def born(self, instance: Any) -> None:
         """Begin the life of an instance that was just launched."""
