@@ -98,7 +98,7 @@ class MatchingSite:
             "cluster": {"policy": "agarwal2023"},
             "ec2": {"subnet_ids": [self.shaky, self.steady]},
             "matching": {"enabled": self.enabled, "long_lived_feature": FEATURE},
-            "acquirer": {"kept_nodes": NODES, "rank": "survival"},
+            "acquirer": {"kept_nodes": NODES},
             "loops": {"match_seconds": 0.5},
         }
         for part in (ours, more):
