@@ -81,7 +81,9 @@ def test_the_acquirer_retires_a_shaky_node_and_its_job_ends_in_peace(tmp_path: P
         site.room(shaky=0, steady=4)
         site.forget_empty_pools()
         site.site.wait_until("a node is retired", lambda: acquirer(site)["nodes_retired"] >= 1)
-        site.site.wait_until("one with a job, too", lambda: retiring(site) & set(map(site.node_of, jobs)))
+        site.site.wait_until(
+            "one with a job, too", lambda: bool(retiring(site) & set(map(site.node_of, jobs)))
+        )
         assert [lab.job(job)["JobState"] for job in jobs] == ["RUNNING"] * 2
         go.touch()
         assert set(lab.wait_for_jobs(jobs, seconds=180.0).values()) == {"COMPLETED"}
