@@ -35,7 +35,7 @@ case "$name $*" in
   "scontrol update jobid="*sitefactor=*) step=raise ;;
   "scancel "*place-of-*) step=cancel ;;
 esac
-dies() {{ mv "{fates}/$step.$1" "{fates}/done.$step.$1" 2>/dev/null && echo $PPID >>"{fates}/done.killed"; }}
+dies() {{ mv "{fates}/$step.$1" "{fates}/done.$step.$1" 2>/dev/null && echo $step $PPID >>"{fates}/done.killed"; }}
 if dies before; then kill -9 $PPID; exit 1; fi
 "{bin}/$name" "$@"
 code=$?
@@ -72,9 +72,10 @@ class Fates:
 
     @property
     def killed(self) -> int:
-        """Processes that have died: two commands that run at the same time may kill the same one."""
+        """Control processes that have died: two commands may kill the same one, and a helper reserves."""
         path = self._folder / "done.killed"
-        return len(set(path.read_text().split())) if path.exists() else 0
+        lines = path.read_text().splitlines() if path.exists() else []
+        return len({line.split()[1] for line in lines if not line.startswith("reserve ")})
 
     @property
     def left(self) -> list[str]:
