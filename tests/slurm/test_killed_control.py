@@ -35,7 +35,9 @@ case "$name $*" in
   "scontrol update jobid="*sitefactor=*) step=raise ;;
   "scancel "*place-of-*) step=cancel ;;
 esac
-dies() {{ mv "{fates}/$step.$1" "{fates}/done.$step.$1" 2>/dev/null && echo $step $PPID >>"{fates}/done.killed"; }}
+dies() {{
+  mv "{fates}/$step.$1" "{fates}/done.$step.$1" 2>/dev/null && echo $step $PPID >>"{fates}/done.killed"
+}}
 if dies before; then kill -9 $PPID; exit 1; fi
 "{bin}/$name" "$@"
 code=$?
