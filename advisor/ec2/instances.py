@@ -12,7 +12,6 @@ from advisor.model.advice import Capacity
 # A stopped or hibernated instance runs no job, so it counts as gone (F21). It still costs money.
 _ALIVE: Final = frozenset({"pending", "running"})
 _ENDED: Final = frozenset({"shutting-down", "terminated"})
-ENDED_BY_REQUEST: Final = "Client.UserInitiatedShutdown"  # a state reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

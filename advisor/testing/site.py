@@ -88,6 +88,11 @@ class Daemon:
         """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None before the first start and after the end."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start and wait until it says READY.
 

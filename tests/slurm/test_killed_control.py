@@ -1,7 +1,8 @@
 """`advisor control` itself, killed between the steps of a hedged job's way home; real Slurm, emulated EC2.
 
-Its Slurm commands are stand-ins that run the real ones, and kill whoever called them just before or just
-after a change, once for each fate that lies in a folder: the process under test is the one that sites run.
+Its Slurm commands are stand-ins that run the real ones, and kill their caller just before or just after a
+change, once for each fate that lies in a folder: the process under test is the one that sites run. The place
+helper calls sbatch for control, so the fate of a reservation holds control's process id.
 """
 
 from __future__ import annotations
@@ -35,13 +36,12 @@ case "$name $*" in
   "scontrol update jobid="*sitefactor=*) step=raise ;;
   "scancel "*place-of-*) step=cancel ;;
 esac
-dies() {{
-  mv "{fates}/$step.$1" "{fates}/done.$step.$1" 2>/dev/null && echo $step $PPID >>"{fates}/done.killed"
-}}
-if dies before; then kill -9 $PPID; exit 1; fi
+dies() {{ mv "{fates}/$step.$1" "{fates}/done.$step.$1" 2>/dev/null; }}
+victim() {{ if [ $step = reserve ]; then cat "{fates}/done.$step.$1"; else echo $PPID; fi; }}
+if dies before; then kill -9 $(victim before); exit 1; fi
 "{bin}/$name" "$@"
 code=$?
-if dies after; then kill -9 $PPID; fi
+if dies after; then kill -9 $(victim after); fi
 exit $code
 """
 # ends only on-premise
@@ -65,19 +65,12 @@ class Fates:
             path.write_text(STAND_IN.format(fates=self._folder, bin=Path(real).parent))
             path.chmod(0o755)
 
-    def decide(self, *fates: str) -> None:
-        """Die there next."""
+    def decide(self, *fates: str, control: int | None = None) -> None:
+        """Die there next; `control` is the process id of `advisor control`, which a reservation needs."""
         for path in self._folder.iterdir():
             path.unlink()
         for fate in fates:
-            (self._folder / fate).touch()
-
-    @property
-    def killed(self) -> int:
-        """Control processes that have died: two commands may kill the same one, and a helper reserves."""
-        path = self._folder / "done.killed"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return len({line.split()[1] for line in lines if not line.startswith("reserve ")})
+            (self._folder / fate).write_text(str(control or ""))
 
     @property
     def left(self) -> list[str]:
@@ -167,7 +160,7 @@ def test_a_job_comes_home_once_however_often_control_dies(
     wait_for("the machine is full", lambda: state(filler) == "RUNNING")
     job = lab.sbatch("--partition=burst", "--open-mode=append", "--time=4", "-n4", script=ENDLESS).job_id
     wait_for("it runs in the cloud", lambda: starts(site, job) == ["burst"])
-    fates.decide(*fates_of_control)
+    fates.decide(*fates_of_control, control=site.control.pid)
     # not before: where starting a script takes its time, it would be brought home without having begun
     comment = hedged_comment(stop_seconds, HedgeKind.SLICE, 4)
     lab.run("scontrol", "update", f"jobid={job}", f"admincomment={comment}")
@@ -182,7 +175,7 @@ def test_a_job_comes_home_once_however_often_control_dies(
     lab.run("scancel", str(filler))  # its turn
     wait_for("it has ended", lambda: state(job) == "COMPLETED")
     wait_for("nothing is left to do", lambda: not placeholders() and not fates.left)
-    wait_for("it has come back from each death", lambda: deaths == fates.killed)
+    wait_for("it has come back from each death", lambda: deaths == len(fates_of_control))
     assert lab.job(job)["Restarts"] == "1"
     assert starts(site, job) == ["burst", "onprem"]
 

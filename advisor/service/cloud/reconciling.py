@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from advisor.ec2.instances import ENDED_BY_REQUEST, Instance
+from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
@@ -24,6 +24,7 @@ from advisor.slurm.protocol import PENDING, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
+_BY_REQUEST: Final = "Client.UserInitiatedShutdown"
 
 _MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # slurmctld's words
 _PROTECTED_SECONDS: Final = 1800.0
@@ -281,4 +282,4 @@ def _is_of_former_life(instance: Instance, node: Node) -> bool:
     slurmctld may give such a node to a job before the hand-over for its next instance is read. A boot that
     fails ends at ResumeTimeout.
     """
-    return node.power is NodePower.POWERING_UP and instance.state_reason == ENDED_BY_REQUEST
+    return node.power is NodePower.POWERING_UP and instance.state_reason == _BY_REQUEST

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from advisor.decide.matching.tiers import Tier, tiers
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.ec2.instances import ENDED_BY_REQUEST, Instance
+from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.ec2.pools import Pool, pools_for
 from advisor.ec2.reports import pool_of
@@ -107,8 +107,7 @@ class StabilityKnowledge:
         model, now = self.model(), self._clock.wall()
         instances: dict[str | None, Instance] = {}
         for each in sorted(self._instances()[0], key=lambda one: (one.is_alive, one.launch_time)):
-            if each.is_alive or each.state_reason != ENDED_BY_REQUEST:  # else of the node's former life
-                instances[each.node] = each  # the living instance, else the last one
+            instances[each.node] = each  # the living instance, else the last one
         pools, ages, survives = {}, {}, {}
         for node in up:
             item = instances.get(node.name)
