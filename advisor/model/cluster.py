@@ -8,6 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
+
+from advisor.model.job import Job
 
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE: Final = frozenset({"DOWN", "FAIL", "ERROR"})
@@ -51,6 +54,21 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.total_processors <= 0:
             return 0.0
         return 1.0 - max(0, self.free_processors) / self.total_processors
+
+    def without(self, job: Job) -> ClusterState:
+        """The state without a job that waits in it: it does not wait for itself."""
+        if not self.queue_size:
+            return self
+        left = self.queue_size - 1
+        processors = self.queue_size * self.waiting_mean_processors - job.processors
+        work = self.queued_work_core_seconds - job.processors * (job.requested_time or 0.0)
+        return replace(
+            self,
+            queue_size=left,
+            queued_work_core_seconds=max(0.0, work),
+            waiting_mean_processors=max(0.0, processors) / left if left else 0.0,
+            waiting_mean_age_seconds=self.waiting_mean_age_seconds if left else 0.0,
+        )
 
 
 class NodePower(enum.StrEnum):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.estimate import Estimate
 from advisor.model.table import JobTable
-from advisor.predict.forecast.rolling import Known
 from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Target
@@ -24,7 +23,32 @@ Tick: TypeAlias = Callable[[int], None]
 _STEP: Final = 256
 """Rows between two ticks."""
 
-__all__ = ["EstimateColumns", "Known", "estimate_rows"]
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Known:
+    """What a log teaches about one target, in the order in which it becomes known.
+
+    Attributes:
+        rows: Rows of the table.
+        times: When each becomes known, seconds: a wait when the job starts, a run time when it ends.
+        labels: By row of the table, seconds.
+    """
+
+    rows: Rows
+    times: Floats
+    labels: Floats
+
+    @classmethod
+    def of(cls, table: JobTable, target: Target) -> Self:
+        """Every job that ran and whose label is known and not negative (from clocks that disagreed).
+
+        A requeued job has the wait for its first start; one that was cut short has no run time.
+        """
+        labels = table.first_wait if target == "wait" else table.whole_run
+        times = table.submit + labels if target == "wait" else table.end
+        usable = np.flatnonzero((table.run > 0) & (labels >= 0) & np.isfinite(labels))
+        rows = usable[np.argsort(times[usable], kind="stable")]
+        return cls(rows=rows, times=times[rows], labels=labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

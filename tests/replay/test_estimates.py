@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,3 +95,14 @@ def test_labels_below_zero_and_jobs_that_never_ran_teach_nothing():
     assert (table.run[known.rows] > 0).all()
     assert (table.wait[known.rows] >= 0).all()
     assert (np.diff(known.times) >= 0).all()
+
+
+def test_jobs_under_way_teach_only_what_is_known():
+    table = make_table()
+    ran = np.flatnonzero((table.run > 0) & (table.wait >= 0))
+    wait, run = table.wait.copy(), table.run.copy()
+    wait[ran[5]], run[ran[5]], run[ran[6]] = np.inf, np.inf, np.inf
+    under_way = replace(table, wait=wait, run=run)
+    assert ran[5] not in Known.of(under_way, "wait").rows
+    assert ran[6] in Known.of(under_way, "wait").rows
+    assert ran[6] not in Known.of(under_way, "run").rows

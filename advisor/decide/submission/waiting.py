@@ -134,7 +134,19 @@ def short_chance_of(run: Estimate, limit: float) -> float:
         return bisect_right(run.quantiles, limit) / len(run.quantiles)
     if not run.is_usable:
         return math.nan
+    if run.lower < run.seconds < run.upper:
+        return _chance_within(run, limit)
     return _TAKEN_FOR_SHORT if run.seconds <= limit else 0.0
+
+
+def _chance_within(run: Estimate, limit: float) -> float:
+    """Chance of at most ``limit`` seconds, linear from the interval's bounds to the estimate between them."""
+    outside = (1.0 - run.coverage) / 2.0
+    if limit <= run.seconds:
+        share = (limit - run.lower) / (run.seconds - run.lower)
+        return outside + max(0.0, share) * (0.5 - outside)
+    share = (limit - run.seconds) / (run.upper - run.seconds)
+    return 0.5 + min(1.0, share) * (0.5 - outside)
 
 
 def in_time_chance(wait: Estimate, left: float) -> float:

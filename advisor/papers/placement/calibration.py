@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict.forecast.distribution import EDGES, fill_quantiles
-from advisor.predict.forecast.submission_features import FEATURES
+from advisor.papers.forests.distribution import EDGES, fill_quantiles
+from advisor.papers.forests.submission_features import FEATURES
 
 Floats = NDArray[np.float64]
 

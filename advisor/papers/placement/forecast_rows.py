@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.table import JobTable
+from advisor.papers.forests.distribution import BINS, Distributions
+from advisor.papers.forests.placement_replay import features_of
+from advisor.papers.forests.rolling import TARGETS, ForecastOptions, RollingForests
 from advisor.papers.placement.calibration import COVERAGE, IntervalCalibration, cut_interval
-from advisor.predict.forecast.distribution import BINS, Distributions
-from advisor.predict.forecast.placement_replay import features_of
-from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.predict.knn.fitness import Target
+from advisor.replay.estimates import Known
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -31,7 +32,7 @@ class ForecastColumns:
         rows: int64, shape (n,): Rows of the table, in submission order.
         mean: float64, shape (n,): Seconds; NaN before there is a forest.
         quantiles: float64, shape (n, 20): Equally likely values, seconds.
-        mass: float64, shape (n, bins): Probabilities of `advisor.predict.forecast.distribution.EDGES`,
+        mass: float64, shape (n, bins): Probabilities of `advisor.papers.forests.distribution.EDGES`,
             without the limit by the request; NaN before there is a forest.
         variance, lower, upper: float64, shape (n,): Of the forecast; 90 % of all truths lie between `lower`
             and `upper`.

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.table import JobTable
+from advisor.papers.forests.distribution import EDGES
 from advisor.papers.placement._hedge_curves import NOT_HEDGED, RESTARTED, STOPPED, at_prices, stays
 from advisor.papers.placement.forecast_rows import ForecastColumns
 from advisor.papers.placement.hedge_lives import HedgeLives, HedgeTable
 from advisor.papers.placement.hedging import PRICES, STOPS
 from advisor.papers.placement.pacing import Pacer
-from advisor.predict.forecast.distribution import EDGES
 from advisor.predict.knn.fitness import Target
 
 Floats = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 The paper trains a regression, so that one model decides at any ``b``; a mean cannot do that well, for the
 waits of jobs in one state range from minutes to days. Here each leaf keeps the distribution of what was
-seen (:mod:`advisor.predict.forecast.distribution`), and the chance of a wait longer than ``b`` is read off
+seen (:mod:`advisor.papers.forests.distribution`), and the chance of a wait longer than ``b`` is read off
 it, for
 any ``b``, without training again. A few new trees grow every week beside the newest of the weeks before: as
 steady as one large forest at a fraction of the work, and a change at the site is in a quarter of the votes
@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.papers.forests.distribution import EDGES, DistributionForest, ForestSettings
 from advisor.papers.waiting.world._state import Forest
 from advisor.papers.waiting.world._trees import chances_of_more, outlook
-from advisor.predict.forecast.distribution import EDGES, DistributionForest, ForestSettings
 
 Floats = NDArray[np.float64]
 

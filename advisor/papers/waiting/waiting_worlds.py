@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.waiting.wait_model import RollingForest
 from advisor.papers.waiting.world.costs import CostModel
 from advisor.papers.waiting.world.world import (
@@ -29,7 +30,6 @@ from advisor.papers.waiting.world.world import (
     Workload,
     WorldRules,
 )
-from advisor.predict.forecast.distribution import ForestSettings
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

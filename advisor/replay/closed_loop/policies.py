@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from advisor.model.errors import BadInput
+from advisor.model.settings import WaitingSettings
 from advisor.model.site import Cutoff
-from advisor.replay.closed_loop.ambati2021 import LONGEST_WAIT_SECONDS, SHORT_SECONDS, Ambati2021
+from advisor.replay.closed_loop.ambati2021 import PUBLISHED, Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
@@ -31,7 +32,7 @@ class Terms:
         fixed_price: `price`: seconds that a core-second has to save; None: the budget sets the price.
         uncertainty_limit: `price`: largest standard deviation of a saving, seconds.
         cutoff: `cunha2017`: a and b; None: chosen on the rows before the window.
-        short_seconds, longest_wait_seconds: `ambati2021`: t and b.
+        waiting: `ambati2021`: t and b.
     """
 
     policy: str
@@ -39,8 +40,7 @@ class Terms:
     fixed_price: float | None = None
     uncertainty_limit: float = math.inf
     cutoff: Cutoff | None = None
-    short_seconds: float = SHORT_SECONDS
-    longest_wait_seconds: float = LONGEST_WAIT_SECONDS
+    waiting: WaitingSettings = PUBLISHED
 
 
 def _price(terms: Terms) -> Policy:
@@ -57,7 +57,7 @@ POLICIES: Final[Mapping[str, Callable[[Terms], Policy]]] = MappingProxyType(
         ALL_ON_PREMISE: lambda _: Policy(),
         "overflow": lambda _: Overflow(),
         "cunha2017": lambda terms: Cunha2017(cutoff=terms.cutoff),
-        "ambati2021": lambda terms: Ambati2021(terms.short_seconds, terms.longest_wait_seconds),
+        "ambati2021": lambda terms: Ambati2021(terms.waiting),
         "zrigui2022": lambda _: Zrigui2022(),
         "starburst": lambda _: Starburst(),
         "price": _price,

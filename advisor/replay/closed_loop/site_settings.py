@@ -13,12 +13,13 @@ from msgspec import structs
 
 from advisor.decide.submission.capacity import boot_seconds, requeueable, usd_per_core_hour
 from advisor.decide.submission.placement import ratio_of
-from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
+from advisor.decide.submission.policy import in_force
 from advisor.decide.submission.rules import may_move
 from advisor.model.advice import Capacity, Verdict
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.model.site import Cutoff, SiteState
+from advisor.replay.closed_loop.ambati2021 import PUBLISHED
 from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.replay.closed_loop.own_jobs import OwnJobs
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES, Terms
@@ -238,22 +239,20 @@ def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
 
 def terms_of(settings: Settings, usd: float) -> Terms:
     """The policy, and its own settings; ``usd`` is the price of a core-hour."""
-    placement, waiting, policy = settings.placement, settings.waiting, settings.cluster.policy
+    placement, policy = settings.placement, settings.cluster.policy
     fixed = settings.budget.usd_per_hour_saved
     cutoff = None
     if not placement.use_cutoff:
         cutoff = Cutoff(scale=math.inf, decay=0.0)
     elif placement.cutoff_minutes:
         cutoff = placement.cutoff_in_force()
-    is_set = waiting.short_wait_seconds > 0.0 or waiting.long_job_seconds < math.inf
     return Terms(
         policy=policy if policy in POLICIES else ALL_ON_PREMISE,
         loss_weight=settings.price.loss_weight,
         fixed_price=usd / fixed if fixed else None,
         uncertainty_limit=60.0 * settings.price.uncertainty_limit_minutes,
         cutoff=cutoff,
-        short_seconds=waiting.long_job_seconds if is_set else AMBATI_SHORT_SECONDS,
-        longest_wait_seconds=waiting.short_wait_seconds if is_set else AMBATI_WAIT_SECONDS,
+        waiting=in_force(settings).waiting if policy == "ambati2021" else PUBLISHED,
     )
 
 

@@ -11,7 +11,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome, JobState, family
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios
-from advisor.predict.forecast.performance_ratio import BothSides, learn_ratios
+from advisor.predict.performance_ratio import BothSides, learn_ratios
 from advisor.service.observation.accounting import SOURCE
 
 log = structlog.get_logger(__name__)

@@ -184,23 +184,8 @@ def _size_of(job: Job, knowledge: KnownNow) -> SizeEstimate:
 
 
 def _without(job: Job, state: SiteState) -> SiteState:
-    """The site without a job that waits in it: it does not wait for itself."""
-    cluster = state.cluster
-    if cluster is None or not cluster.queue_size:
-        return state
-    left = cluster.queue_size - 1
-    processors = cluster.queue_size * cluster.waiting_mean_processors - job.processors
-    work = cluster.queued_work_core_seconds - job.processors * (job.requested_time or 0.0)
-    return replace(
-        state,
-        cluster=replace(
-            cluster,
-            queue_size=left,
-            queued_work_core_seconds=max(0.0, work),
-            waiting_mean_processors=max(0.0, processors) / left if left else 0.0,
-            waiting_mean_age_seconds=cluster.waiting_mean_age_seconds if left else 0.0,
-        ),
-    )
+    """The site without a job that waits in it."""
+    return state if state.cluster is None else replace(state, cluster=state.cluster.without(job))
 
 
 def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> bool:

@@ -11,6 +11,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import sentence
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.capacity import cost_usd
+from advisor.decide.submission.waiting import short_chance_of
 from advisor.model import Capacity, Estimate, Estimates, Placement, SiteState, Verdict
 from tests.decide.cases import CLUSTER, NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
@@ -150,6 +151,15 @@ def test_the_wait_gate_asks_the_distribution():
     assert not moves(Estimates(wait=waits, run=runs))
     late = replace(waits, quantiles=(HOUR, 40 * HOUR, 168 * HOUR))
     assert moves(Estimates(wait=late, run=runs))
+
+
+@pytest.mark.parametrize(
+    ("limit", "chance"),
+    [(50.0, 0.05), (100.0, 0.05), (300.0, 0.275), (500.0, 0.5), (700.0, 0.725), (9e9, 0.95)],
+)
+def test_a_run_known_by_its_interval_is_short_with_a_chance_between(limit, chance):
+    run = Estimate(seconds=500.0, variance=1.0, lower=100.0, upper=900.0, coverage=0.9)
+    assert short_chance_of(run, limit) == pytest.approx(chance)
 
 
 def test_g17_13_no_gate_leaves_a_paid_node_idle():

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from advisor.model.estimate import holds
+from advisor.papers.forests.distribution import BINS, EDGES
+from advisor.papers.forests.submission_features import FEATURES
 from advisor.papers.placement.calibration import (
     COVERAGE,
     GRACE_SECONDS,
@@ -16,8 +18,6 @@ from advisor.papers.placement.calibration import (
     cut_interval,
     longest_run,
 )
-from advisor.predict.forecast.distribution import BINS, EDGES
-from advisor.predict.forecast.submission_features import FEATURES
 
 PROMISED = math.log(1.0 / 9.0)
 WAITING = FEATURES.index("same_user_jobs")

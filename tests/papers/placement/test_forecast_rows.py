@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from advisor.model import JobTable
+from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.placement.calibration import GRACE_SECONDS
 from advisor.papers.placement.forecast_rows import ForecastColumns, ForecastOptions, forecast_rows
-from advisor.predict.forecast.distribution import ForestSettings
 
 OPTIONS = ForecastOptions(first=200, retrain_jobs=100, forests=2, forest=ForestSettings(trees=3))
 

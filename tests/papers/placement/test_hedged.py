@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.placement._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED
 from advisor.papers.placement.forecast_rows import ForecastOptions, forecast_rows
 from advisor.papers.placement.hedge_lives import HedgeLives, HedgeTable
@@ -21,7 +22,6 @@ from advisor.papers.placement.hedged import (
     stop_loss_table,
 )
 from advisor.papers.placement.hedging import PRICES, STOPS
-from advisor.predict.forecast.distribution import ForestSettings
 from tests.papers.placement.test_forecast_rows import make_log
 
 TABLE = make_log(2_000)

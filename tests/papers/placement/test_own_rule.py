@@ -9,10 +9,10 @@ import numpy as np
 
 from advisor.model import JobTable
 from advisor.model.settings import PlacementSettings
+from advisor.papers.forests.distribution import BINS
 from advisor.papers.placement.forecast_rows import ForecastColumns
 from advisor.papers.placement.own_rule import sent_by_the_advisor
 from advisor.papers.placement.record import RuleTerms
-from advisor.predict.forecast.distribution import BINS
 from tests.papers.placement.test_forecast_rows import make_log
 
 

@@ -12,10 +12,10 @@ import pytest
 from advisor.history.swf import read_table
 from advisor.model import BadInput, Estimate, Estimates, JobTable
 from advisor.model.settings import PlacementSettings
+from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.placement import placement
 from advisor.papers.placement.forecast_rows import ForecastOptions
 from advisor.papers.placement.placement import PlacementOptions, replay_placement
-from advisor.predict.forecast.distribution import ForestSettings
 from advisor.predict.knn.tracker import states_of
 from advisor.replay.cutoff_choice import PastJobs
 

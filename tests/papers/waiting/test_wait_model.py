@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from advisor.papers.forests.distribution import DistributionForest, ForestSettings
 from advisor.papers.waiting.wait_model import MIN_EXAMPLES, RollingForest, merged
-from advisor.predict.forecast.distribution import DistributionForest, ForestSettings
 
 HOUR = 3600.0
 

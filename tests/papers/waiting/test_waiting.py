@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.waiting.waiting import WaitingOptions, report
 from advisor.papers.waiting.waiting_policies import policies
 from advisor.papers.waiting.waiting_results import brier_skill, calibration, matthews
@@ -15,7 +16,6 @@ from advisor.papers.waiting.waiting_rows import Replayed, workload_from
 from advisor.papers.waiting.waiting_worlds import Case, LearningOptions, Lockstep
 from advisor.papers.waiting.world.costs import CostModel
 from advisor.papers.waiting.world.world import Dispatch, Mode
-from advisor.predict.forecast.distribution import ForestSettings
 from advisor.replay.sources import load_table
 
 T, B = 900.0, 86_400.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from advisor.model.settings import WaitingSettings
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.ambati2021 import Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017
@@ -37,6 +38,10 @@ ALIKE = [(0.0, 1, 100.0, 200.0), (10.0, 1, 100.0, 200.0), (20.0, 1, 100.0, 200.0
 THREE = [(0.0, 1, 5000.0, 5000.0), (10.0, 1, 5000.0, 5000.0), (20.0, 1, 400.0, 400.0)]
 
 
+def ambati(*, t: float, b: float = 86_400.0) -> Ambati2021:
+    return Ambati2021(WaitingSettings(short_wait_seconds=b, long_job_seconds=t), generations=0)
+
+
 def test_cunha_moves_where_the_neighbours_waited_longer_than_the_boot() -> None:
     # all that was seen are waits of about 3,000 s: every job moves, though the first could start at once
     result = run(after_a_past(ALIKE, wait=3000.0), Cunha2017(generations=0))
@@ -57,7 +62,7 @@ def test_cunha_learns_waits_when_jobs_start_in_the_world() -> None:
     assert not moved[::2].any()
 
 
-@pytest.mark.parametrize("policy", [Cunha2017(generations=0), Ambati2021()])
+@pytest.mark.parametrize("policy", [Cunha2017(generations=0), Ambati2021(generations=0)])
 def test_tokens_cover_the_limit_or_the_job_stays(policy: Policy) -> None:
     jobs = after_a_past(THREE, wait=3000.0)
     result = run(jobs, policy, share=0.0)
@@ -67,7 +72,7 @@ def test_tokens_cover_the_limit_or_the_job_stays(policy: Policy) -> None:
 
 def test_ambati_tries_out_who_cannot_start_at_once() -> None:
     jobs = after_a_past(THREE, wait=0.0)
-    result = run(jobs, Ambati2021(short_seconds=600.0))
+    result = run(jobs, ambati(t=600.0))
     begin = float(jobs.submit[0])
     assert result.moved.tolist() == [False, True, True]
     # the long one comes back after its trial, and starts when the first has ended
@@ -82,7 +87,7 @@ def test_ambati_tries_out_who_cannot_start_at_once() -> None:
 def test_ambati_lets_no_job_wait_longer_than_b() -> None:
     window = [(0.0, 1, 9000.0, 9000.0), (10.0, 1, 9000.0, 9000.0)]
     jobs = after_a_past(window, wait=0.0)
-    result = run(jobs, Ambati2021(short_seconds=0.5, longest_wait_seconds=3600.0))
+    result = run(jobs, ambati(t=0.5, b=3600.0))
     assert result.moved[1]
     start = float(result.end[1]) - 9000.0 - 120.0
     assert 3600.0 <= start - float(jobs.submit[1]) <= 3600.0 + 600.0

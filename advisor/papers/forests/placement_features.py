@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict.forecast._placement_lags import (
+from advisor.papers.forests._placement_lags import (
     Lags,
     LiveJobs,
     Numbers,
@@ -24,7 +24,7 @@ from advisor.predict.forecast._placement_lags import (
     similar_runs,
     user_runs,
 )
-from advisor.predict.forecast.submission_features import (
+from advisor.papers.forests.submission_features import (
     FEATURES,
     HISTORY_AT,
     SINCE,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.forecast import distribution
-from advisor.predict.forecast.distribution import (
+from advisor.papers.forests import distribution
+from advisor.papers.forests.distribution import (
     BINS,
     EDGES,
     LEVELS,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.forecast._placement_lags import Lags, lagged, mean, median
+from advisor.papers.forests._placement_lags import Lags, lagged, mean, median
 
 LENGTH = 3
 

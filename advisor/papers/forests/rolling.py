@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.table import JobTable
-from advisor.predict.forecast.distribution import DistributionForest, Distributions, ForestSettings
+from advisor.papers.forests.distribution import DistributionForest, Distributions, ForestSettings
 from advisor.predict.knn.fitness import Target
+from advisor.replay.estimates import Known
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -38,33 +38,6 @@ class ForecastOptions:
     retrain_jobs: int = 500
     forests: int = 4
     forest: ForestSettings = field(default_factory=ForestSettings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
-    """What a log teaches about one target, in the order in which it becomes known.
-
-    Attributes:
-        rows: Rows of the table.
-        times: When each becomes known, seconds: a wait when the job starts, a run time when it ends.
-        labels: By row of the table, seconds.
-    """
-
-    rows: Rows
-    times: Floats
-    labels: Floats
-
-    @classmethod
-    def of(cls, table: JobTable, target: Target) -> Self:
-        """Every job that ran and whose label is known and not negative (from clocks that disagreed).
-
-        A requeued job has the wait for its first start; one that was cut short has no run time.
-        """
-        labels = table.first_wait if target == "wait" else table.whole_run
-        times = table.submit + labels if target == "wait" else table.end
-        usable = np.flatnonzero((table.run > 0) & (labels >= 0) & np.isfinite(labels))
-        rows = usable[np.argsort(times[usable], kind="stable")]
-        return cls(rows=rows, times=times[rows], labels=labels)
 
 
 class RollingForests:
@@ -105,10 +78,6 @@ class RollingForests:
             mean=np.mean([one.mean for one in predictions], axis=0),
             mass=np.mean([one.mass for one in predictions], axis=0),
         )
-
-    def joined(self, target: Target) -> DistributionForest:
-        """All trees of one target as one forest."""
-        return DistributionForest.joined(self._newest[target])
 
     def __len__(self) -> int:
         """Forests of each target; 0 while one of them has none."""

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model import JobTable
-from advisor.predict.forecast import placement_features, submission_features
-from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
-from advisor.predict.forecast.placement_replay import features_of, retrace
-from advisor.predict.forecast.rolling import Known
-from advisor.predict.forecast.submission_features import FEATURES, Submission
+from advisor.papers.forests import placement_features, submission_features
+from advisor.papers.forests.placement_features import EventKind, PlacementFeatures
+from advisor.papers.forests.placement_replay import features_of, retrace
+from advisor.papers.forests.submission_features import FEATURES, Submission
+from advisor.replay.estimates import Known
 
 
 def submission(time: float, processors: int = 4, request: float = 600.0, user: int = 1, queue: int = 0):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
-from advisor.predict.forecast.submission_features import FEATURES, Submission
+from advisor.papers.forests.placement_features import EventKind, PlacementFeatures
+from advisor.papers.forests.submission_features import FEATURES, Submission
 
 Floats = NDArray[np.float64]
 

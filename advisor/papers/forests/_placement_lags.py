@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict.forecast.submission_features import COLUMNS, REQUEST, SINCE, UNKNOWN
+from advisor.papers.forests.submission_features import COLUMNS, REQUEST, SINCE, UNKNOWN
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from advisor.predict.forecast.performance_ratio import BothSides, learn_ratios
+from advisor.predict.performance_ratio import BothSides, learn_ratios
 
 
 def drawn(

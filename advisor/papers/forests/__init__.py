@@ -1,0 +1,1 @@
+"""Forests of two papers' replays: wait and run time of a job as distributions, from what was known."""

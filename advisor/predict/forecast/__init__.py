@@ -1,1 +1,0 @@
-"""Wait and run time of a job, as distributions, from what was known at its submission."""

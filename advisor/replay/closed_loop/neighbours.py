@@ -1,0 +1,158 @@
+"""Waits and run times by k nearest neighbours, as `advisor serve` forecasts them under the published rules.
+
+They are taught by what the simulated site has seen: the rows of the log before the first job, then the
+simulated waits and run times. Of a job in the cloud the wait on-premise stays unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from advisor.decide.submission.table_row import job_of
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.predict.knn.estimator import KnnEstimator
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.fitness import Target, TuningProblem
+from advisor.predict.knn.parameters import KnnParameters
+from advisor.predict.knn.tracker import ClusterTracker, StateColumns, states_of
+from advisor.predict.knn.tuning import GeneticSettings, tune
+from advisor.replay.closed_loop.log import Floats
+from advisor.replay.closed_loop.world import World
+from advisor.replay.estimates import EstimateColumns, estimate_rows
+
+TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
+MAX_TUNED_ROWS: Final = 3_000
+"""Rows before the first job on which the GA works: 500 are the test entries, the others the cases."""
+GENERATIONS: Final = 20
+"""The paper's GA has 100; these take 5 to 30 s."""
+_SEED: Final = 1
+
+
+class Neighbours:
+    """Follows the on-premise queue of a world, and forecasts its jobs.
+
+    Args:
+        world: At its beginning.
+        generations: Of the GA that tunes the estimators; 0: they stay untuned.
+    """
+
+    def __init__(self, world: World, generations: int) -> None:
+        jobs = self._jobs = world.jobs
+        self.past = jobs.table.select(slice(0, jobs.first))
+        self._encoder = Encoder(
+            start_of_log=self.past.start_of_log, utc_offset_seconds=self.past.utc_offset_seconds
+        )
+        self._tracker = ClusterTracker(jobs.machine)
+        self._features = np.full((len(jobs), len(self._encoder.schema)), np.nan)
+        states = states_of(self.past)
+        self._past_features = self._encoder.encode_table(self.past, states)
+        is_known = np.asarray(np.isfinite(self._past_features).any(axis=0))
+        self._parameters = {
+            target: _on(is_known, self._tuned(states, target, generations)) for target in TARGETS
+        }
+        self._estimators = {target: self._taught(target, world.now) for target in TARGETS}
+
+    def of_past(self, rows: NDArray[np.int64]) -> dict[Target, EstimateColumns]:
+        """Estimates of rows before the first job, each from what was known at its submission."""
+        return {
+            target: estimate_rows(
+                self.past, self._past_features, rows, self._parameters[target], target, encoder=self._encoder
+            )
+            for target in TARGETS
+        }
+
+    def job(self, row: int) -> Job:
+        """A row as a submission."""
+        return job_of(self._jobs.table, self._jobs.first + row, with_queue=True)
+
+    def submitted(self, row: int, now: float) -> Estimates:
+        """Forecast a new job, which has not joined the queue."""
+        features = self._encoder.encode(self.job(row), self._tracker.state(now))
+        self._features[row] = features
+        return self._estimates(features)
+
+    def asked_again(self, row: int, now: float) -> Estimates:
+        """Forecast a waiting job anew, from now on."""
+        job = structs.replace(self.job(row), submit_time=now)
+        return self._estimates(self._encoder.encode(job, self._tracker.state(now).without(job)))
+
+    def joined(self, row: int, now: float) -> None:
+        """A job waits on-premise."""
+        job = self.job(row)
+        self._tracker.submit(row, processors=job.processors, requested_time=job.requested_time, time=now)
+
+    def left(self, row: int, now: float) -> None:
+        """A waiting job has gone to the cloud."""
+        self._tracker.finish(row, now)
+
+    def started(self, row: int, now: float) -> None:
+        """A job has started on-premise: its wait is known."""
+        self._tracker.start(row, now)
+        self._learn("wait", row, now, now - float(self._jobs.submit[row]))
+
+    def ended(self, row: int, now: float) -> None:
+        """A job has ended; in the cloud it has shown what it would have run on-premise."""
+        self._tracker.finish(row, now)
+        self._learn("run", row, now, float(self._jobs.run[row]))
+
+    def _estimates(self, features: Floats) -> Estimates:
+        return Estimates(
+            wait=self._estimators["wait"].estimate(features), run=self._estimators["run"].estimate(features)
+        )
+
+    def _learn(self, target: Target, row: int, now: float, label: float) -> None:
+        job_id = int(self._jobs.table.job_id[self._jobs.first + row])
+        self._estimators[target].add(self._features[row], label, time=now, job_id=job_id)
+
+    def _taught(self, target: Target, now: float) -> KnnEstimator:
+        past = self.past
+        labels = past.first_wait if target == "wait" else past.whole_run
+        times = past.submit + labels if target == "wait" else past.end
+        known = np.flatnonzero((past.run > 0) & (labels >= 0) & (times < now))
+        known = known[np.argsort(times[known], kind="stable")]
+        estimator = KnnEstimator(self._parameters[target], self._encoder.schema)
+        estimator.add_many(
+            self._past_features[known], labels[known], times=times[known], job_ids=past.job_id[known]
+        )
+        return estimator
+
+    def _tuned(self, states: StateColumns, target: Target, generations: int) -> KnnParameters:
+        start = KnnParameters.untuned(self._encoder.schema)
+        if not generations:
+            return start
+        first = max(0, len(self.past) - MAX_TUNED_ROWS)
+        try:
+            problem = TuningProblem.from_log(
+                self.past.select(slice(first, None)), _later(states, first), self._encoder, target
+            )
+        except BadInput:  # too few rows
+            return start
+        result = tune(
+            problem,
+            generator=np.random.default_rng([_SEED, TARGETS.index(target)]),
+            start=start,
+            settings=GeneticSettings(generations=generations),
+        )
+        return result.parameters
+
+
+def _on(is_known: NDArray[np.bool_], parameters: KnnParameters) -> KnnParameters:
+    """Parameters without weights on features that the log does not have.
+
+    Such a feature is equally far away from every case. Its weight changes no estimate, but narrows the
+    kernel, until the variance is infinite.
+    """
+    weights = tuple(np.where(is_known, parameters.weights, 0.0).tolist())
+    return replace(parameters, weights=weights)
+
+
+def _later(states: StateColumns, first: int) -> StateColumns:
+    """The states from a row on."""
+    return StateColumns(**{name: getattr(states, name)[first:] for name in states.__slots__})
