@@ -10,6 +10,8 @@ from typing import Final
 from advisor.config.explaining import did_you_mean
 from advisor.config.loading import LoadedSettings
 from advisor.config.redacting import has_password
+from advisor.config.reference import toml_text, values_of
+from advisor.decide.submission.policy import READ_BY, fixed
 from advisor.model.advice import Mode
 from advisor.model.settings import Settings
 
@@ -58,6 +60,7 @@ def check(loaded: LoadedSettings, cluster_partitions: Collection[str] | None) ->
         *_rules(loaded),
         *_burst(loaded),
         *_web(loaded),
+        *_policy(loaded),
     ]
     return sorted(found, key=lambda finding: finding.severity is not Severity.ERROR)
 
@@ -175,6 +178,22 @@ def _web(loaded: LoadedSettings) -> Iterator[Finding]:
             "Set 127.0.0.1, and let the site's proxy with its login forward to the pages",
             warn=True,
         )
+
+
+def _policy(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Settings that somebody has set, and that the policy in force ignores or replaces."""
+    policy, instead = loaded.settings.cluster.policy, fixed(loaded.settings)
+    values = values_of(loaded.settings)
+    for key, origin in loaded.origins.items():
+        if origin.source == "default" or (key in instead and values[key] == instead[key]):
+            continue
+        if key in instead:
+            what = f'the policy "{policy}" sets it to {toml_text(instead[key])}, and that holds instead'
+        elif READ_BY.get(key, policy) != policy:
+            what = f'the policy "{policy}" ignores it: only "{READ_BY[key]}" reads it'
+        else:
+            continue
+        yield _finding(loaded, key, what, "Delete it, or choose another cluster.policy", warn=True)
 
 
 def _acts(settings: Settings) -> bool:

@@ -78,14 +78,6 @@ class AcquirerSettings(Section):
         ge=0,
         expert=True,
     )
-    rank: Literal["survival", "last-change"] = setting(
-        "survival",
-        "Which nodes are exchanged first: `survival` takes those that are less likely to last than a fresh "
-        "node of the best open pool, `last-change` the youngest, as published.",
-        why="In 24 simulated hours it exchanged 4 to 11 nodes where `last-change` exchanged 24 to 26, and "
-        "kept nodes that live as long (docs/designs/0015).",
-        expert=True,
-    )
 
     @model_validator(mode="after")
     def _in_order(self) -> AcquirerSettings:

@@ -57,6 +57,36 @@ def test_findings(settings, text, key, severity, mend):
     assert found[0].what
 
 
+@pytest.mark.parametrize(
+    ("policy", "text", "key", "what"),
+    [
+        ("price", "[waiting]\nshort_wait_seconds = 900\n", "waiting.short_wait_seconds", "sets it to 0.0"),
+        ("price", "[placement]\ncutoff_minutes = 30\n", "placement.cutoff_minutes", 'only "cunha2017" reads'),
+        ("cunha2017", "[hedge]\nenabled = true\n", "hedge.enabled", 'policy "cunha2017" sets it to false'),
+        ("ambati2021", "[waiting]\nspeculate = false\n", "waiting.speculate", "sets it to true"),
+        ("agarwal2023", "[price]\nloss_weight = 2\n", "price.loss_weight", 'only "price" reads it'),
+        ("deng2013", "[acquirer]\nkept_nodes = 2\n", "acquirer.kept_nodes", "sets it to 0"),
+    ],
+)
+def test_a_setting_that_the_policy_ignores_or_replaces(settings, policy, text, key, what):
+    (found,) = check(settings(f'{text}[cluster]\npolicy = "{policy}"\n'), None)
+    assert (found.key, found.severity) == (key, "warning")
+    assert what in found.what
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        ("price", "[hedge]\nenabled = true\n[price]\nloss_weight = 2\n"),
+        ("ambati2021", "[waiting]\nshort_wait_seconds = 900\n"),
+        ("agarwal2023", "[acquirer]\nkept_nodes = 2\n[matching]\nenabled = true\n"),
+        ("cunha2017", "[hedge]\nenabled = false\n"),
+    ],
+)
+def test_settings_that_hold_under_the_policy(settings, policy, text):
+    assert check(settings(f'{text}[cluster]\npolicy = "{policy}"\n'), None) == []
+
+
 def test_errors_come_first(settings):
     found = check(settings('[cluster]\ndefault_mode = "act"\nburst_partition = "x"\n'), {"onprem"})
     assert [finding.severity for finding in found] == ["error", "warning"]

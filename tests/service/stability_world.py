@@ -31,6 +31,7 @@ from advisor.model.settings import (
     LoopSettings,
     MatchingSettings,
     PathSettings,
+    Policy,
     Settings,
 )
 from advisor.service.cloud.cloud_context import CloudContext
@@ -76,9 +77,10 @@ def settings_of(
     matching: Mapping[str, Any] | None = None,
     subnets: Sequence[str] = (SHAKY, STEADY),
     cap_usd: float = 0.0,
+    policy: Policy = "price",
 ) -> Settings:
     return Settings(
-        cluster=ClusterSettings(default_mode=Mode.ACT),
+        cluster=ClusterSettings(default_mode=Mode.ACT, policy=policy),
         budget=BudgetSettings(usd=cap_usd, period="day"),
         loops=LoopSettings(orphan_grace_seconds=120.0, match_seconds=20.0),
         ec2=Ec2Settings(

@@ -2,8 +2,10 @@
 
 Every hour a share of the least stable nodes is retired: new nodes are requested first, retired nodes get no
 new tasks and are released when their tasks have ended. In the paper the least stable node is the one that
-changed most recently; here it is the one with the highest change rate of its own, and no node is retired that
-is expected to be better than a new one.
+changed most recently; here it is the one with the highest change rate of its own. Either way no node is
+exchanged that is expected to be as good as a new one. The paper exchanges it; there a node changes many times
+in its life, and one that has just changed is worse than a new one of the provider's (section 4.3). On EC2 the
+last change is the launch, and the youngest node would be exchanged for a fresh one of the same kind.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class AcquirerRules:
 
     Attributes:
         share: Largest share of nodes retired in a period.
-        own_rate: Rank by each node's own change rate; False: by the time since its last change, as published.
+        own_rate: Rank by each node's own change rate; False: by the time since its last change.
         lowest, highest: Bounds of the utilisation; nodes are requested and released to stay within them.
     """
 
@@ -83,22 +85,14 @@ def acquire(
     if wanted is None:
         wanted = min(bounds[1], max(bounds[0], _wanted_cores(total, busy_cores, needed_now, rules)))
     order = np.argsort(-own_rate if rules.own_rate else since_change, kind="stable")
-    quota = _exchange_quota(own_rate, fresh_rate, rules)
-    retired = list(order[:quota])
+    quota = round(rules.share * len(cores))
+    retired = list(order[own_rate[order] > fresh_rate][:quota])
     left = total - float(cores[retired].sum())
     if target_cores is None:
-        released = _released(order[quota:], cores, left, wanted, may_go)
+        released = _released(order[~np.isin(order, retired)], cores, left, wanted, may_go)
         retired += released
         left -= float(cores[released].sum())
     return AcquirerPlan(np.array(retired, np.int64), max(0.0, wanted - left))
-
-
-def _exchange_quota(own_rate: Floats, fresh_rate: float, rules: AcquirerRules) -> int:
-    """Number of nodes to exchange for new ones in this period."""
-    quota = round(rules.share * len(own_rate))
-    if rules.own_rate:
-        quota = min(quota, int(np.count_nonzero(own_rate > fresh_rate)))
-    return quota
 
 
 def _released(

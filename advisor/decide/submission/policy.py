@@ -41,22 +41,54 @@ _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
         "cunha2017": _OFF,
         "zrigui2022": {**_OFF, "size": {"enabled": True}},
         "deng2013": {**_OFF, "portfolio": {"enabled": True}},
-        "agarwal2023": {**_OFF, "matching": {"enabled": True}, "acquirer": {"rank": "last-change"}},
+        "agarwal2023": {
+            **{name: values for name, values in _OFF.items() if name != "acquirer"},
+            "matching": {"enabled": True},
+        },
     }
 )
 QUEUE_POLICIES: Final[frozenset[Policy]] = frozenset({"price", "ambati2021"})
 """Policies that ask when a job would start on-premise by the queue."""
 
 
+READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(
+    {
+        "budget.usd_per_hour_saved": "price",
+        "price.loss_weight": "price",
+        "price.uncertainty_limit_minutes": "price",
+        "hedge.enabled": "price",
+        "placement.use_cutoff": "cunha2017",
+        "placement.cutoff_minutes": "cunha2017",
+        "placement.cutoff_decay": "cunha2017",
+        "waiting.short_wait_seconds": "ambati2021",
+        "waiting.long_job_seconds": "ambati2021",
+    }
+)
+"""Settings that one policy alone reads."""
+
+
 def in_force(settings: Settings) -> Settings:
     """The settings with those of the policy."""
-    policy = settings.cluster.policy
-    sections = _of_ambati(settings) if policy == "ambati2021" else _SECTIONS[policy]
     return settings.model_copy(
         update={
-            name: getattr(settings, name).model_copy(update=dict(values)) for name, values in sections.items()
+            name: getattr(settings, name).model_copy(update=dict(values))
+            for name, values in _sections(settings).items()
         }
     )
+
+
+def fixed(settings: Settings) -> dict[str, Any]:
+    """The settings that the policy fixes, by ``section.name``, with their values."""
+    return {
+        f"{section}.{name}": value
+        for section, values in _sections(settings).items()
+        for name, value in values.items()
+    }
+
+
+def _sections(settings: Settings) -> Sections:
+    policy = settings.cluster.policy
+    return _of_ambati(settings) if policy == "ambati2021" else _SECTIONS[policy]
 
 
 def _of_ambati(settings: Settings) -> Sections:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from advisor.decide.submission.capacity import boot_seconds, requeueable, usd_per_core_hour
 from advisor.decide.submission.placement import ratio_of
-from advisor.decide.submission.policy import in_force
+from advisor.decide.submission.policy import READ_BY, in_force
 from advisor.decide.submission.rules import may_move
 from advisor.model.advice import Capacity, Verdict
 from advisor.model.errors import BadInput
@@ -30,42 +30,42 @@ from advisor.replay.closed_loop.world import WorldOptions
 VARIANCE_CUTOFF: Final = "placement.cutoff"
 """Not a setting: the tolerated variance in seconds squared, under whichever policy has such a limit."""
 
-SHOWN: Final[Mapping[str, str | None]] = MappingProxyType(
+SHOWN: Final = frozenset(
     {
-        "cluster.policy": None,
-        "cluster.on_premise_partitions": None,
-        "cluster.requeue_default": None,
-        "budget.usd": None,
-        "budget.period": None,
-        "budget.usd_per_hour_saved": "price",
-        "price.loss_weight": "price",
-        "price.uncertainty_limit_minutes": "price",
-        "hedge.enabled": "price",
-        "rules.allow_users": None,
-        "rules.allow_accounts": None,
-        "rules.deny_users": None,
-        "rules.deny_accounts": None,
-        "rules.deny_qos": None,
-        "rules.max_processors": None,
-        "rules.opt_out_comment": None,
-        "rules.opt_out_feature": None,
-        "rules.move_explicit_partition": None,
-        "rules.move_interactive": None,
-        "rules.move_dependent": None,
-        "rules.move_deferred": None,
-        "placement.baseline": None,
-        "placement.overhead_per_processor": None,
-        "placement.boot_seconds": None,
-        VARIANCE_CUTOFF: None,
-        "placement.use_cutoff": "cunha2017",
-        "placement.cutoff_minutes": "cunha2017",
-        "placement.cutoff_decay": "cunha2017",
-        "waiting.short_wait_seconds": "ambati2021",
-        "waiting.long_job_seconds": "ambati2021",
-        "ec2.on_demand_usd_per_hour": None,
+        "cluster.policy",
+        "cluster.on_premise_partitions",
+        "cluster.requeue_default",
+        "budget.usd",
+        "budget.period",
+        "budget.usd_per_hour_saved",
+        "price.loss_weight",
+        "price.uncertainty_limit_minutes",
+        "hedge.enabled",
+        "rules.allow_users",
+        "rules.allow_accounts",
+        "rules.deny_users",
+        "rules.deny_accounts",
+        "rules.deny_qos",
+        "rules.max_processors",
+        "rules.opt_out_comment",
+        "rules.opt_out_feature",
+        "rules.move_explicit_partition",
+        "rules.move_interactive",
+        "rules.move_dependent",
+        "rules.move_deferred",
+        "placement.baseline",
+        "placement.overhead_per_processor",
+        "placement.boot_seconds",
+        VARIANCE_CUTOFF,
+        "placement.use_cutoff",
+        "placement.cutoff_minutes",
+        "placement.cutoff_decay",
+        "waiting.short_wait_seconds",
+        "waiting.long_job_seconds",
+        "ec2.on_demand_usd_per_hour",
     }
 )
-"""Settings that change a simulation; the policy that alone reads one, or None for every policy."""
+"""Settings that change a simulation."""
 
 PERIOD_DAYS: Final[Mapping[str, float]] = MappingProxyType({"day": 1.0, "week": 7.0, "month": 365.25 / 12})
 
@@ -90,8 +90,8 @@ def refuse_not_shown(changes: Iterable[str], policy: str) -> None:
                 f"--set {key}",
                 f"Leave it out. It knows: {', '.join(sorted(SHOWN))}",
             )
-        only = SHOWN[key]
-        if only is not None and only != policy:
+        only = READ_BY.get(key, policy)
+        if only != policy:
             raise _not_shown(
                 f"{key} belongs to the policy {only!r}, and {policy!r} does not read it",
                 f"--set {key}",

@@ -173,7 +173,7 @@ class AcquireLoop:
             bounds=(float(rules.kept_nodes * per_node), float(most * per_node)),
             rules=AcquirerRules(
                 share=share,
-                own_rate=rules.rank == "survival",
+                own_rate=self._settings.cluster.policy != "agarwal2023",
                 lowest=_MIN_UTILISATION,
                 highest=_MAX_UTILISATION,
             ),

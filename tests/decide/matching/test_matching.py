@@ -214,6 +214,31 @@ def test_acquirer_as_published_retires_the_most_recently_changed():
     assert plan.cores == 32.0
 
 
+def test_acquirer_as_published_exchanges_no_node_for_one_that_is_no_better():
+    """The newest node is as good as a fresh one; of the two that are worse the younger goes."""
+    rates = np.array([1.0, 1.2, 2.0, 4.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+    plan = acquire(
+        np.full(10, 16),
+        np.arange(10.0),
+        rates,
+        busy_cores=100.0,
+        target_cores=160.0,
+        fresh_rate=1.25,
+        rules=AcquirerRules(share=0.1, own_rate=False),
+    )
+    assert plan.retire.tolist() == [2]
+    fresh = acquire(
+        np.full(10, 16),
+        np.arange(10.0),
+        np.ones(10),
+        busy_cores=100.0,
+        target_cores=160.0,
+        fresh_rate=1.25,
+        rules=AcquirerRules(share=0.1, own_rate=False),
+    )
+    assert fresh.retire.tolist() == []
+
+
 def test_acquirer_explores_as_far_as_nodes_differ():
     cores = np.full(10, 16)
     stable = acquire(cores, np.zeros(10), np.full(10, 0.2), busy_cores=100.0, target_cores=160.0)

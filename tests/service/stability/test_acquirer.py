@@ -44,10 +44,10 @@ def day(world: StabilityWorld, rate_per_hour: float = 4.0, mean_seconds: float =
         world.live(step, tick=100.0)
 
 
-@pytest.mark.parametrize(("seed", "rank"), [(0, "survival"), (2, "last-change")])
-def test_24_hours_of_exchanges_kill_no_job(tmp_path: Path, seed: int, rank: str) -> None:
+@pytest.mark.parametrize(("seed", "policy"), [(0, "price"), (2, "agarwal2023")])
+def test_24_hours_of_exchanges_kill_no_job(tmp_path: Path, seed: int, policy: str) -> None:
     """`StabilityWorld.wrongs`: a machine ended, or a node powered down, under a job that ran well there."""
-    settings = settings_of(tmp_path, acquirer=KEPT | {"rank": rank})
+    settings = settings_of(tmp_path, acquirer=KEPT, policy=policy)
     world = StabilityWorld(settings, generator=np.random.default_rng(seed))
     day(world)
     assert world.wrongs == []
@@ -81,7 +81,7 @@ def test_where_no_node_is_kept_nothing_is_acquired(tmp_path: Path) -> None:
 
 
 def test_the_size_follows_the_use_within_its_bounds(tmp_path: Path) -> None:
-    rules = {"kept_nodes": 2, "max_nodes": 6, "rank": "survival"}
+    rules = {"kept_nodes": 2, "max_nodes": 6}
     world = StabilityWorld(
         settings_of(tmp_path, acquirer=rules, subnets=[STEADY]), generator=np.random.default_rng(5)
     )
