@@ -108,10 +108,7 @@ def rehearse(
     and the same budget, which none exceeds. Each knows only what it could have known at that moment, but for
     the clairvoyant. Nothing is written but the page.
     """
-    from advisor.replay.closed_loop.log import loop_jobs
-    from advisor.replay.closed_loop.rehearse import rehearse as run
     from advisor.replay.closed_loop.world import WorldOptions
-    from advisor.replay.sources import load_table
 
     world = WorldOptions(
         boot_seconds=boot,
@@ -121,21 +118,32 @@ def rehearse(
         rules=rules_of(slurm_conf),
     )
     asked = _asked(policies, world, out, processes, config)
-    log = find_trace(trace)
-    with ticking() as tick:
-        table = load_table(log, progress=lambda done, total: tick("reading", done, total))
-        window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
-        result = run(window, asked, tick)
-        if shipped:
-            ec2 = (spot_trace or (), spot_prices, stock_out or (), vcpus, spot_vcpus)
-            rows, curve = shipped_rows(window, asked, ShippedOptions(config, changes or (), *ec2), tick)
-            result["rows"] += rows
-            result["curve"] += curve
+    ec2 = (spot_trace or (), spot_prices, stock_out or (), vcpus, spot_vcpus)
+    by_shipped = ShippedOptions(config, changes or (), *ec2) if shipped else None
+    result = _rehearsed(asked, find_trace(trace), skip, jobs, nodes, by_shipped)
     if out is not None:
         from advisor.service.admin.rehearsal_page import write_rehearsal
 
         write_rehearsal(out, result)
     emit(result, output, lambda console: _show(console, result))
+
+
+def _rehearsed(
+    asked: Rehearsal, log: str, skip: int, jobs: int | None, nodes: int, shipped: ShippedOptions | None
+) -> dict[str, Any]:
+    from advisor.replay.closed_loop.log import loop_jobs
+    from advisor.replay.closed_loop.rehearse import rehearse as run
+    from advisor.replay.sources import load_table
+
+    with ticking() as tick:
+        table = load_table(log, progress=lambda done, total: tick("reading", done, total))
+        window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
+        result = run(window, asked, tick)
+        if shipped is not None:
+            rows, curve = shipped_rows(window, asked, shipped, tick)
+            result["rows"] += rows
+            result["curve"] += curve
+    return result
 
 
 def _asked(

@@ -1,4 +1,4 @@
-"""``advisor spend``: today's spending and caps, the last days, and predicted against actual cost of jobs."""
+"""``advisor spend``: today's spending and budgets, the last days, predicted and actual cost of jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def spend(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Show today's spent and promised money by account, the caps, and the last days.
+    """Show today's spent and promised money by account, the budgets, and the last days.
 
     Days are those of UTC. Reads the history and what `advisor control` wrote last, without asking EC2.
     """

@@ -31,7 +31,7 @@ class FailureClass(enum.StrEnum):
     THROTTLED = "throttled"  # retry with the same token; never marks a pool (F03)
     SERVER = "server"  # retry later with the same token
     CAPACITY = "capacity"  # this pool is empty: try the next pool at once (F01)
-    CAP = "cap"  # the site's own cap on spending refused; EC2 was not asked
+    BUDGET = "budget"  # the site's own budget refused; EC2 was not asked
     QUOTA = "quota"  # the whole purchase option is unavailable; tell the admin once (F05)
     TOKEN = "token"  # noqa: S105 - no secret: the client token cannot be used again, so a new one is made
     GONE = "gone"  # the instance does not exist (any more)
@@ -102,7 +102,7 @@ _PRECEDENCE: Final = (
     FailureClass.THROTTLED,
     FailureClass.SERVER,
     FailureClass.ADMIN,
-    FailureClass.CAP,
+    FailureClass.BUDGET,
     FailureClass.TOKEN,
     FailureClass.QUOTA,
     FailureClass.CAPACITY,
@@ -135,8 +135,8 @@ class Failure:
         """The same as one of the errors that callers act on."""
         text = f"EC2 answered {self.code}: {self.message}"
         match self.kind:
-            case FailureClass.CAP:
-                return UseFallback(f"{self.code}: {self.message}", code="ec2.cap")
+            case FailureClass.BUDGET:
+                return UseFallback(f"{self.code}: {self.message}", code="ec2.budget")
             case FailureClass.THROTTLED | FailureClass.SERVER | FailureClass.TOKEN:
                 return RetryLater(text, code=f"ec2.{self.kind.value}")
             case FailureClass.CAPACITY | FailureClass.QUOTA | FailureClass.GONE:

@@ -131,7 +131,7 @@ class PriceCache:
         return self._prices
 
     def refresh_spot(self) -> None:
-        """Read the spot price: the highest of the zones of ``ec2.subnet_ids``, so that caps hold in each.
+        """Read the spot price: the highest of the zones of ``ec2.subnet_ids``, so that budgets hold in each.
 
         The last price stays where EC2 has none for this type, or cannot be read (AdvisorError).
         """

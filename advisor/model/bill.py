@@ -8,7 +8,7 @@ the time between jobs, the time until it is given back) its price is *idle* time
 jobs without an account use is neither: it is a row of its own. The rows add up to what the nodes have cost,
 to the last picodollar: shares are whole picodollars, and idle is the rest.
 
-Days are days of UTC, by which EC2 bills and caps start anew. *Spent* is what was paid until now,
+Days are days of UTC, by which EC2 bills and budgets start anew. *Spent* is what was paid until now,
 *promised* what launched nodes are still expected to cost, *predicted* what a decision assumed.
 """
 

@@ -40,7 +40,7 @@ class Section(BaseModel):
 
 
 Dollars = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-"""An amount of money; infinity would read as a cap and be none."""
+"""An amount of money; infinity would read as a limit and be none."""
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 AnySection = TypeVar("AnySection", bound=Section)

@@ -151,7 +151,7 @@ def test_day_one_10_spend(written: Path, tmp_path: Path) -> None:
     ):
         assert any(line[: len(row)] == row for line in lines), result["text"]
     assert result["reckoned_today_usd"] == pytest.approx(3.0)
-    assert "Caps use" not in result["text"]
+    assert "Budgets use" not in result["text"]
     assert result["jobs"] == {"jobs": 0, "predicted_usd": 0.0, "billed_usd": 0.0}
     assert "physics" in result["text"]
 

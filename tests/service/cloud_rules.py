@@ -33,7 +33,7 @@ class CloudRules:
     """
 
     settings: Settings
-    cap_usd: float
+    budget_usd: float
     slurmd_b: bool
     clock: ManualClock
     ec2: MemoryEc2
@@ -82,7 +82,7 @@ class CloudRules:
 
     def _check_cap(self) -> None:
         """What was spent and what is promised stays under the cap; what jobs overrun does not count."""
-        if not self.cap_usd:
+        if not self.budget_usd:
             return
         now = self.clock.wall
         total = slack = 0.0
@@ -97,9 +97,9 @@ class CloudRules:
             total += (
                 min(predicted, cost + self._still_to_come(item, price)) if is_alive else min(predicted, cost)
             )
-        if total > self.cap_usd + slack + 1e-9:
+        if total > self.budget_usd + slack + 1e-9:
             self.violations.append(
-                f"{total:.4f} USD are spent and promised, {self.cap_usd:.4f} may be (slack {slack:.4f})"
+                f"{total:.4f} USD are spent and promised, {self.budget_usd:.4f} may be (slack {slack:.4f})"
             )
 
     def _still_to_come(self, item: MemoryInstance, price: float) -> float:

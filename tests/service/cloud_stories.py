@@ -94,7 +94,7 @@ _WEIGHTS = (
 )  # fmt: skip
 EVERYTHING = tuple(kind for kind, weight in _WEIGHTS for _ in range(weight))
 
-CAPS = _one_of(0.0, 0.05, 0.1)
+BUDGETS = _one_of(0.0, 0.05, 0.1)
 
 
 def stories(*kinds: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Action]]:

@@ -99,10 +99,10 @@ def comment(capacity: Capacity, predicted_seconds: float) -> str:
 
 
 @lru_cache(maxsize=64)
-def site(cap_usd: float) -> Settings:
+def site(budget_usd: float) -> Settings:
     return Settings(
         cluster=ClusterSettings(default_mode=Mode.ACT, name=CLUSTER),
-        budget=BudgetSettings(usd=cap_usd, period="day"),
+        budget=BudgetSettings(usd=budget_usd, period="day"),
         loops=LoopSettings(orphan_grace_seconds=GRACE_SECONDS),
         ec2=Ec2Settings(
             image_id="ami-1",
@@ -121,18 +121,18 @@ class CloudWorld(CloudRules):
     ----------
     folder : Path
         Where the service keeps its state.
-    cap_usd : float
+    budget_usd: float
         Daily cap; 0: none.
     slurmd_b : bool
         ``slurmd -b``: each start of slurmd counts as a boot, so a machine that runs already is taken as well.
     """
 
-    def __init__(self, folder: Path, *, cap_usd: float = 0.0, slurmd_b: bool = False) -> None:
+    def __init__(self, folder: Path, *, budget_usd: float = 0.0, slurmd_b: bool = False) -> None:
         super().__init__()
         self.folder = folder
-        self.cap_usd = cap_usd
+        self.budget_usd = budget_usd
         self.slurmd_b = slurmd_b
-        self.settings = site(cap_usd)
+        self.settings = site(budget_usd)
         self.clock = ManualClock(wall=MIDNIGHT + 3600.0)
         self.ec2 = MemoryEc2(now=lambda: self.clock.wall)
         self.ec2.times.purge = 600.0
@@ -486,7 +486,7 @@ class CloudWorld(CloudRules):
         raise AssertionError(f"after {2 * SETTLE_TICKS * TICK_SECONDS:.0f} s: {', '.join(self.left_over())}")
 
 
-def tell(story: Iterable[Action], *, cap_usd: float = 0.0, slurmd_b: bool = False) -> CloudWorld:
+def tell(story: Iterable[Action], *, budget_usd: float = 0.0, slurmd_b: bool = False) -> CloudWorld:
     """Let a story happen in a world of its own, which is handed back.
 
     Raises
@@ -498,7 +498,7 @@ def tell(story: Iterable[Action], *, cap_usd: float = 0.0, slurmd_b: bool = Fals
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         with TemporaryDirectory(dir=_IN_MEMORY) as folder:
-            world = CloudWorld(Path(folder), cap_usd=cap_usd, slurmd_b=slurmd_b)
+            world = CloudWorld(Path(folder), budget_usd=budget_usd, slurmd_b=slurmd_b)
             world.play(story)
             return world
     finally:

@@ -162,12 +162,12 @@ class MemoryBurst:
 class PortfolioWorld:
     """A site whose portfolio loop can be stopped, killed and started again."""
 
-    def __init__(self, folder: Path, *, nodes: int = 4, cap_usd: float = 0.0, **portfolio: Any) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 4, budget_usd: float = 0.0, **portfolio: Any) -> None:
         self.clock = ManualClock(wall=1_800_001_000.0)
         given: dict[str, Any] = {"enabled": True, "policies": "paper"}
         self.settings = Settings(
             cluster=ClusterSettings(burst_partition=BURST),
-            budget=BudgetSettings(usd=cap_usd, period="day"),
+            budget=BudgetSettings(usd=budget_usd, period="day"),
             portfolio=PortfolioSettings(**(given | portfolio)),
             paths=PathSettings(state=folder, run=folder),
         )

@@ -76,12 +76,12 @@ def settings_of(
     acquirer: Mapping[str, Any] | None = None,
     matching: Mapping[str, Any] | None = None,
     subnets: Sequence[str] = (SHAKY, STEADY),
-    cap_usd: float = 0.0,
+    budget_usd: float = 0.0,
     policy: Policy = "price",
 ) -> Settings:
     return Settings(
         cluster=ClusterSettings(default_mode=Mode.ACT, policy=policy),
-        budget=BudgetSettings(usd=cap_usd, period="day"),
+        budget=BudgetSettings(usd=budget_usd, period="day"),
         loops=LoopSettings(orphan_grace_seconds=120.0, match_seconds=20.0),
         ec2=Ec2Settings(
             image_id="ami-1",

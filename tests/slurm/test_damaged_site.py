@@ -111,7 +111,7 @@ def test_d5_a_damaged_budget_forgets_nothing(site: Site) -> None:
             in site.lab.run("scontrol", "-o", "show", "node", "burst[1-2]").stdout
         )
 
-    site.wait_until("the node's Reason names the cap", refused)
+    site.wait_until("the node's Reason names the budget", refused)
     assert len(site.ec2.instances()) == launched
 
     def spend() -> dict[str, Any]:

@@ -192,7 +192,7 @@ def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, setting
 
 
 def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Settings) -> Answer:
-    """Question 3: price, tokens and caps. Numbers are those of the whole job, all tasks together."""
+    """Question 3: price, tokens and budgets. Numbers are those of the whole job, all tasks together."""
     tasks, price = job.array_tasks, state.price
     cost = tasks * option.best.cost if option.usd_per_second else 0.0
     worst = tasks * option.worst_usd

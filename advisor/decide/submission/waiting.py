@@ -40,7 +40,7 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What question 3 may look at.
 
     Attributes:
-        job: Its processors, and its account for the caps.
+        job: Its processors, and its account for the budgets.
         estimates: Predicted wait from now on, and run time, seconds.
         capacity: What it would get.
         cost_usd: Predicted cost of this job in it, US dollars; NaN when unknown.

@@ -33,7 +33,7 @@ def pools_written(settings: Settings, now: float) -> dict[str, Any]:
 
 
 def spend_written(settings: Settings, now: float) -> dict[str, Any]:
-    """Today's money and caps, and the last days; errors as :func:`_written`."""
+    """Today's money and budgets, and the last days; errors as :func:`_written`."""
     report, written = _written(settings)
     return {"time": written, "age_seconds": now - written, **report.get("spend", {})}
 

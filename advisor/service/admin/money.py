@@ -1,4 +1,4 @@
-"""Money as commands and pages show it: the bill's rows, and today's spending beside the caps."""
+"""Money as commands and pages show it: the bill's rows, and today's spending beside the budgets."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
-from advisor.service.cloud.capping import Caps
+from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.reckoning import AskStop, Reckoning
@@ -57,9 +57,9 @@ class CloudContext:
             reckoning=self._reckoning(),
         )
 
-    def caps(self) -> Caps:
-        """Return what keeps spending under the caps."""
-        return Caps(
+    def budget_guard(self) -> BudgetGuard:
+        """Return what keeps spending within the budget."""
+        return BudgetGuard(
             self.settings,
             cloud=self.cloud,
             slurm=self.slurm,

@@ -59,7 +59,11 @@ class ProvisionLoop:
         settings, slurm, view, clock = context.settings, context.slurm, context.view, context.clock
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
         self._fleet, self._cloud, self._interruptions = context.fleet, context.cloud, context.interruptions
-        self._books, self._caps, self._addresses = context.bookkeeping(), context.caps(), context.addresses()
+        self._books, self._guard, self._addresses = (
+            context.bookkeeping(),
+            context.budget_guard(),
+            context.addresses(),
+        )
         self.folder = folder
         self._kept = kept
         self._resumed_jobs = ResumedJobs(view, clock)
@@ -80,7 +84,7 @@ class ProvisionLoop:
             Step("hand-overs", self.act_on_handovers),
             Step("addresses", self.find_addresses),
             Step("boots", self.watch_boots),
-            Step("keep the caps", self.keep_caps),
+            Step("keep the budget", self.keep_budget),
             Step("return jobs", self.return_jobs),
         )
 
@@ -162,7 +166,7 @@ class ProvisionLoop:
         capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
 
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
-            return self._caps.put_aside(nodes, jobs, capacity_of)
+            return self._guard.put_aside(nodes, jobs, capacity_of)
 
         self._books.settle(self._fleet.instances)
         report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear)
@@ -278,9 +282,9 @@ class ProvisionLoop:
                 return Capacity.ON_DEMAND
         return capacity
 
-    def keep_caps(self) -> None:
-        """Once the day's money is spent or promised, start nothing more (`advisor.service.cloud.capping`)."""
-        self._give_back(self._caps.keep())
+    def keep_budget(self) -> None:
+        """Once the day's money is spent or promised, start nothing more (`BudgetGuard`)."""
+        self._give_back(self._guard.keep())
 
     def find_addresses(self) -> None:
         """Ask EC2 for addresses that it did not know at the launch (F06)."""
@@ -349,6 +353,6 @@ class ProvisionLoop:
 
 def _reason(failure: Failure) -> str:
     """Why a node got no instance, as slurmctld shows it to everybody."""
-    if failure.kind is FailureClass.CAP:
+    if failure.kind is FailureClass.BUDGET:
         return f"burst advisor: budget: {failure.message}"
     return f"burst advisor: EC2 gave no instance ({failure.code})"

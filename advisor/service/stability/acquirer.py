@@ -2,8 +2,8 @@
 
 Once an hour `advisor.decide.matching.acquirer` says how many nodes there should be and which are not worth
 keeping. New nodes are requested first, by powering nodes up in Slurm, so that their launch takes the usual
-path (hand-over, caps, journal, pools). A node is given up only when others are up in its place, and only with
-``POWER_DOWN_ASAP``: slurmctld drains it, lets its jobs end and then powers it down.
+path (hand-over, budget, journal, pools). A node is given up only when others are up in its place, and only
+with ``POWER_DOWN_ASAP``: slurmctld drains it, lets its jobs end and then powers it down.
 """
 
 from __future__ import annotations

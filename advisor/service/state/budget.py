@@ -3,12 +3,12 @@
 Spent money is counted from running instances, from each launch until the instance is terminated or seen to
 be gone: after hours without an advisor, those hours are counted. Each counted stretch of time is stored until
 the history has it (:meth:`SpendingBudget.paid`), so that every report adds up the same stretches
-(`advisor.model.bill`). The split by account serves only the caps and errs on the expensive side: a boot is
+(`advisor.model.bill`). The split by account serves only the budgets and errs on the expensive side: a boot is
 charged to the account that it is for, and jobs are those of the last snapshot of the queue.
 
 Promised money is what launched nodes will still cost by the forecasts of their jobs. It is written to disk
 before the launch, so that a restart forgets nothing. A launch is allowed only while spent, promised and the
-new node's money stay under the caps: a cap is exceeded only as far as running jobs exceed their forecasts.
+new node's money stay within the budget, which is exceeded only as far as running jobs exceed their forecasts.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SpendingBudget:
 
         Instances that ran at the last count and are gone are counted until now, and so are those launched
         since. Time counted while the doubt lasted is added to what the history knows. Its accounts are
-        unknown here: it counts against the cap of each account.
+        unknown here: it counts against the budget of each account.
 
         Args:
             running: Instances that cost money now; for booting nodes, with the expected cost of their jobs.
@@ -244,7 +244,7 @@ class SpendingBudget:
                 if limits:
                     text = f"{self._file.path} can't be written ({error.strerror})"
                     raise TellAdmin(
-                        f"{text}: with a cap nothing is launched until it can", code="budget.not_saved"
+                        f"{text}: with a budget nothing is launched until it can", code="budget.not_saved"
                     ) from error
         return refused
 
@@ -331,8 +331,8 @@ class SpendingBudget:
             accounts = {
                 account
                 for limit in limits
-                for account, cap in limit.accounts.items()
-                if cap and self._exposure(limit, account)[1] >= cap
+                for account, usd in limit.accounts.items()
+                if usd and self._exposure(limit, account)[1] >= usd
             }
             is_over = any(limit.usd and self._exposure(limit, "")[0] >= limit.usd for limit in limits)
         return is_over, frozenset(accounts)
@@ -347,7 +347,10 @@ class SpendingBudget:
         return in_all(by_account)
 
     def _promised(self) -> Amounts:
-        return in_all(self._with_promises({}))
+        by_account: dict[str, float] = {}
+        for promise in self._promises.values():
+            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        return in_all(by_account)
 
     def _exposure(self, limit: SpendingLimit, account: str) -> tuple[float, float]:
         """Dollars spent or promised in the limit's period: in all, and at most by one account."""
@@ -362,12 +365,6 @@ class SpendingBudget:
         promises = self._promises.values()
         promised = sum(promise.usd for promise in promises)
         return spent + promised, mine + sum(one.usd for one in promises if one.account == account)
-
-    def _with_promises(self, by_account: Mapping[str, float]) -> dict[str, float]:
-        total = dict(by_account)
-        for promise in self._promises.values():
-            total[promise.account] = total.get(promise.account, 0.0) + promise.usd
-        return total
 
     def _spend(self, since: float, until: float, usd_per_hour: float, shares: Mapping[str, float]) -> float:
         """Add the cost of a stretch of time, to each day its own part."""

@@ -60,9 +60,9 @@ class LaunchRequest:
         when = _WHEN[limit.period]
         if limit.usd and total + self.usd > limit.usd:
             return f"{total:.2f} USD of {limit.usd:.2f} for {when} are spent or promised"
-        cap = limit.accounts.get(self.account, 0.0)
-        if cap and mine + self.usd > cap:
-            return f"{mine:.2f} USD of {cap:.2f} for account {self.account} {when} are spent or promised"
+        most = limit.accounts.get(self.account, 0.0)
+        if most and mine + self.usd > most:
+            return f"{mine:.2f} USD of {most:.2f} for account {self.account} {when} are spent or promised"
         return ""
 
 

@@ -92,7 +92,7 @@ def test_seeds_3_a_stop_at_t_also_for_jobs_forecast_short_unless_that_is_nearly_
 
 
 def test_a_trial_is_paid_for_by_the_budget_up_to_t() -> None:
-    """A trial passed by the caps: its run of 17 hours did not count, nor did its quarter of an hour."""
+    """A trial that the budget refused: its run of 17 hours did not count, nor did its quarter of an hour."""
     cloud = make_cloud(spot_usd_per_core_hour=1.0, on_demand_usd_per_core_hour=1.0)
     long = structs.replace(run_of(*[100.0] * 3, *[60_000.0] * 17), wait=LONG_WAIT)
     for cap, moves in ((2.0, True), (0.5, False)):  # 4 cores for 17 minutes with the boot: 1.13 USD

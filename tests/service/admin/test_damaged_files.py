@@ -53,7 +53,7 @@ def test_d3_d5_the_doctor_names_what_was_set_aside(tmp_path: Path) -> None:
     (tmp_path / "budget.json.bad").touch()
     (item,) = found(settings, "state files")
     assert (item.level, "budget.json.bad" in item.what) == (Level.WARNING, True)
-    assert "budget.json: Nothing is launched while a cap is set" in item.what
+    assert "budget.json: Nothing is launched while a budget is set" in item.what
     assert any("1 hand-overs were set aside" in item.what for item in found(settings, "control socket"))
 
 

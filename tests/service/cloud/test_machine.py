@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
 
 from advisor.model import Capacity
-from tests.service.cloud_stories import CAPS, stories
+from tests.service.cloud_stories import BUDGETS, stories
 from tests.service.cloud_world import Action, tell
 
 STORIES = int(os.environ.get("ADVISOR_STORIES", "2000"))
@@ -38,9 +38,9 @@ def test_whatever_happens(part: int) -> None:
 
     @seed(chosen)
     @options(STORIES // PARTS)
-    @given(story=stories(), cap_usd=CAPS)
-    def happens(story: Any, cap_usd: float) -> None:
-        tell(story, cap_usd=cap_usd)
+    @given(story=stories(), budget_usd=BUDGETS)
+    def happens(story: Any, budget_usd: float) -> None:
+        tell(story, budget_usd=budget_usd)
 
     happens()
 
@@ -92,7 +92,7 @@ EC2_IS_AWAY_WHILE_A_JOB_RUNS: list[Action] = [
 
 def test_a_hand_over_that_comes_again_never_asks_the_cap_about_a_node_that_has_its_instance() -> None:
     """It was refused then, and powered down under its job."""
-    tell(THE_LAST_HAND_OVER_COMES_AGAIN, cap_usd=0.1)
+    tell(THE_LAST_HAND_OVER_COMES_AGAIN, budget_usd=0.1)
 
 
 def test_hand_overs_of_a_node_are_done_in_their_order() -> None:
@@ -107,7 +107,7 @@ def test_an_orphan_that_a_resume_has_found_is_none_whatever_slurm_showed_before(
 
 def test_what_runs_while_ec2_cannot_be_read_is_on_the_bill() -> None:
     """It was taken for nothing, and the cap passed by as much."""
-    tell(EC2_IS_AWAY_WHILE_A_JOB_RUNS, cap_usd=0.22)
+    tell(EC2_IS_AWAY_WHILE_A_JOB_RUNS, budget_usd=0.22)
 
 
 A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS: list[Action] = [
@@ -129,7 +129,7 @@ ILL_ENTRIES_OF_EVERY_KIND: list[Action] = [
 
 def test_d5_a_damaged_budget_makes_nothing_cheaper() -> None:
     """The day began anew, and the cap was passed by what had been spent."""
-    tell(A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS, cap_usd=0.22)
+    tell(A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS, budget_usd=0.22)
 
 
 def test_d3_no_ill_entry_keeps_a_job_from_its_end() -> None:

@@ -17,7 +17,7 @@ from advisor.ec2.listing import described
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.cluster import NodePower
 from advisor.model.errors import AdvisorError
-from advisor.service.cloud.capping import Caps
+from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.running.isolating import for_each
@@ -26,7 +26,7 @@ from advisor.service.state.budget_records import BudgetFile, BudgetRecord
 from tests.service.cloud import test_machine
 from tests.service.cloud.test_machine import options
 from tests.service.cloud_stories import (
-    CAPS,
+    BUDGETS,
     CRASH,
     DAMAGE,
     EC2_AWAY,
@@ -115,7 +115,7 @@ def hand_overs_in_any_order(patch: Patch) -> None:
 
 
 def the_cap_is_not_asked_at_the_launch(patch: Patch) -> None:
-    patch.setattr(Caps, "put_aside", lambda *_: {})
+    patch.setattr(BudgetGuard, "put_aside", lambda *_: {})
 
 
 def promises_are_not_on_the_disk(patch: Patch) -> None:
@@ -173,9 +173,9 @@ def test_without(
 ) -> None:
     @seed(0)
     @options(STORIES, Phase.generate)
-    @given(story=stories(*kinds), cap_usd=CAPS)
-    def happens(story: Any, cap_usd: float) -> None:
-        tell(story, cap_usd=cap_usd)
+    @given(story=stories(*kinds), budget_usd=BUDGETS)
+    def happens(story: Any, budget_usd: float) -> None:
+        tell(story, budget_usd=budget_usd)
 
     remove(monkeypatch)
     with pytest.raises(AssertionError, match=found):

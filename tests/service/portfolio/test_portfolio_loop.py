@@ -327,7 +327,7 @@ def test_a_warm_node_that_cannot_be_had_is_not_asked_for_at_every_tick(tmp_path:
 
 
 def test_nothing_more_is_rented_when_the_days_money_is_gone(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, cap_usd=1.0, leader="ODA-WSPT-WorstFit+h2+bf")
+    world = PortfolioWorld(tmp_path, budget_usd=1.0, leader="ODA-WSPT-WorstFit+h2+bf")
     world.cloud.budget.rebuild([], [], [])
     promised = world.cloud.budget.promise(
         [LaunchRequest(node="burst3", account="", usd=1.0, usd_per_hour=0.1)], limits_of(world.settings)

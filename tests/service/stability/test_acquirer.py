@@ -99,15 +99,15 @@ def test_the_size_follows_the_use_within_its_bounds(tmp_path: Path) -> None:
     assert world.wrongs == []
 
 
-@pytest.mark.parametrize(("cap_usd", "launched"), [(7.0, 0), (8.0, 1), (15.0, 2)])
-def test_the_budget_holds_for_kept_nodes_too(tmp_path: Path, cap_usd: float, launched: int) -> None:
+@pytest.mark.parametrize(("budget_usd", "launched"), [(7.0, 0), (8.0, 1), (15.0, 2)])
+def test_the_budget_holds_for_kept_nodes_too(tmp_path: Path, budget_usd: float, launched: int) -> None:
     """A node without a job is promised a day: 7.2 USD at 0.3 an hour, which it costs should spot fail."""
-    settings = settings_of(tmp_path, acquirer={"kept_nodes": 4}, cap_usd=cap_usd)
+    settings = settings_of(tmp_path, acquirer={"kept_nodes": 4}, budget_usd=budget_usd)
     world = StabilityWorld(settings, generator=np.random.default_rng(5))
     world.live(40.0)
     assert len(world.ec2.alive()) == launched
     world.live(2 * HOUR, tick=100.0)
-    assert world.cloud.budget.spent_today()[0] <= cap_usd
+    assert world.cloud.budget.spent_today()[0] <= budget_usd
     assert world.wrongs == []
 
 

@@ -1,4 +1,4 @@
-"""Caps hold whatever is asked for, in whatever order, however often the advisor is restarted."""
+"""Budgets hold whatever is asked for, in whatever order, however often the advisor is restarted."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Spending(RuleBasedStateMachine):
 
     @initialize(cap=st.floats(0.5, 20.0), share=st.floats(0.1, 1.0))
     def begin(self, cap: float, share: float) -> None:
-        self.caps = BudgetSettings(usd=cap, accounts={"physics": share * cap}, period="day")
+        self.limits = BudgetSettings(usd=cap, accounts={"physics": share * cap}, period="day")
         self.restart()
 
     @rule()
@@ -96,7 +96,7 @@ class Spending(RuleBasedStateMachine):
             LaunchRequest(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17)
             for number in numbers
         ]
-        refused = self.budget.promise(wishes, day_limits(self.caps.usd, **self.caps.accounts))
+        refused = self.budget.promise(wishes, day_limits(self.limits.usd, **self.limits.accounts))
         if crashes:
             self.restart()  # after the promises were written, before anything else is known
         for number in numbers:
@@ -141,15 +141,15 @@ class Spending(RuleBasedStateMachine):
 
     @invariant()
     def spending_stays_under_the_cap_and_what_running_jobs_overrun(self) -> None:
-        if not hasattr(self, "caps"):
+        if not hasattr(self, "limits"):
             return
         day = self.hands.wall - self.hands.wall % 86400.0
         if any(node.launched < day for node in self.nodes):
             return  # the day has ended: the next one has a cap of its own
         spent = sum(node.cost(self.hands.wall) for node in self.nodes)
-        assert spent <= self.caps.usd + self.overrun() + CENT
+        assert spent <= self.limits.usd + self.overrun() + CENT
         mine = sum(node.cost(self.hands.wall) for node in self.nodes if node.account == "physics")
-        assert mine <= self.caps.accounts["physics"] + self.overrun("physics") + CENT
+        assert mine <= self.limits.accounts["physics"] + self.overrun("physics") + CENT
 
 
 Spending.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=25, deadline=None)
@@ -228,20 +228,20 @@ def test_f32_two_clocks_are_never_read_at_the_same_moment(tmp_path: Path, hands:
 def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
     tmp_path: Path, hands: Hands
 ) -> None:
-    caps = day_limits(1.0)
-    assert budget_in(tmp_path, hands).promise([wish("burst1", 0.8)], caps) == {}
+    limits = day_limits(1.0)
+    assert budget_in(tmp_path, hands).promise([wish("burst1", 0.8)], limits) == {}
     budget = budget_in(tmp_path, hands)
-    assert "0.80 USD of 1.00" in budget.promise([wish("burst2", 0.8)], caps)["burst2"]
-    assert budget.promise([wish("burst1", 0.9)], caps) == {}  # the same node, asked for again
+    assert "0.80 USD of 1.00" in budget.promise([wish("burst2", 0.8)], limits)["burst2"]
+    assert budget.promise([wish("burst1", 0.9)], limits) == {}  # the same node, asked for again
     hands.pass_by(1000.0)
     budget.count([])
-    assert budget.promise([wish("burst2", 0.8), wish("burst3", 0.8)], caps).keys() == {"burst3"}
+    assert budget.promise([wish("burst2", 0.8), wish("burst3", 0.8)], limits).keys() == {"burst3"}
 
 
 def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
     budget = budget_in(tmp_path, hands)
-    caps = day_limits(1.0)
-    budget.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], caps)
+    limits = day_limits(1.0)
+    budget.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], limits)
     hands.pass_by(HOUR / 4)
     budget.release(["burst1", "burst2"], launched=True)
     budget.release(["burst3"], launched=False)  # EC2 gave no instance
@@ -339,9 +339,9 @@ def test_d5_a_damaged_budget_is_said_kept_aside_and_blocks_launches(
     assert [(log["event"], log["log_level"]) for log in logs] == [("state.damaged", "error")]
     assert (spent / "budget.json.bad").read_bytes() == content
     assert (budget.is_damaged, budget.doubt) == (True, "budget.json was damaged")
-    for caps in (CAP, ()):
+    for limits in (CAP, ()):
         with pytest.raises(TellAdmin, match="nothing is launched"):
-            budget.promise([wish("burst3", 0.01)], caps)
+            budget.promise([wish("burst3", 0.01)], limits)
     budget.count([running()])
     assert budget_in(spent, hands).doubt  # half of a day is written nowhere
 

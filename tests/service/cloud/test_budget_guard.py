@@ -1,4 +1,4 @@
-"""The caps at the launch and after it, through the loops."""
+"""The budget at the launch and after it, through the loops."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ HOUR = 3600.0
 def rig(tmp_path: Path) -> Rig:
     """Spot costs 1, on-demand 2 dollars an hour; 5 dollars a day, 3 of them for physics."""
     rig = Rig(tmp_path)
-    caps = BudgetSettings(usd=5.0, accounts={"physics": 3.0}, period="day")
-    rig.settings = rig.settings.model_copy(update={"budget": caps})
+    limits = BudgetSettings(usd=5.0, accounts={"physics": 3.0}, period="day")
+    rig.settings = rig.settings.model_copy(update={"budget": limits})
     context = dataclasses.replace(rig.context, settings=rig.settings)
     rig.provision = ProvisionLoop(context, folder=rig.folder)
     return rig
@@ -100,7 +100,7 @@ def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: 
     rig.look(nodes, jobs)
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
-    rig.provision.keep_caps()
+    rig.provision.keep_budget()
     assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_ASAP", "burst2": "POWER_DOWN_ASAP"}
     assert rig.provision.returning == {8}
 
@@ -118,7 +118,7 @@ def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig
     rig.look([make_node("burst1", "MIXED")], jobs)
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
-    rig.provision.keep_caps()
+    rig.provision.keep_budget()
     assert states_told(rig.slurm) == {}
     assert rig.provision.returning == {8}
 
@@ -127,5 +127,5 @@ def test_without_caps_nothing_is_kept_back(tmp_path: Path) -> None:
     free = Rig(tmp_path)
     ask(free, dict.fromkeys(range(1, 9), ("physics", 24.0)))
     assert len(free.fleet.of("resume")[0][0]) == 8
-    free.provision.keep_caps()
+    free.provision.keep_budget()
     assert free.provision.returning == set()

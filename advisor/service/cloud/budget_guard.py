@@ -30,7 +30,7 @@ _FALLBACK: Final = {
 }
 
 
-class Caps:
+class BudgetGuard:
     """Keeps spending within the budget."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Caps:
             account = queued.job.account or "" if queued is not None else ""
             requests.append(LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=price))
         refused = self._cloud.budget.promise(requests, self._limits)
-        return {node: Failure(FailureClass.CAP, "Budget", why) for node, why in refused.items()}
+        return {node: Failure(FailureClass.BUDGET, "Budget", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
         """Once the budget is spent or promised, let nothing more start; running jobs go on.
@@ -98,7 +98,7 @@ class Caps:
                 if node.power is NodePower.UP and not node.is_draining and not node.is_down
             ]
             if up:
-                log.warning("cloud.cap_reached", nodes=up)
+                log.warning("cloud.budget_spent", nodes=up)
                 self._slurm.update_node(
                     up, state="POWER_DOWN_ASAP", reason="burst advisor: the budget is spent"
                 )
