@@ -99,6 +99,14 @@ class ClusterSettings(Section):
         "`default_mode`.",
         why="The table is empty so that one setting switches the whole cluster.",
     )
+    hook: bool = setting(
+        True,
+        "Whether the hook in slurmctld asks for advice inside `sbatch`. Without it `advisor control` finds "
+        "new jobs in the queue, within 5 s of their submission, and moves them while they are pending.",
+        why="With the hook a job is where it belongs before Slurm looks at it. Slurm's guide for "
+        "high-throughput computing advises against Lua in slurmctld; such a site sets it to false.",
+        expert=True,
+    )
     requeue_default: bool = setting(
         True,
         "Whether a job may be requeued when its user did not say so, as slurm.conf's `JobRequeue` does. It "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,10 +14,10 @@ from typing import Final
 from advisor.history import sacct
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.settings import Settings
-from advisor.slurm import parsing
+from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
 from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import AccountingExport, Partition, SlurmSnapshot
+from advisor.slurm.protocol import PENDING, AccountingExport, Partition, SlurmSnapshot, SubmittedJob
 from advisor.slurm.records import Layout, Unread
 
 _JOBS_A_CALL: Final = 500
@@ -26,6 +27,8 @@ _PARTITION_ATTEMPTS: Final = 6
 It returns an errno that another call has left in its thread (``_update_job`` after ``_retrieve_new_assoc`` in
 job_mgr.c, unchanged up to 26.05). It has changed nothing then.
 """
+_LINES_A_CALL: Final = 200
+_JSON_ESCAPES: Final = re.compile(r"""\\["\\]|[' ]""")
 _NODES_A_CALL: Final = 2000
 _ACCOUNTING_SECONDS: Final = 600.0
 _FIELD: Final = re.compile(r"[A-Za-z]{1,40}")
@@ -62,6 +65,19 @@ class CliBackend:
             raise RetryLater("sinfo shows no node that can be read", code="slurm.unreadable")
         seconds = self._monotonic() - began
         return SlurmSnapshot(time=now, jobs=queue, nodes=nodes, seconds=seconds, malformed=report.malformed)
+
+    def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`; splitting 10,000 records takes 50 ms."""
+        layout, report = Layout.of(parsing.SUBMITTED_COLUMNS), Unread()
+        answer = self._commands.text(
+            "squeue", "--noheader", "--all", f"--states={PENDING}", f"--Format={layout.argument}"
+        )
+        found: dict[int, SubmittedJob | None] = {}
+        for row in layout.records(answer, report):
+            job_id = records.whole(row["JobID"])
+            if job_id is not None:
+                found[job_id] = None if job_id in known else parsing.submitted_job(row)
+        return found
 
     @contextmanager
     def accounting(self, since: float, until: float | None = None) -> Iterator[AccountingExport]:
@@ -115,6 +131,34 @@ class CliBackend:
         attempts = _PARTITION_ATTEMPTS if "partition" in changes else 1
         for ids in _in_lists(job_ids):
             self._update(f"jobid={ids}", pairs, attempts)
+
+    def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`.
+
+        One scontrol reads up to 200 lines, which takes a quarter of the time of as many calls; where it
+        reports a failure, not saying of which line, each of its jobs is changed by a call of its own.
+        """
+        alone = {job_id for job_id, fields in changes.items() if "partition" in fields}
+        lines = {
+            job_id: line
+            for job_id, fields in changes.items()
+            if job_id not in alone and (line := prompt_line(job_id, fields)) is not None
+        }
+        alone = set(changes) - lines.keys()
+        for begin in range(0, len(lines), _LINES_A_CALL):
+            part = list(lines)[begin : begin + _LINES_A_CALL]
+            try:
+                self._commands.text("scontrol", given="".join(lines[job_id] for job_id in part))
+            except RetryLater:
+                alone.update(part)
+        refusal: RetryLater | None = None
+        for job_id in sorted(alone):
+            try:
+                self.update_job([job_id], changes[job_id])
+            except RetryLater as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
 
     def _update(self, jobs: str, pairs: Sequence[str], attempts: int) -> None:
         while True:
@@ -171,6 +215,29 @@ class CliBackend:
     def version(self) -> tuple[int, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         return parsing.version(self._commands.text("scontrol", "--version"))
+
+
+def prompt_line(job_id: int, fields: Mapping[str, str]) -> str | None:
+    """A change as a line of scontrol's own prompt; None where that would not read it as it is meant.
+
+    The prompt divides a line at blanks that are outside quotes, and keeps the quotes. Inside a JSON object,
+    an AdminComment, they are written as escapes.
+    """
+    words = [f"update jobid={job_id:d}"]
+    for name, value in fields.items():
+        escaped = _JSON_ESCAPES.sub(lambda found: f"\\u{ord(found[0][-1]):04x}", value)
+        if value.startswith("{"):
+            try:
+                is_same = json.loads(escaped) == json.loads(value)
+            except ValueError:
+                return None
+            if not is_same:
+                return None
+        elif escaped != value or '"' in value:
+            return None
+        words.append(f"{_checked(name, _FIELD, 'job field')}={escaped}")
+    line = " ".join(words)
+    return line + "\n" if line.isascii() and line.isprintable() else None
 
 
 def _in_lists(job_ids: Collection[int]) -> Iterator[str]:

@@ -47,8 +47,8 @@ class Commands:
         """The commands' environment variables."""
         return self._environment
 
-    def text(self, name: str, *arguments: str, timeout: float | None = None) -> str:
-        """Standard output of a command as text; bytes that are no UTF-8 are replaced.
+    def text(self, name: str, *arguments: str, timeout: float | None = None, given: str = "") -> str:
+        """Standard output of a command as text; bytes that are no UTF-8 are replaced. It reads ``given``.
 
         Raises:
             RetryLater: The command failed (``slurm.command_failed``), took too long (``slurm.timeout``) or
@@ -57,7 +57,8 @@ class Commands:
                 (``slurm.no_conf``).
         """
         in_memory = os.fdopen(os.memfd_create(name), "w+b")  # closed by _output
-        with self._output(name, arguments, timeout or self._timeout, MAX_BYTES, in_memory) as file:
+        limits = (timeout or self._timeout, MAX_BYTES)
+        with self._output(name, arguments, *limits, in_memory, given.encode()) as file:
             return file.read().decode("utf-8", "replace")
 
     @contextmanager
@@ -71,11 +72,17 @@ class Commands:
 
     @contextmanager
     def _output(
-        self, name: str, arguments: tuple[str, ...], timeout: float, limit: int, output: IO[bytes]
+        self,
+        name: str,
+        arguments: tuple[str, ...],
+        timeout: float,
+        limit: int,
+        output: IO[bytes],
+        given: bytes = b"",
     ) -> Iterator[IO[bytes]]:
         """Give the file with the output of a command that has succeeded; it is closed afterwards."""
-        with output, tempfile.TemporaryFile() as errors:
-            code = self._run(name, arguments, (output, errors), timeout, limit)
+        with output, tempfile.TemporaryFile() as errors, _readable(given) as source:
+            code = self._run(name, arguments, (source, output, errors), timeout, limit)
             if code == -signal.SIGXFSZ or os.fstat(output.fileno()).st_size >= limit:
                 raise RetryLater(f"{name}: more than {limit} bytes", code="slurm.too_long")
             if code:
@@ -93,19 +100,19 @@ class Commands:
         self,
         name: str,
         arguments: tuple[str, ...],
-        files: tuple[IO[bytes], IO[bytes]],
+        files: tuple[IO[bytes], IO[bytes], IO[bytes]],
         timeout: float,
         limit: int,
     ) -> int:
-        """Exit status of a command that writes to these files; negative: the signal that ended it."""
+        """Exit status of a command with these standard files; negative: the signal that ended it."""
         path = self._folder / name
         try:
             process = subprocess.Popen(  # noqa: S603 - absolute path, no shell, arguments checked by the caller
                 [str(path), *arguments],
                 env=self._environment_now(),
-                stdin=subprocess.DEVNULL,
-                stdout=files[0],
-                stderr=files[1],
+                stdin=files[0],
+                stdout=files[1],
+                stderr=files[2],
                 cwd="/",
             )
         except OSError as error:
@@ -151,3 +158,10 @@ class Commands:
             return self._environment
         others = {name: value for name, value in self._environment.items() if name != "SLURM_CONF"}
         return others | {"RES_OPTIONS": "timeout:1 attempts:1"}
+
+
+def _readable(given: bytes) -> IO[bytes]:
+    file = os.fdopen(os.memfd_create("given"), "w+b")
+    file.write(given)
+    file.seek(0)
+    return file

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ClusterShell.RangeSet import RangeSet, RangeSetException
+from msgspec import structs
 
 from advisor.model.cluster import Node
 from advisor.model.job import Job
+from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
 from advisor.slurm import records
-from advisor.slurm.protocol import PENDING, Partition, QueuedJob
+from advisor.slurm.protocol import PENDING, Partition, QueuedJob, SubmittedJob
 from advisor.slurm.records import Unread
 
 JOB_COLUMNS: Final = (
@@ -49,6 +50,20 @@ JOB_COLUMNS: Final = (
     "Name",
     "UserID",  # last: a number
 )
+SUBMITTED_COLUMNS: Final = (
+    *JOB_COLUMNS[:-1],
+    "tres-alloc",
+    "MinMemory",
+    "tres-per-job",
+    "tres-per-task",
+    "tres-per-socket",
+    "burstbuffer",
+    "EligibleTime",
+    "Nice",
+    "Prefer",
+    JOB_COLUMNS[-1],
+)
+"""What is also read of a job that waits and was not seen before."""
 NODE_COLUMNS: Final = (
     "NodeList",
     "StateComplete",
@@ -61,8 +76,6 @@ NODE_COLUMNS: Final = (
     "features_act",
     "Weight",  # last: a number
 )
-_ALTERNATIVES: Final = re.compile(r"[^\w.&-]", re.ASCII)  # a constraint of words joined by & has none
-_MAX_TASKS: Final = 4_000_001  # Slurm's own limit of MaxArraySize
 _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
@@ -107,7 +120,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
 def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> Job:
     processors = max(1, records.leading(row["NumCPUs"]) or 1)
     nodes = records.leading(row["NumNodes"])
-    constraint = records.text(row["Feature"]) or ""
+    constraint = records.text(row["Feature"])
     return Job(
         job_id=job_id,
         submit_time=submit,
@@ -121,9 +134,9 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         account=records.text(row["Account"]),
         qos=records.text(row["QOS"]),
         comment=records.text(row["Comment"]),
-        features=tuple(word for word in re.split(r"[&|,\[\]()]", constraint) if word),
+        features=feature_words(constraint),
         requeue={"0": False, "1": True}.get(row["Requeue"].strip()),
-        array_tasks=array_tasks(row["ArrayTaskID"]),
+        array_tasks=count_array_tasks(row["ArrayTaskID"]),
         licenses=records.text(row["Licenses"]),
         reservation=records.text(row["Reservation"]),
         dependency=records.text(row["Dependency"]),
@@ -131,25 +144,47 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         node_list=records.text(row["ReqNodes"], 65536),
         interactive=row["BatchFlag"].strip() == "0",
         heterogeneous=(records.whole(row["HetJobID"]) or 0) > 0,
-        plain_constraint=not _ALTERNATIVES.search(constraint),
+        plain_constraint=is_plain(constraint),
     )
 
 
-def array_tasks(expression: str) -> int:
-    """Number of tasks of an index expression such as ``3-19%3``, ``1,5-9:2`` or ``7``; 1 for a plain job."""
-    indices = expression.strip().partition("%")[0]
-    if not re.fullmatch(r"[0-9,:-]{1,65536}", indices):
-        return 1
-    if (
-        sum(int(end) - int(begin) for begin, end in re.findall(r"(\d{1,12})-(\d{1,12})", indices))
-        > _MAX_TASKS
-    ):
-        return 1
-    try:
-        # Slurm writes steps as 1-9:2, clustershell as 1-9/2
-        return max(1, len(RangeSet(indices.replace(":", "/"))))
-    except (RangeSetException, ValueError):
-        return 1
+def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
+    """A job of a record with `SUBMITTED_COLUMNS`; None where it cannot be read."""
+    queued = _queued_job(row)
+    if queued is None:
+        return None
+    tres = dict(part.split("=", 1) for part in row["tres-alloc"].strip().split(",") if "=" in part)
+    memory, least = _mebibytes(tres.get("mem", "")), _mebibytes(row["MinMemory"])
+    nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
+    is_of_nodes = least is not None and least * nodes == memory
+    asked = (row["tres-per-job"], row["tres-per-node"], row["tres-per-task"], row["tres-per-socket"])
+    job = structs.replace(
+        queued.job,
+        queue=",".join(queued.partitions),
+        nodes=nodes if nodes > 1 else None,
+        memory_mb=(memory or None) if least else None,
+        memory_mb_per_node=least if least and is_of_nodes else None,
+        gres=next((found for one in asked if (found := besides_processors(records.text(one)))), None),
+        burst_buffer=records.text(row["burstbuffer"]),
+    )
+    eligible = records.whole(row["EligibleTime"])
+    nice = row["Nice"].strip()
+    return SubmittedJob(
+        queued=replace(queued, job=job),
+        nice=int(nice) if re.fullmatch(r"-?[0-9]{1,10}", nice) else 0,
+        prefer=records.text(row["Prefer"]) or "",
+        eligible_time=None if eligible is None else float(eligible),
+    )
+
+
+def _mebibytes(text: str) -> int | None:
+    """Memory such as ``100M``, ``1.50G`` or ``0``."""
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([KMGTP]?)", text.strip())
+    if match is None:
+        return None
+    return round(
+        float(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]]
+    )
 
 
 def nodes(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[Node, ...]:
@@ -206,9 +241,33 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 total_processors=records.leading(pairs.get("TotalCPUs", "")) or 0,
                 max_minutes=_minutes(pairs.get("MaxTime", "")),
                 suspend_seconds=suspend_seconds(pairs.get("SuspendTime", "")),
+                is_default=pairs.get("Default") == "YES",
+                default_minutes=_minutes(pairs.get("DefaultTime", "")),
+                total_nodes=records.whole(pairs.get("TotalNodes", "")),
+                min_nodes=records.whole(pairs.get("MinNodes", "")) or 0,
+                max_nodes=records.whole(pairs.get("MaxNodes", "")),
+                max_memory_per_node_mb=records.whole(pairs.get("MaxMemPerNode", "")),
+                max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
+                default_memory=default_memory(pairs),
+                allowed=_lists(pairs, "Allow"),
+                denied=_lists(pairs, "Deny"),
             )
         )
     return tuple(found)
+
+
+def default_memory(values: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Memory of a node and of a processor that a partition, or slurm.conf, gives jobs that ask for none."""
+    return records.whole(values.get("DefMemPerNode", "")), records.whole(values.get("DefMemPerCPU", ""))
+
+
+def _lists(pairs: Mapping[str, str], verb: str) -> dict[str, frozenset[str]]:
+    said = {"accounts": pairs.get(f"{verb}Accounts", "ALL"), "qos": pairs.get(f"{verb}Qos", "ALL")}
+    return {
+        what: frozenset(names.lower().split(","))
+        for what, names in said.items()
+        if names.upper() not in {"ALL", "(NULL)", "N/A", "NONE"}
+    }
 
 
 def suspend_seconds(text: str) -> float | None:

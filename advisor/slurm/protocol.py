@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -69,6 +69,23 @@ class QueuedJob:
     def is_held(self) -> bool:
         """True when its user or an admin holds it."""
         return self.state == PENDING and self.reason in {"JobHeldUser", "JobHeldAdmin"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedJob:
+    """A job that waits, with what else its user said.
+
+    Attributes:
+        queued: Its row of squeue; ``queued.job`` also has its memory, generic resources and burst buffer.
+        nice: As Slurm has it; 0: its user gave none.
+        prefer: ``--prefer``; empty for none.
+        eligible_time: Epoch seconds from which it may start; None while it is held or depends on others.
+    """
+
+    queued: QueuedJob
+    nice: int = 0
+    prefer: str = ""
+    eligible_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +184,16 @@ class SlurmSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition as Slurm shows it; ``suspend_seconds`` is its SuspendTime (None: not set)."""
+    """A partition as Slurm shows it; None: without limit, or not set.
+
+    Attributes:
+        suspend_seconds: SuspendTime.
+        is_default: Whether jobs that name no partition go there.
+        default_minutes: Time limit of a job that gives none; None: ``max_minutes``.
+        min_nodes, max_nodes, max_memory_per_node_mb, max_memory_per_processor_mb: Limits of a job.
+        default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
+        allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
+    """
 
     name: str
     is_up: bool
@@ -175,6 +201,16 @@ class Partition:
     total_processors: int
     max_minutes: int | None = None
     suspend_seconds: float | None = None
+    is_default: bool = False
+    default_minutes: int | None = None
+    total_nodes: int | None = None
+    min_nodes: int = 0
+    max_nodes: int | None = None
+    max_memory_per_node_mb: int | None = None
+    max_memory_per_processor_mb: int | None = None
+    default_memory: tuple[int | None, int | None] = (None, None)
+    allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +232,10 @@ class SlurmBackend(Protocol):
 
     def snapshot(self, now: float) -> SlurmSnapshot:
         """Jobs and nodes, one query each; ``now`` is the epoch time at which it begins."""
+        ...
+
+    def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
+        """Jobs that wait, by id; None for those that are known, of which nothing but the id is read."""
         ...
 
     def accounting(
@@ -220,6 +260,10 @@ class SlurmBackend(Protocol):
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         """Change jobs; `changes` are names and values of ``scontrol update job``."""
+        ...
+
+    def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
+        """Change waiting jobs by id, all that can be; then raise what was said of the last that could not."""
         ...
 
     def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:

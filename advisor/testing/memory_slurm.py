@@ -7,7 +7,7 @@ It refuses fields, states and changes that Slurm would refuse, so that a misspel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,7 +16,14 @@ from typing import Any, Final
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
 from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import PENDING, AccountingExport, Partition, QueuedJob, SlurmSnapshot
+from advisor.slurm.protocol import (
+    PENDING,
+    AccountingExport,
+    Partition,
+    QueuedJob,
+    SlurmSnapshot,
+    SubmittedJob,
+)
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_cluster import MemoryCluster
 from advisor.testing.memory_slurm_records import (
@@ -34,7 +41,10 @@ __all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlu
 
 _folded = lru_cache(maxsize=8)(fold)
 _JOB_FIELDS: Final = frozenset(
-    {"partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment", "requeue"}
+    {
+        *("partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment"),
+        *("requeue", "nice", "sitefactor"),
+    }
 )
 
 
@@ -105,6 +115,27 @@ class MemorySlurm(MemoryCluster):
 
         found: SlurmSnapshot = self._call("snapshot", look)
         return found
+
+    def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+
+        def look() -> dict[int, SubmittedJob | None]:
+            return {
+                job.job_id: None if job.job_id in known else self._as_submitted(job)
+                for job in self.jobs.values()
+                if job.state == PENDING
+            }
+
+        found: dict[int, SubmittedJob | None] = self._call("waiting", look)
+        return found
+
+    def _as_submitted(self, job: MemoryJob) -> SubmittedJob:
+        return SubmittedJob(
+            queued=self._as_queued(job),
+            nice=max(0, -job.priority_offset),
+            prefer=job.prefer,
+            eligible_time=job.begin_time or job.submit_time,
+        )
 
     def update_node(
         self,
@@ -189,6 +220,9 @@ class MemorySlurm(MemoryCluster):
                 job.prefer = changes.get("prefer", job.prefer)
                 job.admin_comment = changes.get("admincomment", job.admin_comment)
                 job.may_requeue = {"0": False, "1": True}.get(changes.get("requeue", ""), job.may_requeue)
+                raised, lowered = max(0, job.priority_offset), max(0, -job.priority_offset)
+                raised = int(changes.get("sitefactor", raised))
+                job.priority_offset = raised - int(changes.get("nice", lowered))
                 if (limit := changes.get("timelimit")) is not None and self.on_premise is not None:
                     job.limit_seconds = 60.0 * float(limit)
                 if (start := changes.get("starttime")) is not None:
@@ -196,6 +230,17 @@ class MemorySlurm(MemoryCluster):
             self.told.append(("job", tuple(job_ids), dict(changes)))
 
         self._call("update_job", update)
+
+    def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        refusal: RetryLater | None = None
+        for job_id, fields in changes.items():
+            try:
+                self.update_job([job_id], fields)
+            except RetryLater as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
 
     def _not_ended(self, job_ids: Iterable[int]) -> list[MemoryJob]:
         found = [self.jobs[job_id] for job_id in job_ids if job_id in self.jobs]
@@ -266,7 +311,11 @@ class MemorySlurm(MemoryCluster):
             processors = self.node_processors * len(self.nodes)
             return (
                 Partition(
-                    name=ON_PREMISE, is_up=True, nodes="fixed1", total_processors=self.processors or 4096
+                    name=ON_PREMISE,
+                    is_up=True,
+                    nodes="fixed1",
+                    total_processors=self.processors or 4096,
+                    is_default=True,
                 ),
                 Partition(
                     name=BURST,

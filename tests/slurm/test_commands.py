@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model.errors import BadInput, RetryLater
 from advisor.slurm import commands as commands_module
-from advisor.slurm.cli import CliBackend
+from advisor.slurm.cli import CliBackend, prompt_line
 from advisor.slurm.commands import Commands
 
 
@@ -181,3 +181,48 @@ def test_another_change_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(RetryLater):
         backend(tmp_path).update_job([7], {"starttime": "now"})
     assert len((tmp_path / "calls").read_text().split()) == 1
+
+
+def test_a_command_reads_what_it_is_given(tmp_path: Path) -> None:
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\ncat\n")
+    program.chmod(0o755)
+    commands = Commands(tmp_path, None)
+    assert commands.text("scontrol", given="update jobid=7\n") == "update jobid=7\n"
+    assert commands.text("scontrol") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("100", "100"),
+        ('{"d":"it\'s \\"a b\\" \\\\"}', '{"d":"it\\u0027s\\u0020\\u0022a\\u0020b\\u0022\\u0020\\u005c"}'),
+        ('{"d": 1}', None),
+        ("two words", None),
+        ('"quoted', None),
+        ("naïve", None),
+        ("{broken", None),
+        ("line\nend", None),
+    ],
+)
+def test_scontrols_prompt_is_given_only_what_it_reads_as_one_word(value: str, written: str | None) -> None:
+    line = None if written is None else f"update jobid=7 admincomment={written}\n"
+    assert prompt_line(7, {"admincomment": value}) == line
+
+
+def test_of_lines_that_one_scontrol_refuses_each_is_tried_alone(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    program = tmp_path / "scontrol"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {said}\n[ -n "$1" ] || exit 1\ncase $2 in *=8) exit 1;; esac\n'
+    )
+    program.chmod(0o755)
+    slurm = CliBackend(Commands(tmp_path, None))
+    with pytest.raises(RetryLater):
+        slurm.update_jobs({7: {"nice": "1"}, 8: {"nice": "1"}, 9: {"partition": "burst"}})
+    assert said.read_text().splitlines() == [
+        "",
+        "update jobid=7 nice=1",
+        "update jobid=8 nice=1",
+        "update jobid=9 partition=burst",
+    ]

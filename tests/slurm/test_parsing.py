@@ -78,6 +78,44 @@ def test_a_constraint_is_plain_when_its_words_are_joined_by_and(constraint: str,
     assert jobs[7].job.plain_constraint is is_plain
 
 
+def submitted(**columns: str):
+    shown = {"tres-alloc": "cpu=4,mem=400M,node=1,billing=4", "MinMemory": "100M", "EligibleTime": "150"}
+    row = dict.fromkeys(parsing.SUBMITTED_COLUMNS, "N/A") | {
+        "JobID": "7", "UserID": "0", "State": "PENDING", "SubmitTime": "100", "Nice": "0",
+        "Partition": "onprem", "NumCPUs": "4", "NumNodes": "2", "TimeLimit": "1:00", "BatchFlag": "1",
+    } | shown | columns  # fmt: skip
+    found = parsing.submitted_job(row)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tres", "least", "memory", "of_a_node", "nodes"),
+    [
+        ("cpu=4,mem=400M,node=1", "100M", 400, None, None),
+        ("cpu=2,mem=400M,node=2", "200M", 400, 200, 2),
+        ("cpu=1,mem=1G,node=1", "1G", 1024, 1024, None),
+        ("cpu=1,mem=4000M,node=1", "0", None, None, None),
+        ("cpu=1,mem=1.50G,node=1", "1.50G", 1536, 1536, None),
+        ("cpu=6,node=1", "N/A", None, None, None),
+    ],
+)
+def test_what_a_new_job_asks_for_is_read_from_its_resources(
+    tres: str, least: str, memory: int | None, of_a_node: int | None, nodes: int | None
+) -> None:
+    job = submitted(**{"tres-alloc": tres, "MinMemory": least}).queued.job
+    assert (job.memory_mb, job.memory_mb_per_node, job.nodes) == (memory, of_a_node, nodes)
+
+
+def test_what_else_a_new_jobs_user_said_is_read() -> None:
+    one = submitted(Nice="-5", Prefer="fast", EligibleTime="900", Partition="a,b", burstbuffer="#BB x")
+    assert (one.nice, one.prefer, one.eligible_time) == (-5, "fast", 900.0)
+    assert (one.queued.job.queue, one.queued.job.burst_buffer) == ("a,b", "#BB x")
+    gpus = submitted(**{"tres-per-job": "cpu:4", "tres-per-task": "gres:gpu:1"})
+    assert gpus.queued.job.gres == "gres:gpu:1"
+    assert submitted(EligibleTime="N/A").eligible_time is None
+
+
 def test_recorded_array_stands_for_its_waiting_tasks() -> None:
     jobs, _ = recorded_jobs()
     assert jobs[2].job.array_tasks == 14
@@ -117,6 +155,8 @@ def test_recorded_partitions_configuration_and_version() -> None:
     assert partitions["burst"].total_processors == 12
     assert partitions["burst"].max_minutes is None
     assert partitions["burst"].suspend_seconds == 60.0
+    assert [partition.name for partition in partitions.values() if partition.is_default] == ["onprem"]
+    assert (partitions["burst"].total_nodes, partitions["burst"].max_nodes) == (3, None)
     config = parsing.config(recorded("config.txt"))
     assert config["ClusterName"] == "lab"
     assert config["AuthInfo"].endswith("cred_expire=5")
@@ -198,14 +238,6 @@ def test_f16_an_unknown_job_state_is_kept_and_holds_nothing() -> None:
 )
 def test_time_limits(typed: str, seconds: float | None) -> None:
     assert records.seconds(typed) == seconds
-
-
-@pytest.mark.parametrize(
-    ("expression", "tasks"),
-    [("N/A", 1), ("7", 1), ("0-9", 10), ("0-9%3", 10), ("1,5-9:2", 4), ("1-99999999999", 1), ("9-1", 1)],
-)
-def test_array_tasks(expression: str, tasks: int) -> None:
-    assert parsing.array_tasks(expression) == tasks
 
 
 def test_node_sets() -> None:

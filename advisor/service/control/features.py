@@ -67,6 +67,7 @@ class Connections:
         wishes: Which nodes jobs ask for.
         again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
+        first: The same about a job that was not advised before.
         models: Where models are kept; None: in ``paths.models``.
     """
 
@@ -80,6 +81,7 @@ class Connections:
     pool_order: PoolOrder | None = None
     wishes: NodeConstraintSource | None = None
     again: Callable[[Job, float | None], AdviseReply] | None = None
+    first: Callable[[Job], AdviseReply] | None = None
     models: ModelStore | None = None
 
 
@@ -119,6 +121,7 @@ class Features:
         features = (
             self.hedge,
             self._portfolio(),
+            self._advising(),
             self._waiting() if self.price is None else self.price,
             self.cloud,
             self.stability,
@@ -183,6 +186,24 @@ class Features:
             store=self._shared.store,
             cloud=self._shared.cloud,
         )
+
+    def _advising(self) -> Feature | None:
+        """On where no hook asks for advice at submissions."""
+        if self._settings.cluster.hook:
+            return None
+        from contextlib import nullcontext
+
+        from advisor.service.waiting.advising import AdvisingLoop, session_by_socket
+        from advisor.service.waiting.feature import AdvisingFeature
+
+        shared, first = self._shared, self._connections.first
+        loop = AdvisingLoop(
+            slurm=self._connections.slurm,
+            clock=shared.clock,
+            session=session_by_socket(self._settings) if first is None else lambda: nullcontext(first),
+            hedged=shared.wake_poll,
+        )
+        return AdvisingFeature(loop, shared.clock)
 
     def _waiting(self) -> Feature | None:
         """On where jobs may wait by policy, and where moves are under way."""

@@ -38,6 +38,7 @@ from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import AskWhetherOpen, CloudRecord
+from advisor.service.waiting.unadvised import before_unadvised
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
 _CONFIG_SECONDS: Final = 60.0
@@ -109,7 +110,7 @@ class PollLoop:
         """Query Slurm once; when that fails, the former snapshot ages and is soon not believed any more."""
         self._last = None
         snapshot = self._slurm.snapshot(self._clock.wall())
-        cluster = cluster_state(snapshot, self._settings)
+        cluster = cluster_state(self._met(snapshot), self._settings)
         self._view.update(snapshot, cluster)
         cloud = self.cloud_state(burst_nodes(snapshot, self._settings))
         self._last = Poll(
@@ -149,7 +150,7 @@ class PollLoop:
             Snapshot(
                 state=site,
                 job_requeue=self.job_requeue,
-                queue=self._queue(snapshot),
+                queue=self._queue(self._met(snapshot)),
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),
@@ -157,6 +158,10 @@ class PollLoop:
                 },
             ),
         )
+
+    def _met(self, snapshot: SlurmSnapshot) -> SlurmSnapshot:
+        """What a new job meets: the queue without those that are advised after it was submitted."""
+        return snapshot if self._settings.cluster.hook else before_unadvised(snapshot)
 
     def _queue(self, snapshot: SlurmSnapshot) -> SeenQueue | None:
         if self._settings.cluster.policy not in QUEUE_POLICIES:

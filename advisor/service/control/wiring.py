@@ -38,6 +38,7 @@ _OPTIONAL_FIELDS: Final = (
     "cloud_report",
     "placement",
     "places",
+    "advising",
     "asking_again",
     "price",
     "portfolio",

@@ -118,12 +118,15 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
         job: As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that
             moves it goes into the ledger; the server does not store any other.
         wait_seconds: Forecast wait from now on, by its place in the queue; None: the server forecasts it.
+        is_new: It was not advised before (``cluster.hook = false``): the answer is the one inside ``sbatch``,
+            and its advice goes into the ledger wherever the job goes.
     """
 
     v: Number
     job: Job
     seq: Number = 0
     wait_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=1e10)] | None = None
+    is_new: bool = False
 
 
 class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):

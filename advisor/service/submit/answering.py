@@ -19,12 +19,14 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
 from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
+from advisor.model.job_words import MAX_CONSTRAINT
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest, AgainRequest
@@ -32,7 +34,7 @@ from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.forecasting import QueueForecast, priced_estimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
-from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
+from advisor.service.submit.submission import job_of
 
 _NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
@@ -90,18 +92,32 @@ class Answerer:
         return answered
 
     def again(self, request: AgainRequest) -> Answered:
-        """Advise a job that waits on-premise; one that is moved counts as every moved job does."""
+        """Advise a job that waits on-premise; one that is moved counts as every moved job does.
+
+        A new one is submitted at this moment: snapshots leave out what was not advised
+        (`advisor.service.waiting.unadvised`).
+        """
         knowledge, job = self._holder.current, request.job
         with self._lock:
             now = self._clock()
+            if request.is_new:
+                return self._submitted(request, knowledge, replace(job, job_id=0, submit_time=now), now)
             # a feature that slurm.conf has dropped meanwhile is refused by slurmctld, and the job stays
             state = _without(job, self._site_state(knowledge, now, None))
             # its own constraint is named anew by what is preferred or required (`_node_features`)
-            asked = AdviseRequest(v=VERSION, seq=request.seq, features="&".join(job.features) or None)
+            asked = _asked_of(request)
             estimates = self._estimates_again(knowledge, job, state, request.wait_seconds)
             answered = self._answered(asked, knowledge, state, job, estimates)
             if answered.reply.partition is not None:
                 self._recent.add(answered.submission)
+        return answered
+
+    def _submitted(self, request: AgainRequest, knowledge: KnownNow, job: Job, now: float) -> Answered:
+        state = self._site_state(knowledge, now, None)
+        estimates = self._estimates(knowledge, job, state)
+        answered = self._answered(_asked_of(request), knowledge, state, job, estimates)
+        if answered.reply.reason != Reason.STATE_UNKNOWN:  # it is asked about again
+            self._note(answered.submission)
         return answered
 
     def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None) -> Estimates:
@@ -174,6 +190,10 @@ class Answerer:
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
             self.estimator_errors += 1
             return Estimates()
+
+
+def _asked_of(request: AgainRequest) -> AdviseRequest:
+    return AdviseRequest(v=VERSION, seq=request.seq, features="&".join(request.job.features) or None)
 
 
 def _size_of(job: Job, knowledge: KnownNow) -> SizeEstimate:

@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 
 from advisor import __version__
+from advisor.decide.explanation.reasons import Reason
 from advisor.service.exchange import protocol
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.protocol import (
@@ -201,7 +202,7 @@ class SubmitServer:
         if isinstance(request, AdviseRequest):
             self._advise(connection, request, arrived)
         elif isinstance(request, AgainRequest):
-            self._advise_again(connection, request)
+            self._advise_again(connection, request, arrived)
         elif isinstance(request, MetricsRequest):
             reply = MetricsReply(v=VERSION, seq=request.seq, text=self._metrics.text())
             connection.sendall(protocol.encode_line(reply))
@@ -226,7 +227,7 @@ class SubmitServer:
             self._announcer.announce(answered.record.advice.advice_id, request.uid)
         self._write_down(request, answered, seconds)
 
-    def _advise_again(self, connection: socket.socket, request: AgainRequest) -> None:
+    def _advise_again(self, connection: socket.socket, request: AgainRequest, arrived: float) -> None:
         try:
             answered = self._answerer.again(request)
         except Exception:
@@ -234,9 +235,14 @@ class SubmitServer:
             self._metrics.protocol_error("server.failed")
             log.exception("advice_again.failed")
             return
-        if answered.reply.partition is not None:  # before it is told: what moves a job is in the ledger
+        reply = answered.reply
+        is_first = request.is_new and reply.reason != Reason.STATE_UNKNOWN
+        if is_first:
+            self.advice_given += 1
+            self._metrics.advised(AdviseRequest(v=VERSION), reply, time.perf_counter() - arrived)
+        if is_first or reply.partition is not None:  # before it is told: what moves a job is in the ledger
             self._spool.append(answered.record)
-        connection.sendall(protocol.encode_line(answered.reply))
+        connection.sendall(protocol.encode_line(reply))
 
     def _write_down(self, request: AdviseRequest, answered: Answered, seconds: float) -> None:
         self.advice_given += 1

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from advisor.model.job import Job
+from advisor.model.job_words import count_array_tasks, feature_words, is_plain
 from advisor.service.exchange.protocol import AdviseRequest
 
-MAX_ARRAY_TASKS: Final = 4_000_001
-"""Slurm's own ceiling of MaxArraySize."""
-
-_ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
-_CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
-_FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
-MAX_CONSTRAINT: Final = 512
-"""Bytes of a constraint that the hook sets: the user's own with ours."""
-_ROOM_FOR_OURS: Final = 64
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
 """What MessagePack and the database hold."""
-
-
-def count_array_tasks(expression: str | None) -> int:
-    """Tasks of an ``--array`` expression such as ``1-7:2%3,9``; 1 for None or what cannot be read.
-
-    A huge range is counted, not walked.
-    """
-    if not expression:
-        return 1
-    total = 0
-    for part in expression.partition("%")[0].strip("[]").split(","):
-        match = _ARRAY_PART.match(part.strip())
-        if match is None:
-            return 1
-        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        if last < first or step == 0:
-            return 1
-        total += (last - first) // step + 1
-    return max(1, min(total, MAX_ARRAY_TASKS))
 
 
 def processors_of(request: AdviseRequest) -> int:
@@ -72,21 +44,6 @@ def requested_seconds(request: AdviseRequest) -> float | None:
     """Time limit in seconds, the partition's where the user gave none (that one will hold)."""
     minutes = request.time_limit if request.time_limit is not None else request.partition_time_limit
     return None if minutes is None else 60.0 * minutes
-
-
-def feature_words(expression: str | None) -> tuple[str, ...]:
-    """Features named anywhere in a constraint expression, counts (``*2``) kept out."""
-    if not expression:
-        return ()
-    return tuple(word for word in _FEATURE_WORD.findall(expression) if not word.isdigit())
-
-
-def is_plain(constraint: str | None) -> bool:
-    """Whether something can be added to a constraint: a conjunction, not so long that ours has no room."""
-    if not constraint:
-        return True
-    is_short = len(constraint) <= MAX_CONSTRAINT - _ROOM_FOR_OURS
-    return is_short and _CONJUNCTION.match(constraint) is not None
 
 
 def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]) -> Job:

@@ -1,4 +1,4 @@
-"""Asking waiting jobs again, as a feature of `advisor control`."""
+"""Advising new jobs and asking waiting jobs again, as features of `advisor control`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature
 from advisor.service.running.loops import LoopRunner
+from advisor.service.waiting.advising import AdvisingLoop
 from advisor.service.waiting.asking_again import AskingAgainLoop
 
 
@@ -22,3 +23,16 @@ class WaitingFeature(Feature):
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""
         return {"asking_again": self.loop.report()}
+
+
+class AdvisingFeature(Feature):
+    """The loop that advises new jobs where slurmctld has no hook."""
+
+    def __init__(self, loop: AdvisingLoop, clock: Clock) -> None:
+        self.loop = loop
+        self.runners = (LoopRunner(loop, clock),)
+        self.steering = (loop.name,)
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"advising": self.loop.report()}

@@ -19,6 +19,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.records import Move, MovesUnderWay
 from advisor.service.waiting.candidates import may_be_asked, user_words
+from advisor.service.waiting.unadvised import changes_of
 from advisor.slurm.protocol import QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,7 @@ class Moves:
     def intend(self, queued: QueuedJob, reply: AdviseReply) -> bool:
         """Write down that a waiting job is to move as a reply says; False: its user's words forbid it."""
         job_id = queued.job.job_id
-        changes = self._changes(job_id, reply)
+        changes = self._changes(queued, reply)
         if changes is None:
             self.given_up += 1
             log.info("waiting.not_moved", job=job_id, why="its user set --prefer")
@@ -110,24 +111,16 @@ class Moves:
             raise
         return True
 
-    def _changes(self, job_id: int, reply: AdviseReply) -> dict[str, str] | None:
-        """Arguments of ``scontrol update``: what the hook would have set inside ``sbatch``.
-
-        The user's own preference stays. Slurm would use it instead of required features: None then.
-        """
-        has_own = bool((reply.features or reply.prefer) and self._prefers(job_id))
-        if has_own and reply.features is not None:
-            return None
-        changes = {"partition": reply.partition or "", "admincomment": reply.admin_comment or ""}
-        if reply.features is not None:
-            changes["features"] = reply.features
-        if reply.prefer is not None and not has_own:
-            changes["prefer"] = reply.prefer
-        if reply.time_limit is not None:
-            most = [p.max_minutes for p in self._slurm.partitions() if p.name == reply.partition]
-            limits = [minutes for minutes in (reply.time_limit, *most) if minutes is not None]
-            changes["timelimit"] = str(min(limits))
-        return changes
+    def _changes(self, queued: QueuedJob, reply: AdviseReply) -> dict[str, str] | None:
+        goes = bool(reply.features or reply.prefer)
+        return changes_of(
+            reply,
+            prefer=self._prefers(queued.job.job_id) if goes else "",
+            asked_seconds=queued.job.requested_time or 0.0,
+            partition=next((p for p in self._slurm.partitions() if p.name == reply.partition), None)
+            if reply.time_limit is not None
+            else None,
+        )
 
     def make(self, job_ids: Sequence[int]) -> None:
         """Move the jobs that still wait unchanged by a new poll.

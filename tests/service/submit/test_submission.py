@@ -7,40 +7,18 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from advisor.decide.submission.advise import advise
 from advisor.service.submit.answering import reply_to, submission_of
 from advisor.service.submit.submission import (
-    MAX_ARRAY_TASKS,
     _says_more,
     _with_rest,
-    count_array_tasks,
-    feature_words,
     job_of,
     memory_of,
     processors_of,
 )
 from tests.service.site import NOW, ask
 from tests.service.watched_record import Watched
-
-
-@pytest.mark.parametrize(
-    ("expression", "tasks"),
-    [
-        (None, 1), ("", 1), ("5", 1), ("0-9", 10), ("1-7%2", 7), ("1-7:2", 4), ("1,3,9", 3),
-        ("1-3,10-12:2%5", 5), ("[1-4]", 4), ("0-999999999", MAX_ARRAY_TASKS), ("9-1", 1), ("1-5:0", 1),
-        ("x", 1), ("1-", 1), ("%5", 1), ("9" * 5000, 1),
-    ],
-)  # fmt: skip
-def test_array_tasks_are_counted(expression: str | None, tasks: int) -> None:
-    assert count_array_tasks(expression) == tasks
-
-
-@given(st.text(max_size=50))
-def test_any_array_expression_is_a_number_of_tasks(expression: str) -> None:
-    assert 1 <= count_array_tasks(expression) <= MAX_ARRAY_TASKS
 
 
 @pytest.mark.parametrize(
@@ -70,12 +48,6 @@ def test_memory_beyond_all_bounds_is_the_most_the_ledger_holds() -> None:
     most = 2**63 - 1
     assert memory_of(ask(memory_per_cpu=2**60), 2**31 - 1) == most
     assert memory_of(ask(memory_per_node=2**62, min_nodes=4_000_000), 8) == most
-
-
-def test_feature_words_of_any_expression() -> None:
-    assert feature_words("x86&fast") == ("x86", "fast")
-    assert feature_words("[rack1*2&rack2*4]|onprem") == ("rack1", "rack2", "onprem")
-    assert feature_words(None) == ()
 
 
 def test_a_job_has_what_the_user_said() -> None:

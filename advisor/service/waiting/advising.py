@@ -1,0 +1,260 @@
+"""The loop that advises new jobs in the queue where slurmctld has no hook (``cluster.hook = false``).
+
+The submit server answers the question that the hook asks inside ``sbatch``; the answer is set with
+``scontrol update`` while the job is pending (docs/designs/0010-waiting.md). A job's AdminComment is the
+record that it was advised: after a crash a job without one is asked about again, so that nothing of this loop
+is kept on disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import Step
+from advisor.service.waiting.candidates import user_words
+from advisor.service.waiting.unadvised import (
+    as_submitted,
+    changes_here,
+    changes_of,
+    has_our_comment,
+    is_unadvised,
+    obstacle,
+)
+from advisor.slurm.parsing import default_memory
+from advisor.slurm.protocol import PENDING, Partition, SlurmBackend, SubmittedJob
+
+log = structlog.get_logger(__name__)
+
+AskNew: TypeAlias = Callable[[Job], AdviseReply]
+"""Asks the submit server about a job that was not advised before."""
+
+_PERIOD_SECONDS: Final = 1.0
+"""A job is advised within 5 s, with a round of up to 2 s before its own."""
+_MAX_ASKED: Final = 300
+"""Jobs advised in a round: about a second. The newest come first, as older ones may be thousands."""
+_MAX_ATTEMPTS: Final = 3
+_LIMITS_SECONDS: Final = 30.0
+"""For so long the partitions' limits and defaults are taken as known."""
+
+
+@dataclass(slots=True)
+class _Advised:
+    """A job that was advised, until a poll shows it: what is set, and what its user had said."""
+
+    words: str
+    changes: dict[str, str]
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class _Site:
+    """Partitions by name, slurm.conf's default memory, and when they were read (monotonic seconds)."""
+
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    default_memory: tuple[int | None, int | None] = (None, None)
+    read_at: float = -math.inf
+
+
+class AdvisingLoop:
+    """Advises new jobs.
+
+    Args:
+        session: Gives a way to ask; entered once a round.
+        hedged: Called when a job that starts hedged was moved.
+    """
+
+    name = "advise"
+
+    def __init__(
+        self,
+        *,
+        slurm: SlurmBackend,
+        clock: Clock,
+        session: Callable[[], AbstractContextManager[AskNew]],
+        hedged: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._slurm = slurm
+        self._clock = clock
+        self._session = session
+        self._hedged = hedged
+        self._site = _Site()
+        self._known: set[int] = set()
+        self._advised: dict[int, _Advised] = {}
+        self.advised = self.moved = self.left_alone = 0
+        self.slowest_seconds = 0.0
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return _PERIOD_SECONDS
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("advise new jobs", self.advise),)
+
+    def report(self) -> Mapping[str, Any]:
+        """What `advisor status` shows."""
+        return {
+            "advised": self.advised,
+            "moved": self.moved,
+            "left_alone": self.left_alone,
+            "slowest_seconds": self.slowest_seconds,
+        }
+
+    def advise(self) -> None:
+        """Ask about the jobs that are new, and set the answers."""
+        found = self._slurm.waiting(self._known)
+        self._known &= found.keys()
+        self._advised = {job_id: one for job_id, one in self._advised.items() if job_id in found}
+        new = self._new(found)
+        if not new:
+            return
+        self._read_site()
+        try:
+            self._ask([job_id for job_id in new if job_id not in self._advised], new)
+        finally:
+            self._set({job_id: one for job_id, one in self._advised.items() if job_id in new}, new)
+
+    def _new(self, found: Mapping[int, SubmittedJob | None]) -> dict[int, SubmittedJob]:
+        """Jobs without advice; those whose advice is seen are known from now on."""
+        new: dict[int, SubmittedJob] = {}
+        for job_id, one in found.items():
+            if one is None:
+                continue
+            if is_unadvised(one.queued):
+                new[job_id] = one
+                continue
+            self._known.add(job_id)
+            self._seen(one, self._advised.pop(job_id, None))
+        return new
+
+    def _seen(self, one: SubmittedJob, advised: _Advised | None) -> None:
+        if advised is None or not has_our_comment(one.queued):
+            return
+        self.advised += 1
+        if "partition" in advised.changes:
+            self.moved += 1
+            log.info("advise.moved", job=one.queued.job.job_id)
+
+    def _read_site(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._site.read_at >= _LIMITS_SECONDS:
+            self._site = _Site(
+                partitions={partition.name: partition for partition in self._slurm.partitions()},
+                default_memory=default_memory(self._slurm.config()),
+                read_at=now,
+            )
+
+    # ------------------------------------------------------------------------------------------ ask
+
+    def _ask(self, job_ids: Sequence[int], new: Mapping[int, SubmittedJob]) -> None:
+        """Ask about the newest jobs, in the order of their submission."""
+        if not job_ids:
+            return
+        with self._session() as ask:
+            for job_id in sorted(sorted(job_ids)[-_MAX_ASKED:]):
+                one = new[job_id]
+                job = as_submitted(
+                    one,
+                    self._site.partitions,
+                    default_memory=self._site.default_memory,
+                    now=self._clock.wall(),
+                )
+                reply = ask(job)
+                if reply.reason == Reason.STATE_UNKNOWN:
+                    return  # the submit server has no snapshot yet
+                changes = self._changes(one, job, reply)
+                if changes is None:
+                    self._leave(job_id)
+                    continue
+                self._advised[job_id] = _Advised(user_words(one.queued.job), changes)
+                waited = self._clock.wall() - one.queued.job.submit_time
+                self.slowest_seconds = max(self.slowest_seconds, waited)
+
+    def _changes(self, one: SubmittedJob, job: Job, reply: AdviseReply) -> dict[str, str] | None:
+        """What is to be set; None: the job is left alone, as the hook leaves it."""
+        if reply.partition is None:
+            return changes_here(reply, nice=one.nice)
+        partition = self._site.partitions.get(reply.partition)
+        why = obstacle(job, partition)
+        asked = job.requested_time if job.explicit_time_limit else None
+        changes = changes_of(reply, prefer=one.prefer, asked_seconds=asked, partition=partition)
+        if why or changes is None:
+            log.info("advise.left_alone", job=one.queued.job.job_id, why=why or "its user set --prefer")
+            return None
+        return changes
+
+    def _leave(self, job_id: int) -> None:
+        self._advised.pop(job_id, None)
+        self._known.add(job_id)
+        self.left_alone += 1
+
+    # ------------------------------------------------------------------------------------------ set
+
+    def _set(self, advised: Mapping[int, _Advised], new: Mapping[int, SubmittedJob]) -> None:
+        """Set what was answered; the next poll shows whether it is."""
+        for job_id in [job_id for job_id, one in advised.items() if one.attempts >= _MAX_ATTEMPTS]:
+            log.info("advise.left_alone", job=job_id, why="slurmctld refuses the change")
+            self._leave(job_id)
+        due = {job_id: one for job_id, one in advised.items() if job_id in self._advised}
+        moving = {job_id: one for job_id, one in due.items() if "partition" in one.changes}
+        unmoved = self._changed_since(moving, new) if moving else frozenset[int]()
+        for one in due.values():
+            one.attempts += 1
+        try:
+            self._slurm.update_jobs(
+                {job_id: one.changes for job_id, one in due.items() if job_id not in unmoved}
+            )
+        finally:
+            if any(_starts_hedged(one) for job_id, one in moving.items() if job_id not in unmoved):
+                self._hedged()
+
+    def _changed_since(self, moving: Mapping[int, _Advised], new: Mapping[int, SubmittedJob]) -> set[int]:
+        """Jobs that have begun or that their users have changed: they are not moved by this answer.
+
+        Of an array no task may have begun: all of it moves, or nothing.
+        """
+        seen = self._slurm.waiting(self._known | (new.keys() - moving.keys()))
+        begun: set[int] = set()
+        if any(new[job_id].queued.job.array_tasks > 1 for job_id in moving):
+            jobs = self._slurm.snapshot(self._clock.wall()).jobs
+            begun = {queued.array_job_id for queued in jobs if queued.state != PENDING}
+        changed: set[int] = set()
+        for job_id, one in moving.items():
+            now, before = seen.get(job_id), new[job_id].queued
+            if now is None or job_id in begun:
+                self._leave(job_id)
+                changed.add(job_id)
+            elif user_words(now.queued.job) != one.words or now.queued.partitions != before.partitions:
+                del self._advised[job_id]  # it is asked about as it is now
+                changed.add(job_id)
+        return changed
+
+
+def _starts_hedged(advised: _Advised) -> bool:
+    recorded = parse_admin_comment(advised.changes.get("admincomment"))
+    return recorded is not None and recorded.hedge is not None
+
+
+def session_by_socket(settings: Settings) -> Callable[[], AbstractContextManager[AskNew]]:
+    """Ask `advisor serve`, a connection a round, as it may restart at any time."""
+
+    @contextmanager
+    def session() -> Iterator[AskNew]:
+        with SubmitClient(settings.paths.submit_socket) as client:
+            yield lambda job: client.again(job, is_new=True)
+
+    return session

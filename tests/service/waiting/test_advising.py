@@ -1,0 +1,444 @@
+"""Jobs advised without a hook: the hook's decisions, set while they are pending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as with_fields
+
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
+from advisor.model import Job, Mode
+from advisor.model.errors import RetryLater
+from advisor.service.exchange.protocol import VERSION, AdviseReply, AgainRequest
+from advisor.service.observation.site_view import cluster_state
+from advisor.service.submit.answering import Answered, Answerer
+from advisor.service.waiting.advising import AdvisingLoop
+from advisor.service.waiting.unadvised import (
+    as_submitted,
+    before_unadvised,
+    changes_here,
+    changes_of,
+    is_unadvised,
+    obstacle,
+    raised_minutes,
+)
+from advisor.slurm.protocol import Partition, SubmittedJob
+from advisor.testing.memory_slurm import MemorySlurm
+from advisor.testing.memory_slurm_records import MemoryJob
+from tests.service.doubles import Hands, make_look, make_queued
+from tests.service.site import NOW, FixedEstimator, ask, make_answerer, make_settings, make_snapshot
+
+HOME = Partition(name="onprem", is_up=True, nodes="", total_processors=64, is_default=True, max_minutes=600)
+BURST = Partition(name="burst", is_up=True, nodes="", total_processors=64, max_minutes=90)
+OTHER = Partition(name="other", is_up=True, nodes="", total_processors=64)
+PARTITIONS = {each.name: each for each in (HOME, BURST, OTHER)}
+
+
+class World:
+    """slurmctld in memory, a submit server's answerer, and the loop between them."""
+
+    def __init__(self, folder: Path, *, mode: Mode = Mode.ACT, **estimates: Any) -> None:
+        self.hands = Hands(wall=NOW)
+        self.settings = make_settings(folder, mode=mode)
+        self.slurm = MemorySlurm(now=lambda: self.hands.wall, program=lambda *_: None, node_count=20)
+        self.answerer = self.new_answerer(**estimates)
+        self.answered: list[Answered] = []
+        self.is_away = self.is_unknown = False
+        self.hedged = 0
+        self.loop = self.new_loop()
+
+    def new_answerer(self, **estimates: Any) -> Answerer:
+        estimator = FixedEstimator(**estimates)
+        answerer, _ = make_answerer(self.settings, make_snapshot(), estimator, lambda: self.hands.wall)
+        return answerer
+
+    def new_loop(self) -> AdvisingLoop:
+        return AdvisingLoop(
+            slurm=self.slurm,  # type: ignore[arg-type]
+            clock=self.hands.clock,
+            session=self.session,
+            hedged=self.hedge,
+        )
+
+    def hedge(self) -> None:
+        self.hedged += 1
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        yield self.ask
+
+    def ask(self, job: Job) -> AdviseReply:
+        if self.is_away:
+            raise RetryLater("no answer", code="submit.unreachable")
+        if self.is_unknown:
+            return AdviseReply(v=1, seq=1, reason=Reason.STATE_UNKNOWN)
+        self.answered.append(self.answerer.again(AgainRequest(v=VERSION, seq=1, job=job, is_new=True)))
+        return self.answered[-1].reply
+
+    def submit(self, job_id: int, **said: Any) -> MemoryJob:
+        limit = said.pop("limit", 3600.0)
+        known = {name: said.pop(name) for name in ("state", "admin_comment", "restarts") if name in said}
+        described = Job(job_id=0, submit_time=0.0, **({"processors": 2, "requeue": True} | said))
+        job = MemoryJob(
+            job_id=job_id,
+            seconds=60.0,
+            submit_time=self.hands.wall,
+            processors=described.processors,
+            partition=described.queue or "onprem",
+            limit_seconds=limit,
+            described=described,
+            **known,
+        )
+        self.slurm.jobs[job_id] = job
+        return job
+
+    def round(self, seconds: float = 1.0) -> None:
+        self.hands.pass_by(seconds)
+        self.loop.advise()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_new_job_is_moved_with_its_advice_and_told_once(world: World) -> None:
+    job = world.submit(7)
+    for _ in range(3):
+        world.round()
+    assert job.partition == "burst"
+    recorded = parse_admin_comment(job.admin_comment)
+    assert recorded is not None
+    assert recorded.advice_id == world.answered[0].record.advice.advice_id
+    assert len(world.answered) == 1
+    assert world.loop.report() == {"advised": 1, "moved": 1, "left_alone": 0, "slowest_seconds": 1.0}
+
+
+def test_a_job_that_stays_is_advised_and_gets_its_priority(tmp_path: Path) -> None:
+    world = World(tmp_path, wait=0.0)
+    job = world.submit(7)
+    world.round()
+    world.round()
+    recorded = parse_admin_comment(job.admin_comment)
+    assert recorded is not None
+    assert (recorded.placement, job.partition) == ("on-premise", "onprem")
+    assert (world.loop.advised, world.loop.moved) == (1, 0)
+
+
+def test_in_shadow_mode_only_the_comment_is_set(tmp_path: Path) -> None:
+    world = World(tmp_path, mode=Mode.SHADOW)
+    job = world.submit(7)
+    world.round()
+    assert job.partition == "onprem"
+    recorded = parse_admin_comment(job.admin_comment)
+    assert recorded is not None
+    assert (recorded.placement, recorded.mode) == ("burst", "shadow")
+
+
+SUBMISSIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "wide": ({"processors": 40}, {"min_cpus": 40}),
+    "too wide": ({"processors": 4000}, {"min_cpus": 4000}),
+    "no requeue": ({"requeue": False}, {"requeue": False}),
+    "opted out": ({"comment": "please no-burst"}, {"comment": "please no-burst"}),
+    "constraint": ({"features": ("x86",)}, {"features": "x86"}),
+    "constraint, no requeue": (
+        {"features": ("x86",), "requeue": False},
+        {"features": "x86", "requeue": False},
+    ),
+    "a feature of no cloud node": ({"features": ("gpu",)}, {"features": "gpu"}),
+    "alternatives": ({"features": ("x86", "x86"), "plain_constraint": False}, {"features": "x86|x86"}),
+    "array": ({"array_tasks": 20}, {"array": "1-20%3"}),
+    "dependency": ({"dependency": "afterok:5(unfulfilled)"}, {"dependency": "afterok:5"}),
+    "licence": ({"licenses": "matlab:1"}, {"licenses": "matlab:1"}),
+    "reservation": ({"reservation": "maintenance"}, {"reservation": "maintenance"}),
+    "nodes": ({"node_list": "n1"}, {"req_nodes": "n1"}),
+    "gres": ({"gres": "gres:gpu:1"}, {"generic_resources": "gres:gpu:1"}),
+    "burst buffer": ({"burst_buffer": "#BB"}, {"burst_buffer": "#BB"}),
+    "interactive": ({"interactive": True}, {"interactive": True}),
+    "another partition": ({"queue": "other"}, {"partition": "other"}),
+    "the cloud by hand": ({"queue": "burst"}, {"partition": "burst"}),
+    "memory": ({"memory_mb": 900_000}, {"memory_per_cpu": 450_000}),
+    "named as a placeholder": ({"name": "place-of-12"}, {"name": "place-of-12"}),
+}
+
+
+@pytest.mark.parametrize("name", SUBMISSIONS)
+def test_g20_2_decisions_equal_those_of_the_hook(world: World, name: str) -> None:
+    """The same state, the same job: inside `sbatch`, and seen in the queue a second later."""
+    seen, said = SUBMISSIONS[name]
+    hook = world.new_answerer()
+    inside = hook.answer(ask(default_partition="onprem", **({"time_limit": 60} | said)))
+    world.submit(7, user="alice", **seen)
+    world.round()
+    ((found),) = world.answered
+    ignored = {"advice_id": "", "time": 0.0}
+    assert with_fields(found.record.advice, **ignored) == with_fields(inside.record.advice, **ignored)
+    assert found.submission == with_fields(inside.submission, time=found.submission.time)
+    ours, theirs = (
+        with_fields(reply, seq=0, id="", admin_comment="") for reply in (found.reply, inside.reply)
+    )
+    assert ours == theirs
+
+
+def test_jobs_that_are_not_new_are_left_alone(world: World) -> None:
+    world.submit(1, state="RUNNING")
+    world.submit(2, admin_comment="the site's own")
+    world.submit(3, restarts=1)
+    world.submit(4, heterogeneous=True)
+    world.round()
+    world.round()
+    assert world.answered == []
+    assert world.slurm.told == []
+
+
+def test_with_the_hook_beside_it_nothing_is_advised_twice(world: World) -> None:
+    inside = world.answerer.answer(ask(default_partition="onprem"))
+    job = world.submit(7, admin_comment=inside.reply.admin_comment)
+    world.round()
+    assert (world.answered, job.partition) == ([], "onprem")
+
+
+def test_a_job_that_begins_before_it_is_moved_stays_where_it_is(world: World) -> None:
+    job = world.submit(7)
+    answer = world.ask
+
+    def begins(asked: Job) -> AdviseReply:
+        reply = answer(asked)
+        job.state = "RUNNING"
+        return reply
+
+    world.ask = begins  # type: ignore[method-assign]
+    world.round()
+    assert (job.partition, job.admin_comment, world.slurm.told) == ("onprem", "", [])
+    assert world.loop.left_alone == 1
+
+
+def test_a_job_that_begins_while_slurmctld_is_told_is_refused_there(world: World) -> None:
+    job = world.submit(7)
+
+    def begin(call: str, stage: str) -> None:
+        if (call, stage) == ("update_job", "before"):
+            job.state = "RUNNING"
+
+    world.slurm.observe = begin
+    with pytest.raises(RetryLater):
+        world.round()
+    world.slurm.observe = lambda _call, _stage: None
+    world.round()
+    assert (job.partition, job.admin_comment) == ("onprem", "")
+
+
+def test_a_job_that_its_user_changes_meanwhile_is_asked_about_as_it_is_then(world: World) -> None:
+    job = world.submit(7)
+    answer = world.ask
+
+    def changes(asked: Job) -> AdviseReply:
+        reply = answer(asked)
+        job.described = with_fields(job.described, comment="no-burst")
+        return reply
+
+    world.ask = changes  # type: ignore[method-assign]
+    world.round()
+    assert job.partition == "onprem"
+    world.ask = answer  # type: ignore[method-assign]
+    world.round()
+    assert job.partition == "onprem"
+    recorded = parse_admin_comment(job.admin_comment)
+    assert recorded is not None
+    assert recorded.reason == "rule.opt_out_comment"
+
+
+def test_of_an_array_no_task_may_have_begun(world: World) -> None:
+    begun = world.submit(8, state="RUNNING")
+    begun.array_job_id = 7
+    rest = world.submit(7, array_tasks=3)
+    whole = world.submit(9, array_tasks=3)
+    world.round()
+    assert (rest.partition, rest.admin_comment, whole.partition) == ("onprem", "", "burst")
+
+
+def test_a_change_whose_answer_was_lost_is_not_asked_about_again(world: World) -> None:
+    job = world.submit(7)
+    world.slurm.fail("answer-lost", call="update_job")
+    with pytest.raises(RetryLater):
+        world.round()
+    world.round()
+    assert (job.partition, len(world.answered), world.loop.moved) == ("burst", 1, 1)
+
+
+def test_a_change_that_is_refused_is_repeated_and_then_given_up(world: World) -> None:
+    job = world.submit(7)
+    world.slurm.fail("never-arrives", times=3, call="update_job")
+    for _ in range(3):
+        with pytest.raises(RetryLater):
+            world.round()
+    world.round()
+    world.round()
+    assert (job.partition, len(world.answered), world.loop.left_alone) == ("onprem", 1, 1)
+
+
+def test_without_a_submit_server_or_snapshot_jobs_are_asked_about_later(world: World) -> None:
+    job = world.submit(7)
+    world.is_away = True
+    with pytest.raises(RetryLater):
+        world.round()
+    world.is_away, world.is_unknown = False, True
+    world.round()
+    assert job.admin_comment == ""
+    world.is_unknown = False
+    world.round()
+    assert job.partition == "burst"
+
+
+def test_a_new_process_finds_who_was_advised_in_the_comments(world: World) -> None:
+    world.submit(7)
+    world.round()
+    world.submit(8)
+    world.loop = world.new_loop()
+    world.round()
+    assert sorted(world.slurm.jobs[job_id].partition for job_id in (7, 8)) == ["burst", "burst"]
+    assert len(world.answered) == 2
+
+
+def test_of_thousands_that_wait_only_new_ones_are_read(world: World) -> None:
+    """The newest come first, so that a queue from before does not delay the jobs of this moment."""
+    for job_id in range(1, 702):
+        world.submit(job_id, comment="no-burst")
+    world.round()
+    assert len(world.answered) == 300
+    assert all(world.slurm.jobs[job_id].admin_comment for job_id in range(402, 702))
+    world.round()
+    world.round()
+    world.round()
+    assert len(world.answered) == 701
+    read = world.slurm.waiting(world.loop._known)
+    assert list(read.values()) == [None] * 701
+
+
+@pytest.mark.parametrize(("hedge", "wakes"), [(',"hedge":["slice",60.0]', 1), ("", 0)])
+def test_a_hedged_start_wakes_the_poll_that_finds_it(world: World, hedge: str, wakes: int) -> None:
+    world.submit(7)
+    comment = f'{{"burst_advisor":1,"id":"x","to":"burst","mode":"act","why":"y"{hedge}}}'
+    reply = AdviseReply(v=1, seq=1, partition="burst", admin_comment=comment)
+    world.ask = lambda _job: reply  # type: ignore[method-assign]
+    world.round()
+    assert world.hedged == wakes
+
+
+# ------------------------------------------------------------------------------- pure functions
+
+
+def submitted(**fields: Any) -> SubmittedJob:
+    own = {name: fields.pop(name) for name in ("nice", "prefer", "eligible_time") if name in fields}
+    return SubmittedJob(queued=make_queued(7, **({"requested_time": 600.0} | fields)), **own)
+
+
+def described(one: SubmittedJob, **changed: Any) -> Job:
+    return as_submitted(
+        one,
+        PARTITIONS,
+        default_memory=changed.pop("default_memory", (None, None)),
+        now=changed.pop("now", NOW),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "value"),
+    [
+        ({}, "explicit_partition", False),
+        ({"queue": "other"}, "explicit_partition", True),
+        ({"partitions": ("onprem", "other")}, "explicit_partition", True),
+        ({"partitions": ("unknown",)}, "explicit_partition", True),
+        ({}, "explicit_time_limit", True),
+        ({"requested_time": 36_000.0}, "explicit_time_limit", False),
+        ({"requested_time": None}, "explicit_time_limit", False),
+        ({"reason": "JobHeldUser"}, "deferred", True),
+        ({"eligible_time": NOW + 60.0}, "deferred", True),
+        ({"eligible_time": NOW - 1.0}, "deferred", False),
+        ({"dependency": "afterok:5(unfulfilled),after:6(unfulfilled)"}, "dependency", "afterok:5,after:6"),
+        ({"memory_mb": 200}, "memory_mb", None),
+        ({"memory_mb": 300}, "memory_mb", 300),
+    ],
+)
+def test_what_equals_a_default_was_not_asked_for(fields: dict[str, Any], field: str, value: object) -> None:
+    job = described(submitted(**fields), default_memory=(None, 100))
+    assert getattr(job, field) == value
+
+
+def test_a_partitions_own_default_memory_comes_first() -> None:
+    home = replace(HOME, default_memory=(700, None))
+    one = submitted(memory_mb=700, memory_mb_per_node=700)
+    job = as_submitted(one, {"onprem": home}, default_memory=(None, 350), now=NOW)
+    assert (job.memory_mb, job.memory_mb_per_node) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("job", "partition", "fits"),
+    [
+        ({}, {}, True),
+        ({}, {"is_up": False}, False),
+        ({"requested_time": 7200.0, "explicit_time_limit": True}, {"max_minutes": 60}, False),
+        ({"requested_time": 7200.0}, {"max_minutes": 60}, True),
+        ({"processors": 65}, {}, False),
+        ({"nodes": 3}, {"max_nodes": 2}, False),
+        ({"nodes": 3}, {"total_nodes": 2}, False),
+        ({"nodes": 1}, {"min_nodes": 2}, False),
+        ({"memory_mb": 900}, {"max_memory_per_processor_mb": 400}, False),
+        ({"memory_mb": 900, "memory_mb_per_node": 900}, {"max_memory_per_node_mb": 800}, False),
+        ({"account": "Chem"}, {"allowed": {"accounts": frozenset({"chem"})}}, True),
+        ({"account": None}, {"allowed": {"accounts": frozenset({"chem"})}}, False),
+        ({"qos": "long"}, {"denied": {"qos": frozenset({"long"})}}, False),
+        ({"qos": "short"}, {"denied": {"qos": frozenset({"long"})}}, True),
+        ({"qos": None}, {"denied": {"qos": frozenset({"long"})}}, False),
+    ],
+)
+def test_a_job_is_not_moved_where_it_would_not_start(
+    job: dict[str, Any], partition: dict[str, Any], *, fits: bool
+) -> None:
+    asked = Job(job_id=7, submit_time=0.0, **({"processors": 2} | job))
+    assert (obstacle(asked, replace(BURST, **partition)) == "") is fits
+
+
+def test_a_partition_that_is_not_there_takes_no_job() -> None:
+    assert obstacle(Job(job_id=7, submit_time=0.0, processors=1), None)
+
+
+def test_limits_are_raised_to_the_partitions_own_and_never_lowered() -> None:
+    reply = AdviseReply(v=1, seq=1, partition="burst", time_limit=120)
+    assert raised_minutes(reply, 3600.0, BURST) == 90
+    assert raised_minutes(reply, 3600.0, OTHER) == 120
+    assert raised_minutes(reply, 7200.0, OTHER) is None
+    assert raised_minutes(reply, None, OTHER) is None
+
+
+def test_a_users_preference_stays_and_forbids_what_it_would_replace() -> None:
+    prefers = AdviseReply(v=1, seq=1, partition="burst", prefer="spot")
+    requires = AdviseReply(v=1, seq=1, partition="burst", features="on-demand")
+    common: dict[str, Any] = {"asked_seconds": None, "partition": BURST}
+    assert changes_of(prefers, prefer="fast", **common) == {"partition": "burst", "admincomment": ""}
+    assert changes_of(requires, prefer="fast", **common) is None
+    assert (changes_of(requires, prefer="", **common) or {})["features"] == "on-demand"
+
+
+def test_a_users_own_nice_value_stays() -> None:
+    reply = AdviseReply(v=1, seq=1, admin_comment="{}", site_factor=500, nice=40)
+    assert changes_here(reply, nice=0) == {"admincomment": "{}", "sitefactor": "500", "nice": "40"}
+    assert changes_here(reply, nice=3) == {"admincomment": "{}", "sitefactor": "500"}
+
+
+def test_the_snapshot_that_decisions_use_is_from_before_a_new_job(world: World) -> None:
+    new, advised = make_queued(7, submit_time=NOW - 2.0), make_queued(8, admin_comment="{}")
+    old, begun = make_queued(9, submit_time=NOW - 61.0), make_queued(10, "RUNNING", start_time=NOW)
+    snapshot = make_look(NOW, (), (new, advised, old, begun))
+    assert [is_unadvised(queued) for queued in snapshot.jobs] == [True, False, True, False]
+    met = before_unadvised(snapshot)
+    assert [queued.job.job_id for queued in met.jobs] == [8, 9, 10]
+    assert before_unadvised(met) is met
+    assert cluster_state(met, world.settings).queue_size == 2
