@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from advisor.decide.price.tokens import DAY
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.papers.cluster.demand import demand_of
+from advisor.papers.cluster.engine import simulate
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
 from advisor.service.state.records import PriceRecord, SeenSlice
 from advisor.service.state.state_files import PRICE
-from advisor.simulate.demand import demand_of
-from advisor.simulate.engine import simulate
 
 NODES: Final = 24
 NODE_PROCESSORS: Final = 2

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from advisor.papers.cluster import engine
+from advisor.papers.cluster.demand import demand_of
 from advisor.papers.schedule.schedule import prepared
 from advisor.replay.sources import load_table
-from advisor.simulate import engine
-from advisor.simulate.demand import demand_of
-from tests.simulate import oracle
+from tests.papers.cluster import oracle
 
 Tell = Callable[[str], None]
 _REPEATS: Final = 3

@@ -10,8 +10,9 @@ numbers (Tsafrir et al., "Modeling user runtime estimates").
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -19,9 +20,11 @@ from scipy import special
 from advisor.compiled import compiled
 from advisor.model.table import JobTable
 from advisor.simulate import lublin
-from advisor.simulate.demand import demand_of
-from advisor.simulate.engine import Progress, simulate
 from advisor.simulate.lublin import Floats, Ints
+from advisor.simulate.pool.pool import Pool
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (jobs done, jobs)."""
 
 MONDAY = 1_704_067_200.0  # 2024-01-01 00:00 UTC: synthetic logs begin on a Monday midnight
 
@@ -35,6 +38,7 @@ ROUND_TIMES = np.array(
 QUEUE_LIMITS = np.array([_HOUR, 12 * _HOUR])
 """Largest requested time of the queues short and medium, seconds; the third queue is long."""
 
+_TOLD_ROWS: Final = 1_000  # between two reports of progress
 _REMEMBERED = 6  # recent job classes of a user that may be repeated
 _OPEN_SESSIONS = 8  # sessions that can interleave
 
@@ -219,5 +223,28 @@ def workload(
     The waits are those that the simulated cluster gave each job, so that they can be learned from.
     """
     table = submissions(generator, jobs=jobs, processors=processors, load=load, habits=habits)
-    schedule = simulate(demand_of(table), processors, progress=progress)
-    return replace(table, wait=schedule.start - table.submit)
+    return replace(table, wait=_starts(table, processors, progress) - table.submit)
+
+
+def _starts(table: JobTable, processors: int, progress: Progress | None) -> Floats:
+    """Starts under FCFS with EASY backfilling by the requested times, seconds, shape (jobs,)."""
+    count = len(table)
+    pool, starts = Pool(processors, count), np.full(count, math.nan)
+    for row, now in enumerate([*table.submit.tolist(), math.inf]):
+        for event in pool.advance(now):
+            if event.has_started:
+                starts[event.row] = event.time
+        if row == count:
+            break
+        pool.add(
+            row,
+            processors=int(table.processors[row]),
+            limit=float(table.requested_time[row]),
+            run=float(table.run[row]),
+            order=float(row),
+        )
+        if progress is not None and row % _TOLD_ROWS == 0:
+            progress(row, count)
+    if progress is not None:
+        progress(count, count)
+    return starts

@@ -10,6 +10,8 @@ import pytest
 from advisor.model.advice import Mode
 from advisor.model.settings import ClusterSettings, Ec2Settings, Policy, Settings
 from advisor.model.table import JobTable
+from advisor.papers.cluster.demand import demand_of
+from advisor.papers.cluster.engine import simulate
 from advisor.rehearsal.cloud_market import CloudMarket, Outage, Trace
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
@@ -17,8 +19,6 @@ from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop.log import loop_jobs
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
 from advisor.replay.closed_loop.world import World, WorldOptions
-from advisor.simulate.demand import demand_of
-from advisor.simulate.engine import simulate
 from advisor.simulate.pool.rules import Rules
 
 PROCESSORS = 8

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from advisor.model.table import JobTable
-from advisor.simulate.demand import demand_of
+from advisor.papers.cluster.demand import demand_of
 from advisor.simulate.pool.pool import Pool
 from advisor.simulate.pool.rules import Rules
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_slurm import MemoryJob, MemorySlurm
-from tests.simulate import oracle
+from tests.papers.cluster import oracle
 
 
 class Site:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.papers.classify.classify import ClassifiedJobs, classify_table
+from advisor.papers.cluster.demand import DOUBTFUL, LARGE, PROBED, SMALL, Demand, demand_of
+from advisor.papers.cluster.engine import Schedule, simulate
+from advisor.papers.cluster.policies import EASY_PLUS_PLUS, Order, Policy
 from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
-from advisor.simulate.demand import DOUBTFUL, LARGE, PROBED, SMALL, Demand, demand_of
-from advisor.simulate.engine import Schedule, simulate
-from advisor.simulate.policies import EASY_PLUS_PLUS, Order, Policy
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]

@@ -21,9 +21,9 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
 from advisor.service.observation.site_view import active_features, burst_nodes, jobs_by_node
+from advisor.simulate.heap import Records
 from advisor.simulate.portfolio.online import Situation, empty_jobs
 from advisor.simulate.portfolio.state import NODE
-from advisor.simulate.state import Records
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 

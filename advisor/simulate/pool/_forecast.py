@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import ENDING, heap_push
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, Arrays, Floats, advance
-from advisor.simulate.state import ENDING, heap_push
 
 
 @compiled

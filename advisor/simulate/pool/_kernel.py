@@ -1,6 +1,6 @@
 """Compiled EASY backfilling of one pool of processors, in steps that a caller can interrupt.
 
-The rules are those of ``advisor.simulate._kernel``: jobs start from the head of the queue while they fit; the
+Jobs start from the head of the queue while they fit; the
 first that does not gets a reservation at the time by which enough running jobs end *by their limits*; a job
 behind it may start now if it ends by its limit before that time, or takes only processors that stay free then
 (Lifka 1995; Mu'alem and Feitelson 2001). Where more jobs get reservations, or backfilling has its own cycle,
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import Records, heap_pop, heap_push
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
-from advisor.simulate.state import Records, heap_pop, heap_push
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._forecast import forecast_starts
 from advisor.simulate.pool._kernel import (
     EVENT,
@@ -17,7 +18,6 @@ from advisor.simulate.pool._kernel import (
     Floats,
     Ints,
 )
-from advisor.simulate.state import ENDING
 
 
 class RunningJobs(NamedTuple):

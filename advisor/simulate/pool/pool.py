@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.model.errors import BadInput
+from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._forecast import forecast_starts
 from advisor.simulate.pool._kernel import (
     EVENT,
@@ -26,7 +27,6 @@ from advisor.simulate.pool._kernel import (
     stop,
 )
 from advisor.simulate.pool.rules import Rules
-from advisor.simulate.state import ENDING
 
 _ROOM: Final = 256  # events beyond those that a call asks for: one pass may start many jobs
 

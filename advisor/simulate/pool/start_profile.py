@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, Floats, advance
-from advisor.simulate.state import ENDING
 
 _OVERDUE_SECONDS: Final = 1.0
 """A job that has reached its limit ends within this."""

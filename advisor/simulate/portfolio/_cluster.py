@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import Records, heap_pop, heap_push
 from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._tick import charge, decide, expected_end, weight_of
 from advisor.simulate.portfolio.state import (
@@ -26,7 +27,6 @@ from advisor.simulate.portfolio.state import (
     Ints,
     Rules,
 )
-from advisor.simulate.state import Records, heap_pop, heap_push
 
 DONE, CHOOSE = 0, 1
 ALONE, CHOOSING, RESUMED = 0, 1, 2

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import Records
 from advisor.simulate.portfolio._tick import (
     GRACE_SECONDS,
     HOUR_SECONDS,
@@ -20,7 +21,6 @@ from advisor.simulate.portfolio._tick import (
 )
 from advisor.simulate.portfolio.policies import JobOrder, Provisioning, Release
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
-from advisor.simulate.state import Records
 
 _ODM, _ODX = int(Provisioning.ODM), int(Provisioning.ODX)
 _FCFS, _WSPT = int(JobOrder.FCFS), int(JobOrder.WSPT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import Records
 from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._shared import (
     TAILS,
@@ -35,7 +36,6 @@ from advisor.simulate.portfolio.state import (
     Readiness,
     Rules,
 )
-from advisor.simulate.state import Records
 
 CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4, 5
 """Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait

@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import Records
 from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
-from advisor.simulate.state import Records
 
 _ODA, _ODB, _ODE, _ODM = (
     int(Provisioning.ODA),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
+from advisor.simulate.heap import ENDING
 from advisor.simulate.portfolio import _cluster
 from advisor.simulate.portfolio._cluster import ClusterState, advance, weigh
 from advisor.simulate.portfolio.online import Situation
@@ -29,7 +30,6 @@ from advisor.simulate.portfolio.state import (
     Floats,
     Rules,
 )
-from advisor.simulate.state import ENDING
 
 KAPPA: Final = 100.0
 _MAX_EXPECTED: Final = 500  # expected arrivals: bursts come in thousands and would take too long

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from advisor.model.errors import BadInput
+from advisor.simulate.heap import Records
 from advisor.simulate.portfolio import _tick
 from advisor.simulate.portfolio.online import Situation
 from advisor.simulate.portfolio.policies import (
@@ -21,7 +22,6 @@ from advisor.simulate.portfolio.policies import (
     as_records,
 )
 from advisor.simulate.portfolio.state import CLUSTER, NODE, WAITING, Rules
-from advisor.simulate.state import Records
 
 _NEW: Final = -1
 _MARK_SECONDS: Final = 1e-4  # difference of two nodes' starts by which they are identified; changes no charge

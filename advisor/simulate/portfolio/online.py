@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.simulate.heap import Records
 from advisor.simulate.portfolio import _online
 from advisor.simulate.portfolio._shared import empty_shared_plans
 from advisor.simulate.portfolio.arrivals import NOTHING
@@ -24,7 +25,6 @@ from advisor.simulate.portfolio.state import (
     Readiness,
     Rules,
 )
-from advisor.simulate.state import Records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

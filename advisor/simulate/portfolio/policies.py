@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from advisor.simulate.state import Records
+from advisor.simulate.heap import Records
 
 
 class Provisioning(enum.IntEnum):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from advisor.model.errors import BadInput
 from advisor.papers.classify.classify import ClassifiedJobs
 from advisor.papers.classify.classify_plots import write_classify
+from advisor.papers.cluster.demand import DOUBTFUL, LARGE, PROBED, SMALL
 from advisor.papers.commands import replay_schedule
 from advisor.papers.placement.placement_plots import write_placement
 from advisor.papers.schedule.schedule import (
@@ -27,7 +28,6 @@ from advisor.papers.schedule.schedule import (
 from advisor.papers.schedule.schedule_plots import write_schedule
 from advisor.replay.sources import load_table
 from advisor.service.admin.plots import write_page
-from advisor.simulate.demand import DOUBTFUL, LARGE, PROBED, SMALL
 from advisor.simulate.workload import submissions, workload
 from benchmarks import simulate as bench
 

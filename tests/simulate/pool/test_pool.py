@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.simulate.demand import LARGE, Demand
-from advisor.simulate.engine import simulate
+from advisor.papers.cluster.demand import LARGE, Demand
+from advisor.papers.cluster.engine import simulate
 from advisor.simulate.pool.pool import Pool
 
 

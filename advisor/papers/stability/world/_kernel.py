@@ -28,7 +28,7 @@ from advisor.papers.stability.world._state import (
     Ints,
     State,
 )
-from advisor.simulate.state import Records, heap_pop, heap_push
+from advisor.simulate.heap import Records, heap_pop, heap_push
 
 _GROWTH, _SHRINK = 0, 1
 

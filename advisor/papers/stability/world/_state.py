@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.simulate.state import Records
+from advisor.simulate.heap import Records
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -27,7 +27,7 @@ from advisor.papers.stability.world._state import (
 )
 from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
 from advisor.papers.stability.world.tasks import Tasks
-from advisor.simulate.state import ENDING, Records
+from advisor.simulate.heap import ENDING, Records
 
 __all__ = [
     "DONE",

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.papers.waiting.world._state import Floats
-from advisor.simulate.state import Records
+from advisor.simulate.heap import Records
 
 KINDS: Final = 3
 _PER_KIND: Final = 7

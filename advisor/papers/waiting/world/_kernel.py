@@ -14,6 +14,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.submission.waiting_policy import LEAVES, RENTS, SPECULATES, by_length, by_wait
+from advisor.papers.cluster._state import queue_insert, queue_remove, running_insert, running_remove
 from advisor.papers.waiting.world._habits import guess, learn, look
 from advisor.papers.waiting.world._observe import fade, observe, size_class
 from advisor.papers.waiting.world._state import (
@@ -28,14 +29,7 @@ from advisor.papers.waiting.world._state import (
     World,
 )
 from advisor.papers.waiting.world._trees import between, leaf_of, outlook
-from advisor.simulate.state import (
-    heap_pop,
-    heap_push,
-    queue_insert,
-    queue_remove,
-    running_insert,
-    running_remove,
-)
+from advisor.simulate.heap import heap_pop, heap_push
 
 _by_length = compiled(by_length)
 _by_wait = compiled(by_wait)

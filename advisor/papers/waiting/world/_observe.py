@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.papers.waiting.world._state import SIZE_CLASSES, Floats, Rules, World
-from advisor.simulate.state import Records
+from advisor.simulate.heap import Records
 
 DAY: Final = 86_400.0
 TABLE_1: Final = (

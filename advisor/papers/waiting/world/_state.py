@@ -1,6 +1,6 @@
 """Arrays of the waiting kernel.
 
-As in :mod:`advisor.simulate.state`: everything about one job is one record, everything that changes about
+As in `advisor.papers.cluster._state`: everything about one job is one record, everything that changes about
 the cluster another, so that compiled functions pass few arrays around. Queue, heap and running list are that
 module's.
 """
@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.simulate.state import ENDING, Ints, Records
+from advisor.papers.cluster._state import Ints
+from advisor.simulate.heap import ENDING, Records
 
 Floats = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from advisor.papers.waiting.world._state import (
     World,
     heap,
 )
-from advisor.simulate.state import ENDING
+from advisor.simulate.heap import ENDING
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

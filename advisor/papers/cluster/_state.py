@@ -1,4 +1,4 @@
-"""Arrays of the simulation kernel, and the structures kept in them: heap, queue, running jobs.
+"""Arrays of the simulation kernel, and the structures kept in them: queue, running jobs.
 
 Each job is one record and the cluster's scalars are one record, so that compiled functions pass few arrays:
 numba counts references to each array in each call, which made a version with one array per column twenty
@@ -7,16 +7,15 @@ times slower.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
+from advisor.simulate.heap import Records
 
 Ints = NDArray[np.int64]
-Records: TypeAlias = Any
-"""A record array; numba reads its fields as attributes, which the type checker does not know."""
 
 AHEAD, WAITING, RUNNING, DONE, CLOUD = 0, 1, 2, 3, 4
 """Where a job is."""
@@ -32,9 +31,6 @@ JOB = np.dtype(
 ``where``: AHEAD to CLOUD; ``rank``: its class, or STARVED; ``key``: the policy's sort key, smallest first;
 ``planned_end``: when it is planned to end; ``lost``: run time of a killed attempt.
 """
-
-ENDING = np.dtype([("time", np.float64), ("job", np.int64)], align=True)
-"""The true end of a running attempt, seconds."""
 
 CLUSTER = np.dtype(
     [(name, np.float64) for name in ("now", "shadow", "waiting_work")]
@@ -52,7 +48,7 @@ processor-seconds of the queue; ``head``, ``tail``: the queue's range in its arr
 
 
 class Rules(NamedTuple):
-    """A :class:`~advisor.simulate.policies.Policy`, the machine and the cloud, as numbers."""
+    """A :class:`~advisor.papers.cluster.policies.Policy`, the machine and the cloud, as numbers."""
 
     total: int
     order: int
@@ -82,46 +78,6 @@ class State(NamedTuple):
     leaving: Ints
     scratch: Ints
     scalars: Records
-
-
-@compiled
-def heap_push(ending: Records, size: int, time: float, job: int) -> None:
-    """Add to a heap of ``size`` entries, smallest (time, job) on top."""
-    position = size
-    while position > 0:
-        parent = (position - 1) >> 1
-        above = ending[parent]
-        if above.time < time or (above.time == time and above.job < job):
-            break
-        ending[position].time = above.time
-        ending[position].job = above.job
-        position = parent
-    ending[position].time = time
-    ending[position].job = job
-
-
-@compiled
-def heap_pop(ending: Records, size: int) -> None:
-    """Remove the top of a heap of ``size`` entries."""
-    size -= 1
-    time, job = ending[size].time, ending[size].job
-    position = 0
-    while True:
-        child = 2 * position + 1
-        if child >= size:
-            break
-        left, right = ending[child], ending[child + 1]
-        if child + 1 < size:
-            is_right = right.time < left.time or (right.time == left.time and right.job < left.job)
-            child += int(is_right)
-        below = ending[child]
-        if time < below.time or (time == below.time and job < below.job):
-            break
-        ending[position].time = below.time
-        ending[position].job = below.job
-        position = child
-    ending[position].time = time
-    ending[position].job = job
 
 
 @compiled

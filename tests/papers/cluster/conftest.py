@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from advisor.simulate.demand import LARGE, Demand
+from advisor.papers.cluster.demand import LARGE, Demand
 
 
 def demand(rows: list[tuple[float, ...]], **columns: list[float]) -> Demand:

@@ -17,24 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.simulate._passes import backfill, enqueue, may_backfill, schedule, send_to_cloud
-from advisor.simulate.demand import LARGE, STARVED
-from advisor.simulate.policies import ANY_MOMENT_SECONDS, STEPS_SECONDS, Order
-from advisor.simulate.state import (
+from advisor.papers.cluster._passes import backfill, enqueue, may_backfill, schedule, send_to_cloud
+from advisor.papers.cluster._state import (
     CLOUD,
     DONE,
     RUNNING,
     WAITING,
     Ints,
-    Records,
     Rules,
     State,
-    heap_pop,
     queue_insert,
     queue_remove,
     running_insert,
     running_remove,
 )
+from advisor.papers.cluster.demand import LARGE, STARVED
+from advisor.papers.cluster.policies import ANY_MOMENT_SECONDS, STEPS_SECONDS, Order
+from advisor.simulate.heap import Records, heap_pop
 
 _WFP = int(Order.WFP)
 _STEPS = np.array(STEPS_SECONDS)

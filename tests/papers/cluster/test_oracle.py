@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.simulate import engine
-from advisor.simulate.demand import LARGE, PROBED, SMALL, Demand, demand_of
-from advisor.simulate.engine import Cloud
-from advisor.simulate.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
+from advisor.papers.cluster import engine
+from advisor.papers.cluster.demand import LARGE, PROBED, SMALL, Demand, demand_of
+from advisor.papers.cluster.engine import Cloud
+from advisor.papers.cluster.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
 from advisor.simulate.workload import submissions
-from tests.simulate import oracle
+from tests.papers.cluster import oracle
 
 CLOUD = Cloud(boot_seconds=3, slowdown=1.5)
 

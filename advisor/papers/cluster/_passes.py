@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.compiled import compiled
-from advisor.simulate.demand import STARVED
-from advisor.simulate.policies import ANY_MOMENT_SECONDS, Backfill, Order
-from advisor.simulate.state import (
+from advisor.papers.cluster._state import (
     CLOUD,
     RUNNING,
     WAITING,
     Ints,
-    Records,
     Rules,
-    heap_push,
     is_before,
     queue_insert,
     running_insert,
 )
+from advisor.papers.cluster.demand import STARVED
+from advisor.papers.cluster.policies import ANY_MOMENT_SECONDS, Backfill, Order
+from advisor.simulate.heap import Records, heap_push
 
 _WFP, _SPF, _SAF = int(Order.WFP), int(Order.SPF), int(Order.SAF)
 _SHORTEST_FIRST = int(Backfill.SHORTEST_FIRST)

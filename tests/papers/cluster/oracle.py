@@ -1,6 +1,6 @@
 """The simulated cluster once more, plainly: slow, short, and obviously right.
 
-The test oracle of ``advisor.simulate.engine`` and the peer of ``advisor bench simulate``. It knows no
+The test oracle of ``advisor.papers.cluster.engine`` and the peer of ``advisor bench simulate``. It knows no
 shortcut: at every moment something can happen it sorts all waiting jobs anew and goes through all of them.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.simulate.demand import LARGE, STARVED, Demand
-from advisor.simulate.engine import Cloud, Schedule, refuse_too_large
-from advisor.simulate.policies import (
+from advisor.papers.cluster.demand import LARGE, STARVED, Demand
+from advisor.papers.cluster.engine import Cloud, Schedule, refuse_too_large
+from advisor.papers.cluster.policies import (
     ANY_MOMENT_SECONDS,
     EASY,
     STEPS_SECONDS,
@@ -79,7 +79,7 @@ class _Cluster:
 def simulate(
     demand: Demand, processors: int, policy: Policy = EASY, *, cloud: Cloud | None = None
 ) -> Schedule:
-    """Do what :func:`advisor.simulate.engine.simulate` does, with the same schedule.
+    """Do what :func:`advisor.papers.cluster.engine.simulate` does, with the same schedule.
 
     Raises
     ------

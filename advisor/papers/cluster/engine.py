@@ -10,10 +10,11 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.model.errors import BadInput
-from advisor.simulate._kernel import advance
-from advisor.simulate.demand import LARGE, Demand, Floats, Ints
-from advisor.simulate.policies import EASY, Correction, Order, Policy
-from advisor.simulate.state import CLOUD, CLUSTER, DONE, ENDING, JOB, Rules, State
+from advisor.papers.cluster._kernel import advance
+from advisor.papers.cluster._state import CLOUD, CLUSTER, DONE, JOB, Rules, State
+from advisor.papers.cluster.demand import LARGE, Demand, Floats, Ints
+from advisor.papers.cluster.policies import EASY, Correction, Order, Policy
+from advisor.simulate.heap import ENDING
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (jobs ended, jobs)."""
@@ -64,9 +65,9 @@ def simulate(
 ) -> Schedule:
     """Run jobs on a cluster of ``processors`` equal processors with EASY backfilling.
 
-    Deterministic; the rules are in ``advisor.simulate._kernel``. Without ``cloud``, jobs whose patience ends
-    start at once and run at the same speed. ``progress`` is called now and then. Raises BadInput when a job
-    that stays on the cluster is larger than it.
+    Deterministic; the rules are in `_kernel`. Without ``cloud``, jobs whose patience ends start at once and run
+    at the same speed. ``progress`` is called now and then. Raises BadInput when a job that stays on the cluster
+    is larger than it.
     """
     cloud = cloud or Cloud()
     refuse_too_large(demand, processors)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.simulate import engine
-from advisor.simulate.demand import LARGE, PROBED, SMALL, check
-from advisor.simulate.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
-from tests.simulate import oracle
+from advisor.papers.cluster import engine
+from advisor.papers.cluster.demand import LARGE, PROBED, SMALL, check
+from advisor.papers.cluster.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
+from tests.papers.cluster import oracle
 
 
 @pytest.fixture(params=[engine.simulate, oracle.simulate], ids=["engine", "oracle"])

@@ -1,0 +1,55 @@
+"""The heap of true ends of running jobs, for compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from advisor.compiled import compiled
+
+Records: TypeAlias = Any
+"""A record array; numba reads its fields as attributes, which the type checker does not know."""
+
+ENDING = np.dtype([("time", np.float64), ("job", np.int64)], align=True)
+"""The true end of a running attempt, seconds."""
+
+
+@compiled
+def heap_push(ending: Records, size: int, time: float, job: int) -> None:
+    """Add to a heap of ``size`` entries, smallest (time, job) on top."""
+    position = size
+    while position > 0:
+        parent = (position - 1) >> 1
+        above = ending[parent]
+        if above.time < time or (above.time == time and above.job < job):
+            break
+        ending[position].time = above.time
+        ending[position].job = above.job
+        position = parent
+    ending[position].time = time
+    ending[position].job = job
+
+
+@compiled
+def heap_pop(ending: Records, size: int) -> None:
+    """Remove the top of a heap of ``size`` entries."""
+    size -= 1
+    time, job = ending[size].time, ending[size].job
+    position = 0
+    while True:
+        child = 2 * position + 1
+        if child >= size:
+            break
+        left, right = ending[child], ending[child + 1]
+        if child + 1 < size:
+            is_right = right.time < left.time or (right.time == left.time and right.job < left.job)
+            child += int(is_right)
+        below = ending[child]
+        if time < below.time or (time == below.time and job < below.job):
+            break
+        ending[position].time = below.time
+        ending[position].job = below.job
+        position = child
+    ending[position].time = time
+    ending[position].job = job
