@@ -65,9 +65,9 @@ def simulate(
 ) -> Schedule:
     """Run jobs on a cluster of ``processors`` equal processors with EASY backfilling.
 
-    Deterministic; the rules are in `_kernel`. Without ``cloud``, jobs whose patience ends start at once and run
-    at the same speed. ``progress`` is called now and then. Raises BadInput when a job that stays on the cluster
-    is larger than it.
+    Deterministic; the rules are in `_kernel`. Without ``cloud``, jobs whose patience ends start at once and
+    run at the same speed. ``progress`` is called now and then. Raises BadInput when a job that stays on the
+    cluster is larger than it.
     """
     cloud = cloud or Cloud()
     refuse_too_large(demand, processors)
