@@ -54,11 +54,9 @@ def jobs_since(
     """The begin of the window that was asked for (epoch seconds), the site as last seen, and the jobs.
 
     Args:
-        settings: In force.
         since: As of ``--since``; of a log it counts from its end.
         trace: A log, whose site is unknown; None: the site's history.
         nodes: Processors on-premise; 0: as known.
-        tick: Told how far reading is.
     """
     from advisor.model.site import SiteState
     from advisor.service.admin.since import parse_since
@@ -87,7 +85,6 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
         settings: In force; they name the burst partition.
         seen: The site as last seen: its size.
         nodes: Processors on-premise; 0: as Slurm says, else the most that were ever busy at once.
-        begin: When the window begins.
 
     Raises:
         BadInput: The window is empty.
@@ -134,10 +131,7 @@ def jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:
     """The jobs of a log; all may move, because a log does not know our partitions.
 
     Args:
-        trace: The log.
         nodes: Processors on-premise; 0: as its header says, else the most that were ever busy at once.
-        begin: When the window begins.
-        tick: Told how far reading is.
     """
     from advisor.decide.submission.table_row import job_of
     from advisor.replay.closed_loop import own_jobs as own

@@ -104,11 +104,7 @@ def _table(rows: Iterable[Definition], name_of: Callable[[Definition], str]) -> 
 
 
 def sample(*, expert: bool = False) -> str:
-    """Give a commented TOML file with settings at their defaults; as it is, it changes nothing.
-
-    Args:
-        expert: Include the expert settings.
-    """
+    """Give a commented TOML file with settings at their defaults; as it is, it changes nothing."""
     lines = [_SAMPLE_HEAD]
     for section, model in section_models().items():
         shown = [one for one in definitions() if one.section == section and (expert or not one.expert)]

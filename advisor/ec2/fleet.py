@@ -56,7 +56,6 @@ class Fleet:
             rest (F32).
         sleep: Waits so many seconds between throttled calls.
         jitter: Random number from 0 to 1, for those waits.
-        connect: Makes clients.
         order: Orders the pools to try; by default they are tried in the settings' order.
     """
 

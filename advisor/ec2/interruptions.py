@@ -101,7 +101,6 @@ class Interruptions:
 
     Args:
         cluster: Value of the spot requests' cluster tag.
-        connect: Makes clients.
     """
 
     def __init__(self, settings: Ec2Settings, cluster: str, *, connect: Callable[..., Any] = client) -> None:

@@ -40,7 +40,6 @@ class Launcher:
     """Calls RunInstances.
 
     Args:
-        ec2: With one attempt (`advisor.ec2.clients.LAUNCH_CONFIG`).
         sleep: Waits so many seconds.
         jitter: Random number from 0 to 1, so that clusters of one account do not retry at the same moments.
     """

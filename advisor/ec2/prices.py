@@ -100,7 +100,6 @@ class PriceCache:
         settings: Instance type, region, and the first prices.
         state: Keeps the prices; those of another type or region are not used.
         now: Wall clock, epoch seconds.
-        connect: Makes clients.
     """
 
     def __init__(

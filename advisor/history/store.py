@@ -19,9 +19,6 @@ class HistoryStore(FinishedJobs, Ledger, PaidTimes):
     Several threads and processes may use it at once. Each call is a short transaction of its own (long reads
     go page by page), so that no reader blocks a writer.
 
-    Args:
-        url, busy_seconds, read_only, later: See :class:`~advisor.history.database.Database`.
-
     Raises:
         BadInput: The database cannot be opened or written, or a newer release made it; with ``read_only``
             also: it does not exist yet (``history.missing``) or is of another release (``history.version``).

@@ -44,7 +44,6 @@ class BadInput(TellAdmin):
     Args:
         what: What is wrong, in the user's words.
         where: File and line, setting, option or field.
-        mend: What to do about it.
     """
 
     code = "input.bad"

@@ -39,7 +39,6 @@ def parse_job_id(text: str, *, where: str) -> JobId:
     """Read a job's id.
 
     Args:
-        text: As typed.
         where: The argument or field, for the message.
 
     Raises:

@@ -62,7 +62,6 @@ class CloudMarket:
 
         Args:
             begin: Of the rehearsal and of each trace, epoch seconds.
-            nodes: Of the burst partition.
             vcpus: Of a node; each of its processors counts as one.
             usd, spot_usd: Of a node and hour by the settings, on-demand and spot.
         """
@@ -110,9 +109,7 @@ def read_spot_prices(path: Path, instance_type: str, usd_per_hour: float) -> Tra
     """Read a history of spot prices: CSV with ``timestamp,az,instance_type,product,price_usd_per_hour``.
 
     Args:
-        path: Plain or gzipped.
         instance_type: Of the rows that count, in the first zone by name that has it.
-        usd_per_hour: On-demand price of that type.
 
     Returns:
         Spot price over on-demand price.

@@ -36,7 +36,6 @@ class LogJobs:
     Args:
         window: The jobs; earlier rows of its log are the site's history.
         cloud_factor: Run time in the cloud divided by that on-premise.
-        partition: The on-premise partition.
         may_requeue: Of each job of the window; None: all may be requeued.
     """
 

@@ -38,7 +38,6 @@ class Machines:
     """Boots the instances of a `MemoryEc2`.
 
     Args:
-        ec2: Its callbacks are taken over.
         boot_seconds: From the launch until slurmd answers.
     """
 

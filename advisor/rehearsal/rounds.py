@@ -86,10 +86,6 @@ class _Turn:
 class Rounds:
     """Gives the loops of a site their rounds.
 
-    Args:
-        is_every_round: Leave no round out.
-        heartbeat_seconds: See above.
-
     Attributes:
         counts, failures: Rounds so far, and those in which a step failed, by loop.
     """

@@ -74,8 +74,6 @@ class SimulatedSite:
 
     Args:
         settings: In force; their paths are folders of this site alone.
-        shape: What is simulated.
-        time: Moved on by the caller.
 
     Attributes:
         slurm, ec2, machines: The doubles.

@@ -51,7 +51,6 @@ def backtest(
         history: Jobs that ended until ``now``.
         current: The model in force. Jobs from before its own training are left out.
         now: Seconds, by the history's clock.
-        training: The product's by default.
         probability_cut: Vote from which a job is classed small (``settings.size.probability_cut``).
     """
     week_ago = now - WEEK_SECONDS

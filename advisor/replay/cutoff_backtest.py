@@ -65,11 +65,8 @@ def backtest_cutoff(
     """Choose a cutoff on earlier jobs and judge it on the newest.
 
     Args:
-        table: On-premise jobs, in submission order.
         states: State of the cluster at each job's submission.
-        encoder: Makes the estimators' features.
         settings: The site's overhead, baseline and boot time.
-        current: The cutoff in force.
         parameters: mapping of {"wait", "run"} to KnnParameters: Parameters of the estimators that will be in
             force.
         entries: Number of newest jobs that are judged.

@@ -85,7 +85,6 @@ def choose_cutoff(
 
     Args:
         jobs: Jobs that had ended before anything that the choice is used for.
-        factors: Overheads o.
         baseline: i of s(c).
         boot_seconds: Boot time of a cloud node; the paper leaves it out.
     """

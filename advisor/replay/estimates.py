@@ -93,7 +93,6 @@ def estimate_rows(
     that had started, run times of jobs that had ended (Cunha et al., section V).
 
     Args:
-        table: The whole log.
         features: ndarray, shape (jobs, features): Of every row of the log.
         rows: Rows to estimate, in submission order.
         tick: Called now and then with the number of rows done since the last call.

@@ -23,12 +23,6 @@ def compared(
 ) -> dict[str, Any]:
     """Simulate settings beside all on-premise, and that beside what happened.
 
-    Args:
-        own: The jobs.
-        simulations: The settings.
-        processes: Simulations at the same time.
-        tick: Told how far it is.
-
     Returns:
         ``rows``: as of ``advisor rehearse``, all on-premise first, each with its ``settings``, its
         ``budget_usd`` in the window (None: no limit), its ``boot_seconds`` and ``slowdown``;

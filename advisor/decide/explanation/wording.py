@@ -103,7 +103,6 @@ def message(
     """The one line ``sbatch`` prints; None unless the advice moved the job.
 
     Args:
-        advice: What was decided.
         opt_out_comment: The site's opt-out word, to tell the user how to stay; empty: not told.
         values: The advice's ``values()``, where the caller has them.
     """

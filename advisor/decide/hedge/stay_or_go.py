@@ -30,7 +30,6 @@ def stays_past_stop(
     The paper (Ambati et al. 2021) has no such rule.
 
     Args:
-        slowdown, elapsed_seconds, own_limit_seconds: As in :func:`ends_sooner_there`.
         further_wait_seconds: Until slurmctld expects the slot; None when it expects none yet.
     """
     if own_limit_seconds is None or further_wait_seconds is None:

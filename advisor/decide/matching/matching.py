@@ -116,9 +116,7 @@ def heartbeat(
     no other node is better for it.
 
     Args:
-        view, cores, during, stability, rules: As for :func:`match`.
         node: Row of the node that sent a heartbeat.
-        threshold: Sufficient completion probability.
     """
     record = view.nodes[node]
     fitting = np.flatnonzero(cores <= (record["free"] if record["open"] else -1))

@@ -19,7 +19,6 @@ def raising_factors(own: Sequence[int], present: Sequence[int], floor: int) -> l
 
     Args:
         own: Priorities without site factors, in the wanted order, first job first.
-        present: Their present site factors.
         floor: Largest priority of the jobs that come after all of these.
 
     Returns:

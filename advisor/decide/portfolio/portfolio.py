@@ -138,7 +138,6 @@ class TimeConstrainedSelector:
         """Simulate within the budget, choose, and update the three sets.
 
         Args:
-            simulate: The online simulator.
             always: Policy that is simulated first, with which the others are compared.
             jobs: Length of the queue; a simulation's time grows at most with its square.
 

@@ -72,8 +72,6 @@ class Chooser:
     """Chooses by simulating policies on a situation.
 
     Args:
-        policies: The portfolio.
-        rules: Of the cloud.
         margin: Share of the champion's loss that must be saved; see :func:`unless_champion`.
         hold_seconds: Each policy is judged by following it for so long, and the champion afterwards.
         seed: Of the draws among poor policies.

@@ -38,7 +38,6 @@ class Days:
         Args:
             charged, slowdown, jobs: ndarray, shape (n, c): Charged seconds, sum of bounded slowdowns and jobs
                 so far.
-            each: Checkpoints in a day.
         """
         a_day = [np.diff(one[:, each - 1 :: each], axis=1, prepend=0.0) for one in (charged, slowdown, jobs)]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -50,7 +49,6 @@ class Days:
 
         Args:
             champions: ndarray of int, shape (c,): Champion at each checkpoint.
-            each: Checkpoints in a day.
         """
         champion = champions[each - 1 :: each]
         day = np.arange(len(champion))
@@ -73,9 +71,6 @@ class Days:
 
         A day's gain is the logarithm of the ratio of the utilities on that day, so that a burst counts as one
         day.
-
-        Args:
-            against: The days of one contender.
         """
         both = self.tells & against.tells
         gain = np.where(both, np.where(both, against.loss, 0.0) - np.where(both, self.loss, 0.0), 0.0)

@@ -104,7 +104,6 @@ class Knowledge:
     the job runs is not known yet.
 
     Args:
-        jobs: Of the log.
         options: Which run times are known, and how often there are checkpoints.
         earliest: ndarray, shape (n,): When each job first started in any of those clusters.
     """

@@ -29,7 +29,6 @@ class Steps:
     """Reports the present step and the elapsed share of the expected total time.
 
     Args:
-        tell: Called with (step, done, total).
         passes: Names of the passes with choices that follow the policies.
         clock: Seconds, monotonic.
     """

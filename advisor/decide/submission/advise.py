@@ -38,11 +38,8 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     on-premise, and later ones are not asked. Pure: no clock, no I/O, no randomness.
 
     Args:
-        job: The submission.
         state: Cluster and cloud as it meets them.
         estimates: Predicted wait, run time and size.
-        settings: The site's settings.
-        advice_id: Unique name of this advice.
 
     Returns:
         In shadow mode the same answers with nothing to change: no partition, features or priority.

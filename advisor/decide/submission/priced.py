@@ -76,10 +76,7 @@ def priced(
 
     Args:
         job: Question 1 lets it move.
-        first: That answer.
-        state: With the price.
         estimates: The wait from now on, and the run time with ``run_chances``.
-        settings: In force.
     """
     if state.cluster is None:
         return (first, state_unknown()), None, None

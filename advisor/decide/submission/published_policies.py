@@ -37,10 +37,7 @@ def cunha2017(job: Job, first: Answer, state: SiteState, estimates: Estimates, s
 
     Args:
         job: Question 1 lets it move.
-        first: That answer.
-        state: Cluster and cloud.
         estimates: Of wait and run time, with variances.
-        settings: In force.
     """
     return _asked(job, first, state, estimates, settings, published)
 

@@ -12,8 +12,6 @@ def job_of(table: JobTable, row: int, *, with_queue: bool = False) -> Job:
     """A row as a submission, as far as its columns tell.
 
     Args:
-        table: The jobs.
-        row: Which.
         with_queue: Whether its queue is one of ours; a log's are not, and a job in none of ours would stay
             where it is.
     """

@@ -66,10 +66,7 @@ def worth_paying(
     """Ask the waiting policy, then the budget.
 
     Args:
-        case: The job.
         cloud: What was spent since the budget's period began.
-        settings: b and t.
-        budget: What may be spent.
 
     Returns:
         answer: With its numbers.
@@ -99,7 +96,6 @@ def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]
     """What the policy has the job do (`advisor.decide.submission.waiting_policy`), and what that rests on.
 
     Args:
-        case: The job.
         settings: At least one of b and t. Without b only LJW applies, and no job leaves for its wait;
             without t only SWW applies, and no job counts as short.
     """

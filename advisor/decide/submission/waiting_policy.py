@@ -36,7 +36,6 @@ def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL
         short_chance: Predicted chance that the job runs at most t, 0 to 1; NaN where nothing is known of its
             length.
         may_try: Whether it may be run for t on rented cores and restarted here afterwards.
-        skip_below: No trial below this chance.
 
     Returns:
         ``WAITS`` (then `by_wait` is asked), ``LEAVES`` or ``SPECULATES``.

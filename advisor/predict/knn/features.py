@@ -81,7 +81,6 @@ class FeatureSchema:
     """Names of the input features, in the order of a vector.
 
     Args:
-        name: The schema's name in manifests.
         features: Known names: ``user group queue account qos name`` (nominal); ``requested_time processors
             nodes memory requested_work`` (of the job); ``submission_time weekday time_since_midnight``
             (site's local time); ``queue_size queued_work remaining_work free_processors running_jobs

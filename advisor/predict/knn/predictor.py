@@ -37,7 +37,6 @@ class Predictor:
         size: Without it every job's size is unknown. It is stored separately: it is retrained weekly, whereas
             the knowledge bases change every few seconds.
         probability_cut: Share of the votes from which a job is small.
-        coverage: Nominal coverage of the intervals.
 
     Notes:
         An instance belongs to one thread, or to the holder of its owner's lock.

@@ -134,7 +134,6 @@ def tune(
         generator: With a PCG64; the same seed gives the same result. A resumed search overwrites its state.
         start: Current parameters. They are part of the first generation, so the result is never worse.
         space: Bounds; k and s are limited to the size of the problem's knowledge base.
-        settings: By default the published ones.
         resume: State to go on from, to the same result as without the interruption.
         progress: Called with the state after each generation. It may raise to stop the search.
 

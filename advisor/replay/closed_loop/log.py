@@ -65,8 +65,6 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
     """Take the rows ``skip .. skip + jobs`` of a log.
 
     Args:
-        table: The log, in submission order.
-        skip: Rows that only teach.
         jobs: Rows that are replayed; None for all.
         nodes: Processors of the on-premise cluster; 0: as the log's header says.
 

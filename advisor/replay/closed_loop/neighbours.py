@@ -39,7 +39,6 @@ class Neighbours:
     """Follows the on-premise queue of a world, and forecasts its jobs.
 
     Args:
-        world: At its beginning.
         generations: Of the GA that tunes the estimators; 0: they stay untuned.
     """
 

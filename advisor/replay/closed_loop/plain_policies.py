@@ -41,9 +41,6 @@ class Starburst(Policy):
     """Starburst's waiting budget: a job waits in proportion to what it costs, then bursts (Luo et al. 2024).
 
     The factor is the price of time, which follows demand and money as the one price does.
-
-    Args:
-        pace: How the price follows.
     """
 
     name = "starburst"
@@ -73,11 +70,7 @@ class Starburst(Policy):
 
 
 class Clairvoyant(Policy):
-    """The same price with true run times, for waits and costs: what no advisor can know.
-
-    Args:
-        pace: How the price follows.
-    """
+    """The same price with true run times, for waits and costs: what no advisor can know."""
 
     name = "clairvoyant"
 

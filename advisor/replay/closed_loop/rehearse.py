@@ -49,11 +49,6 @@ class Rehearsal:
 def rehearse(jobs: LoopJobs, asked: Rehearsal, tick: Tick | None = None) -> dict[str, Any]:
     """Run the policies, and report them as ``advisor rehearse --format json`` prints them.
 
-    Args:
-        jobs: The window.
-        asked: What is rehearsed.
-        tick: Told how far it is.
-
     Raises:
         BadInput: A share of the budget is negative or not finite.
     """

@@ -76,10 +76,6 @@ _HOUR: Final = 3600.0
 def refuse_not_shown(changes: Iterable[str], policy: str) -> None:
     """Refuse changed settings by which the simulation would not change.
 
-    Args:
-        changes: Their names.
-        policy: With which they are simulated.
-
     Raises:
         BadInput: One is not simulated, or another policy's (``whatif.not_shown``).
     """
@@ -166,9 +162,7 @@ def simulation_of(name: str, settings: Settings, own: OwnJobs, seen: SiteState) 
     """The simulation of a site's jobs under its settings.
 
     Args:
-        name: Of the settings.
         settings: In force, with those of the policy.
-        own: The jobs.
         seen: The site as last seen: what its cloud is like.
     """
     jobs = under_rules(own, settings, seen)
@@ -224,8 +218,6 @@ def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
     """The budget as a share of the window's core-seconds; infinite where nothing limits what is spent.
 
     Args:
-        settings: In force.
-        jobs: The window.
         usd: Price of a core-hour.
     """
     budget = settings.budget

@@ -94,8 +94,6 @@ def sized(jobs: LoopJobs, plan: Plan, tick: Tick | None = None) -> Sizing:
 
     Args:
         jobs: The window, on the present size.
-        plan: What is planned with.
-        tick: Told how far it is.
     """
     pairs = pairs_of(jobs, plan.node_cores)
     present = jobs.machine, 0.0

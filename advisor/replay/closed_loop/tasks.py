@@ -63,8 +63,6 @@ def side_by_side(
     """Run tasks, so many at the same time as there are processes; results in their order.
 
     Args:
-        run: A function of a module.
-        tasks: Begun in this order.
         sizes: Number of jobs of each task, for the progress.
     """
     if min(processes, len(tasks)) <= 1:

@@ -118,9 +118,7 @@ class World:
     """One site while a policy decides for it.
 
     Args:
-        jobs: Submitted at their times.
         options: The cloud, the money and the clock.
-        policy: Decides.
     """
 
     def __init__(self, jobs: LoopJobs, options: WorldOptions, policy: Policy) -> None:

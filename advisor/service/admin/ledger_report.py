@@ -120,7 +120,6 @@ class LedgerReport:
 
     Args:
         since, until: Epoch seconds.
-        utc_offset_seconds: The site's clock.
     """
 
     def __init__(self, since: float, until: float, utc_offset_seconds: float) -> None:

@@ -47,8 +47,6 @@ def reason_words(pick: Pick, *, is_asked: bool, is_set: bool) -> str:
     """Why this budget, in a sentence or two.
 
     Args:
-        pick: The budget.
-        is_asked: Whether it was asked for.
         is_set: Whether the worth of an hour was said; else it is the mean job's cost in the cloud.
     """
     if is_asked:

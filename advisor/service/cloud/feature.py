@@ -29,10 +29,8 @@ class CloudFeature(Feature):
 
     Args:
         spot: Notices of EC2 about the end of instances; None: only its list of instances is read.
-        breakers: Which pools are closed.
         cache: Asks EC2 for prices at intervals.
         kept_nodes: Nodes that are started for no particular job: they are spot.
-        describe_node, today: See :class:`CloudReport`.
     """
 
     def __init__(

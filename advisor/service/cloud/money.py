@@ -45,7 +45,6 @@ def reserved_free(reserved: int, nodes: Iterable[Node], spot_nodes: Collection[s
     whose kind is unknown counts as on-demand, so that no reserved instance is promised twice.
 
     Args:
-        reserved: See `reserved_in_force`.
         nodes: All nodes of the burst partition.
         spot_nodes: Nodes whose instance EC2 lists as spot.
     """

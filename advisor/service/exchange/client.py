@@ -37,7 +37,6 @@ class SubmitClient:
     """One connection to `advisor serve`, opened at the first question.
 
     Args:
-        path: The server's socket.
         timeout: Longest a connect, a send or a receive waits, seconds.
     """
 

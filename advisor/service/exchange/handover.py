@@ -231,7 +231,6 @@ class ControlSocket:
     """The socket to which `resume` and the other programs hand over.
 
     Args:
-        allowed_uids: Users whose messages are taken.
         arrived: Called after each hand-over was written, to wake the loop that acts.
         slot_came: Called when a placeholder has started: a hint that a poll of Slurm is worth it, and nothing
             else.

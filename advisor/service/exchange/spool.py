@@ -56,7 +56,6 @@ class SpoolWriter:
     """A bounded queue and a thread that writes it to one file at a time.
 
     Args:
-        folder: Created if missing.
         capacity: Records that may wait for the disk.
         rotate_seconds, rotate_bytes: Age and size at which a file is complete.
     """

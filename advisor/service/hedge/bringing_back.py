@@ -51,7 +51,6 @@ class BringingBack:
     """Brings back the jobs whose return is decided and on disk.
 
     Args:
-        settings, slurm, places, record, clock: As in :class:`~advisor.service.hedge.watching.WatchLoop`.
         pause: Sleeps for some seconds: a requeued job needs a moment until it is pending again.
         between: Urgent work; called after each job.
     """

@@ -21,8 +21,6 @@ class HedgeFeature(Feature):
     """The watch loop.
 
     Args:
-        settings, slurm, view, store, clock: Shared with the other features.
-        places: Submits and cancels placeholders.
         slowdown: How many times longer a job runs in the cloud than on-premise.
         wake_poll: Begins a poll of Slurm early.
         slices: Decides about slices; None where the policy is not the price.

@@ -61,7 +61,6 @@ class WatchLoop:
 
     Args:
         settings, slurm, places, view, small_jobs, clock: What the loop reads and acts on.
-        record: The hedge entries, on disk.
         slowdown: Without it the settings' s(c).
         pause: Sleeps for some seconds; None: by the clock.
         slices: Decides about slices; None where the policy is not the price.

@@ -45,7 +45,6 @@ class LearnLoop:
     Args:
         sizes: The size model: small or large.
         ratios: How much longer jobs run in the cloud.
-        metrics: Counts how good predictions were.
         meter: What cloud nodes have cost; None where another program launches them.
         run_times: Run times as distributions; None where no decision asks for them.
     """

@@ -75,7 +75,6 @@ class OrderedJobs:
         Args:
             order: Waiting burst jobs, the next first.
             waiting: All jobs that wait in the burst partition and in no other.
-            queue: All jobs of the cluster.
 
         Raises:
             RetryLater: slurmctld refused a change; the next call tries again.

@@ -175,7 +175,6 @@ def view_of(
 
     Args:
         launched: When a node was rented, epoch seconds; None if unknown.
-        boot_seconds: Expected boot time.
         closed: Nodes that we reserved; nodes in other reservations are left out.
     """
     usable = [

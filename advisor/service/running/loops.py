@@ -109,7 +109,6 @@ class LoopRunner:
     """Runs one loop, once or again and again.
 
     Args:
-        loop: The steps and their period.
         clock: Wall and monotonic time.
         urgent_task: Done between rounds when it is due; `request_urgent_task` says that it may have become
             so.

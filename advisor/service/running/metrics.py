@@ -207,8 +207,6 @@ class ControlMetrics:
 
         Args:
             what: ``"wait"`` or ``"run"``.
-            predicted: As given at submission.
-            actual_seconds: From the accounting.
         """
         if not predicted.is_usable or not math.isfinite(actual_seconds):
             self._unusable.labels(what).inc()

@@ -51,7 +51,6 @@ class StabilityKnowledge:
     """Fits the pools' survival and computes the nodes' outlook. Thread-safe.
 
     Args:
-        said: EC2's notices about single instances.
         instances: Our instances as last listed, and when that was (epoch seconds; None: never).
     """
 

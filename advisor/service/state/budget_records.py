@@ -241,7 +241,6 @@ def of_history(
     """What the history knows of the period, together with what was counted in memory since.
 
     Args:
-        paid: Stretches that the history has.
         mine: Stretches in memory; the history may have some of them, and shorter ones of the same instances.
         since: Begin of the period, a midnight of UTC, epoch seconds.
         now: Epoch seconds.

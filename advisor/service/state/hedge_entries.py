@@ -96,11 +96,7 @@ class HedgeEntries(msgspec.Struct):
 
 
 class HedgeRecord:
-    """All hedge entries, on disk. Used by one thread.
-
-    Args:
-        state: Where they are kept.
-    """
+    """All hedge entries, on disk. Used by one thread."""
 
     def __init__(self, state: StateFile[HedgeEntries]) -> None:
         self._state = state

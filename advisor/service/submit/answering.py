@@ -57,7 +57,6 @@ class Answerer:
     since slurmctld's own mutex lets one hook run at a time.
 
     Args:
-        holder: What is known.
         clock: Seconds since the epoch.
     """
 

@@ -32,8 +32,6 @@ class QueueForecast:
 
     Args:
         profile: Of the queue in the snapshot; see :func:`profile_of`.
-        processors: Of the machine.
-        since: What was submitted since.
     """
 
     def __init__(self, profile: StartProfile, processors: int, since: Iterable[Submission]) -> None:

@@ -17,11 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class RunTimesFollower:
-    """Keeps :attr:`current` up to date; :meth:`refresh` is the watcher thread's.
-
-    Args:
-        models: Where `advisor control` saves them.
-    """
+    """Keeps :attr:`current` up to date; :meth:`refresh` is the watcher thread's."""
 
     def __init__(self, models: ModelStore) -> None:
         self._store = models

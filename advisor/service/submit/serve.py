@@ -38,7 +38,6 @@ class Service:
     """All parts of the submit server, put together.
 
     Args:
-        settings: In force.
         load_model: See :data:`advisor.service.submit.state_holder.LoadModel`.
         notifier: Who is told that we are ready, alive, stopping.
     """

@@ -59,10 +59,8 @@ class SubmitServer:
     """Accepts connections on a listening socket and answers them.
 
     Args:
-        listener: Already listening (:class:`advisor.service.exchange.socket_file.SocketFile`).
         answerer, holder, spool, metrics: What it answers with, from, and where that is written down.
         announcer: Tells `advisor control` of what starts hedged.
-        allowed_uids: Users whose processes may ask.
     """
 
     def __init__(

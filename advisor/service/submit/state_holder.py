@@ -104,7 +104,6 @@ class StateHolder:
     """Keeps :attr:`current` up to date.
 
     Args:
-        settings: In force; replaced by :meth:`use_settings`.
         load_model: See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
         monotonic: Monotonic seconds.
         models: Where models are kept; None: in ``paths.models``.

@@ -50,7 +50,6 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
     """Build the job a request describes.
 
     Args:
-        request: As the hook sent it.
         now: Time of submission, seconds since the epoch.
         default_queue: Partition of a job that names none, when the hook does not know it either.
         group_names: Names of group ids; an unknown one is None in the job.

@@ -35,9 +35,7 @@ class Asking:
     """Asks about waiting jobs and records the moves.
 
     Args:
-        moves: Records intents and moves jobs.
         advice: A job's newest advice, with its submission as the hook saw it.
-        again: Asks the submit server.
 
     Attributes:
         asked: Jobs since the start.

@@ -25,7 +25,6 @@ class QueueChange:
         """Whether the queue has changed much since this was last said.
 
         Args:
-            processors: That wait now.
             now: Monotonic seconds.
         """
         if now - self._since < MIN_SECONDS or not self.differs(processors):

@@ -43,7 +43,6 @@ class Pool:
     """Runs jobs by row number; every job is added once, and may be removed and added again.
 
     Args:
-        processors: Of the machine.
         capacity: Rows; a row is 0 to ``capacity - 1``.
         time: The clock's start, seconds.
         rules: Of a slurmctld, each processor being a node; None: EASY backfilling.
@@ -151,8 +150,6 @@ class Pool:
             processors: At least 1.
             limit, run: Seconds; the job is killed at its limit.
             order: Its place among jobs of equal rank, smallest first; usually its submission.
-            rank: Smaller ranks come first.
-            is_watched: `advance` returns at its start.
 
         Raises:
             BadInput: The job is larger than the machine.
@@ -209,7 +206,6 @@ class Pool:
         Args:
             runs: Forecast run times by row, shape ``(capacity,)``, seconds; of running jobs from their start.
                 Jobs are still planned by their limits, as Slurm does.
-            starts: Written in place where given.
         """
         if starts is None:
             starts = np.full(len(self._arrays.jobs), math.nan)

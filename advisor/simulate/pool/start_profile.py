@@ -40,7 +40,6 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     """Simulate a queue until it is empty, every job running to its limit.
 
     Args:
-        processors: Of the machine.
         now: Seconds, on the clock of the starts.
         running: Processors, start and limit (seconds) of each job that has processors, shape ``(r, 3)``.
         waiting: Processors and limit (seconds) of each waiting job, first of the queue first, shape
@@ -75,7 +74,6 @@ def start_of(profile: StartProfile, processors: int, limit: float, now: float) -
     """When a job that joins the queue now would start, seconds; infinite where the machine is too small.
 
     Args:
-        processors: Requested.
         limit: Seconds.
         now: Seconds, not before the profile's first pass.
     """

@@ -107,7 +107,6 @@ class RentedCluster:
 
     Args:
         jobs: In submission order; run times above 0, no job wider than ``cloud.max_nodes``.
-        policies: Those that may be applied.
         checkpoint_seconds: Period of the checkpoints, from the log's first submission on.
     """
 
