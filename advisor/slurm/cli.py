@@ -135,24 +135,17 @@ class CliBackend:
     def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`.
 
-        One scontrol reads up to 200 lines, which takes a quarter of the time of as many calls; where it
-        reports a failure, not saying of which line, each of its jobs is changed by a call of its own.
+        One scontrol reads up to 200 lines, which takes a quarter of the time of as many calls.
         """
-        alone = {job_id for job_id, fields in changes.items() if "partition" in fields}
-        lines = {
-            job_id: line
-            for job_id, fields in changes.items()
-            if job_id not in alone and (line := prompt_line(job_id, fields)) is not None
-        }
-        alone = set(changes) - lines.keys()
-        for begin in range(0, len(lines), _LINES_A_CALL):
-            part = list(lines)[begin : begin + _LINES_A_CALL]
-            try:
-                self._commands.text("scontrol", given="".join(lines[job_id] for job_id in part))
-            except RetryLater:
-                alone.update(part)
+        lines = {job_id: prompt_line(job_id, fields) for job_id, fields in changes.items()}
+        readable = [line for line in lines.values() if line is not None]
         refusal: RetryLater | None = None
-        for job_id in sorted(alone):
+        for begin in range(0, len(readable), _LINES_A_CALL):
+            try:
+                self._commands.text("scontrol", given="".join(readable[begin : begin + _LINES_A_CALL]))
+            except RetryLater as error:
+                refusal = error
+        for job_id in [job_id for job_id, line in lines.items() if line is None]:
             try:
                 self.update_job([job_id], changes[job_id])
             except RetryLater as error:

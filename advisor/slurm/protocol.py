@@ -263,7 +263,10 @@ class SlurmBackend(Protocol):
         ...
 
     def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
-        """Change waiting jobs by id, all that can be; then raise what was said of the last that could not."""
+        """Change waiting jobs by id, all that can be; then raise what was said of one that could not.
+
+        A poll shows which were changed: one call of Slurm changes many, and does not tell.
+        """
         ...
 
     def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:

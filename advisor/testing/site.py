@@ -181,9 +181,10 @@ class Site:
         )
 
     def _lab_options(self) -> LabOptions:
+        has_hook = self.options.settings.get("cluster", {}).get("hook", True)
         return replace(
             self.options.lab,
-            hook=self.options.hooks / "job_submit.lua",
+            hook=self.options.hooks / "job_submit.lua" if has_hook else None,
             hook_settings=self._hook_settings(),
             cloud_programs=self.programs,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.service.admin.status_words import asked_again_in_words, places_in_words
+from advisor.service.admin.status_words import advised_in_words, asked_again_in_words, places_in_words
 
 
 def test_what_has_happened_is_said() -> None:
@@ -25,3 +25,10 @@ def test_jobs_asked_again_in_words() -> None:
     shadow = asked_again_in_words(counts | {"moved": 0, "would_move": 2})
     assert shadow == "0 moved while they waited, 2 would have been (shadow mode); 1,200 decisions repeated"
     assert asked_again_in_words(counts | {"on": False}) == asked_again_in_words({}) == ""
+
+
+def test_jobs_advised_without_a_hook_in_words() -> None:
+    counts = {"advised": 1200, "moved": 30, "left_alone": 0, "slowest_seconds": 1.6}
+    assert advised_in_words(counts) == "1,200 advised, the slowest 2 s after its submission; 30 moved"
+    none = {"advised": 0, "moved": 0, "left_alone": 2, "slowest_seconds": 0.0}
+    assert advised_in_words(none) == "0 advised; 0 moved; 2 left alone"

@@ -210,19 +210,14 @@ def test_scontrols_prompt_is_given_only_what_it_reads_as_one_word(value: str, wr
     assert prompt_line(7, {"admincomment": value}) == line
 
 
-def test_of_lines_that_one_scontrol_refuses_each_is_tried_alone(tmp_path: Path) -> None:
+def test_one_scontrol_reads_many_changes_and_others_get_a_call_of_their_own(tmp_path: Path) -> None:
     said = tmp_path / "said"
-    program = tmp_path / "scontrol"
-    program.write_text(
-        f'#!/bin/sh\necho "$*" >> {said}\n[ -n "$1" ] || exit 1\ncase $2 in *=8) exit 1;; esac\n'
-    )
-    program.chmod(0o755)
-    slurm = CliBackend(Commands(tmp_path, None))
+    install(tmp_path, "scontrol", f'echo "$*" >> {said}; cat >> {said}; [ -n "$1" ] || exit 1')
     with pytest.raises(RetryLater):
-        slurm.update_jobs({7: {"nice": "1"}, 8: {"nice": "1"}, 9: {"partition": "burst"}})
+        backend(tmp_path).update_jobs({7: {"nice": "1"}, 8: {"comment": "two words"}, 9: {"nice": "2"}})
     assert said.read_text().splitlines() == [
         "",
         "update jobid=7 nice=1",
-        "update jobid=8 nice=1",
-        "update jobid=9 partition=burst",
+        "update jobid=9 nice=2",
+        "update jobid=8 comment=two words",
     ]

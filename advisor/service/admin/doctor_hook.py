@@ -36,6 +36,27 @@ def hook(folder: Path, settings: Settings) -> Iterator[Diagnosis]:
         yield error("hook", "lua-socket is not installed", "apt-get install lua-socket on slurmctld's host")
 
 
+def without_hook(folder: Path | None) -> Diagnosis:
+    """What stands in slurm.conf's folder at a site that works without the hook; None: no Lua is loaded."""
+    script = None if folder is None else folder / hook_files.HOOK
+    if script is None or not loads_module(script):
+        return ok("hook", "there is none, as cluster.hook says: new jobs are advised from the queue")
+    return ok(
+        "hook",
+        f"{script} advises jobs though cluster.hook is false; none is advised twice. Set it to true, which "
+        "saves slurmctld a poll a second",
+    )
+
+
+def loads_module(script: Path) -> bool:
+    """Whether a job_submit.lua, ours or the site's own, loads our module; False where it cannot be read."""
+    try:
+        text = script.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return module_loaded_by(text) is not None
+
+
 def _scripts(folder: Path) -> Iterator[Diagnosis]:
     """Check the script that slurmctld loads, ours or the site's own, and the module that it loads."""
     script = folder / hook_files.HOOK

@@ -14,7 +14,7 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
-from advisor.service.admin.doctor_hook import hook, told_by
+from advisor.service.admin.doctor_hook import hook, told_by, without_hook
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import Partition, SlurmBackend
@@ -75,13 +75,15 @@ class SlurmExamination:
 
     def _slurm_conf(self) -> Iterator[Diagnosis]:
         wanted = [
-            ("JobSubmitPlugins", "lua", "Add lua to JobSubmitPlugins and restart slurmctld"),
             (
                 "AccountingStorageType",
                 "slurmdbd",
                 "Use slurmdbd: without it the advisor cannot learn from ended jobs",
             ),
         ]
+        if self._settings.cluster.hook:
+            mend = "Add lua to JobSubmitPlugins and restart slurmctld, or set cluster.hook = false"
+            wanted.insert(0, ("JobSubmitPlugins", "lua", mend))
         if self._version < _SHOWS_CLOUD_NODES:
             mend = "Set PrivateData=cloud: without it Slurm hides nodes that are powered down"
             wanted.append(("PrivateData", "cloud", mend))
@@ -164,7 +166,11 @@ class SlurmExamination:
 
     def _hook(self) -> Iterator[Diagnosis]:
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
-        yield from hook(conf.parent, self._settings)
+        if self._settings.cluster.hook:
+            yield from hook(conf.parent, self._settings)
+            return
+        has_lua = "lua" in self._config.get("JobSubmitPlugins", "")
+        yield without_hook(conf.parent if has_lua else None)
 
     def _cloud_programs(self) -> Iterator[Diagnosis]:
         for setting, name in zip(

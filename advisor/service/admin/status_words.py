@@ -55,11 +55,21 @@ def asked_again_in_words(again: dict[str, Any]) -> str:
     return f"{again['moved']:,} moved while they waited{would}; {again['asked']:,} decisions repeated"
 
 
+def advised_in_words(advising: dict[str, Any]) -> str:
+    """How many jobs were advised from the queue, and how long they were in it before (``cluster.hook``)."""
+    slowest = f", the slowest {advising['slowest_seconds']:.0f} s after its submission"
+    left = f"; {advising['left_alone']:,} left alone" if advising["left_alone"] else ""
+    advised = f"{advising['advised']:,} advised{slowest if advising['advised'] else ''}"
+    return f"{advised}; {advising['moved']:,} moved{left}"
+
+
 def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
     ratios = control.get("performance_ratios")
     text = asked_again_in_words(control.get("asking_again") or {})
     rows = [("cloud speed", ratios_in_words(ratios))] if ratios else []
     rows += price_rows(control.get("price") or {})
+    if advising := control.get("advising"):
+        rows.append(("without a hook", advised_in_words(advising)))
     return [*rows, ("waiting jobs", text)] if text else rows
 
 

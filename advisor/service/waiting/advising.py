@@ -18,11 +18,13 @@ import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.waiting.candidates import user_words
 from advisor.service.waiting.unadvised import (
@@ -45,6 +47,9 @@ _PERIOD_SECONDS: Final = 1.0
 """A job is advised within 5 s, with a round of up to 2 s before its own."""
 _MAX_ASKED: Final = 300
 """Jobs advised in a round: about a second. The newest come first, as older ones may be thousands."""
+_MANY: Final = 50
+_MAX_ROUNDS: Final = 5
+"""After a round with many new jobs, as in a burst of submissions, the next one begins without a rest."""
 _MAX_ATTEMPTS: Final = 3
 _LIMITS_SECONDS: Final = 30.0
 """For so long the partitions' limits and defaults are taken as known."""
@@ -115,18 +120,24 @@ class AdvisingLoop:
         }
 
     def advise(self) -> None:
-        """Ask about the jobs that are new, and set the answers."""
+        """Ask about the jobs that are new, and set the answers; at once again after many."""
+        for _ in range(_MAX_ROUNDS):
+            if self._advise() < _MANY:
+                return
+
+    def _advise(self) -> int:
         found = self._slurm.waiting(self._known)
         self._known &= found.keys()
         self._advised = {job_id: one for job_id, one in self._advised.items() if job_id in found}
         new = self._new(found)
         if not new:
-            return
+            return 0
         self._read_site()
         try:
             self._ask([job_id for job_id in new if job_id not in self._advised], new)
         finally:
             self._set({job_id: one for job_id, one in self._advised.items() if job_id in new}, new)
+        return len(new)
 
     def _new(self, found: Mapping[int, SubmittedJob | None]) -> dict[int, SubmittedJob]:
         """Jobs without advice; those whose advice is seen are known from now on."""
@@ -212,15 +223,24 @@ class AdvisingLoop:
         due = {job_id: one for job_id, one in advised.items() if job_id in self._advised}
         moving = {job_id: one for job_id, one in due.items() if "partition" in one.changes}
         unmoved = self._changed_since(moving, new) if moving else frozenset[int]()
+        due = {job_id: one for job_id, one in due.items() if job_id not in unmoved}
+        first = {job_id: one.changes for job_id, one in due.items() if not one.attempts}
+        again = {job_id: one.changes for job_id, one in due.items() if one.attempts}
         for one in due.values():
             one.attempts += 1
         try:
-            self._slurm.update_jobs(
-                {job_id: one.changes for job_id, one in due.items() if job_id not in unmoved}
-            )
+            # each alone the second time, so that what is said is about that job
+            for_each(again, lambda job_id: self._slurm.update_job([job_id], again[job_id]))
         finally:
-            if any(_starts_hedged(one) for job_id, one in moving.items() if job_id not in unmoved):
+            self._set_first(first)
+            if any(_starts_hedged(one) for one in due.values()):
                 self._hedged()
+
+    def _set_first(self, changes: Mapping[int, Mapping[str, str]]) -> None:
+        try:
+            self._slurm.update_jobs(changes)
+        except RetryLater as error:  # the next round sees which jobs it concerns
+            log.info("advise.not_all_set", why=str(error))
 
     def _changed_since(self, moving: Mapping[int, _Advised], new: Mapping[int, SubmittedJob]) -> set[int]:
         """Jobs that have begun or that their users have changed: they are not moved by this answer.

@@ -310,3 +310,22 @@ def test_day_one_16_another_interpreter_makes_a_program_no_other_version(tmp_pat
     installed.write_text(f"#!/opt/python/bin/python3 -IS\n# changed\n{rest}")
     assert hook_files.is_ours(installed, "resume") is False
     assert hook_files.is_ours(tmp_path / "none", "resume") is None
+
+
+@pytest.mark.parametrize(
+    ("plugins", "script", "said"),
+    [
+        ("(null)", None, "there is none"),
+        ("lua", "return slurm.SUCCESS", "there is none"),
+        ("lua", 'dofile("/etc/slurm/advisor_submit.lua")', "none is advised twice"),
+    ],
+)
+def test_g20_2_a_site_without_the_hook_is_sound(
+    tmp_path: Path, plugins: str, script: str | None, said: str
+) -> None:
+    if script is not None:
+        (tmp_path / "job_submit.lua").write_text(script)
+    slurm = Talker(SOUND | {"JobSubmitPlugins": plugins, "SLURM_CONF": str(tmp_path / "slurm.conf")})
+    found = examine(slurm, Settings(cluster=ClusterSettings(hook=False)))
+    assert [(each.level, said in each.what) for each in found["hook"]] == [(Level.OK, True)]
+    assert not any("JobSubmitPlugins" in each.what for each in found["slurm.conf"])

@@ -228,8 +228,7 @@ def test_a_job_that_begins_while_slurmctld_is_told_is_refused_there(world: World
             job.state = "RUNNING"
 
     world.slurm.observe = begin
-    with pytest.raises(RetryLater):
-        world.round()
+    world.round()
     world.slurm.observe = lambda _call, _stage: None
     world.round()
     assert (job.partition, job.admin_comment) == ("onprem", "")
@@ -267,8 +266,7 @@ def test_of_an_array_no_task_may_have_begun(world: World) -> None:
 def test_a_change_whose_answer_was_lost_is_not_asked_about_again(world: World) -> None:
     job = world.submit(7)
     world.slurm.fail("answer-lost", call="update_job")
-    with pytest.raises(RetryLater):
-        world.round()
+    world.round()
     world.round()
     assert (job.partition, len(world.answered), world.loop.moved) == ("burst", 1, 1)
 
@@ -276,7 +274,8 @@ def test_a_change_whose_answer_was_lost_is_not_asked_about_again(world: World) -
 def test_a_change_that_is_refused_is_repeated_and_then_given_up(world: World) -> None:
     job = world.submit(7)
     world.slurm.fail("never-arrives", times=3, call="update_job")
-    for _ in range(3):
+    world.round()
+    for _ in range(2):
         with pytest.raises(RetryLater):
             world.round()
     world.round()
@@ -311,11 +310,9 @@ def test_of_thousands_that_wait_only_new_ones_are_read(world: World) -> None:
     """The newest come first, so that a queue from before does not delay the jobs of this moment."""
     for job_id in range(1, 702):
         world.submit(job_id, comment="no-burst")
-    world.round()
+    world.loop._advise()
     assert len(world.answered) == 300
     assert all(world.slurm.jobs[job_id].admin_comment for job_id in range(402, 702))
-    world.round()
-    world.round()
     world.round()
     assert len(world.answered) == 701
     read = world.slurm.waiting(world.loop._known)
