@@ -93,7 +93,7 @@ def run(*, jobs: int = 1_000, clients: int = 2, tell: Tell = lambda _: None) -> 
         folder.chmod(0o755)  # munged asks for it
         tell("describing jobs as the hook and as squeue does")
         described = _described(folder)
-        settings = {
+        settings: dict[str, dict[str, Any]] = {
             "cluster": {"hook": False, "policy": "price"},
             "budget": {"usd": 500_000.0, "period": "day"},
             "placement": {"boot_seconds": 5.0},
