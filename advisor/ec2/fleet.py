@@ -28,6 +28,7 @@ from advisor.ec2.reports import Launched, LaunchReport, as_launched, pool_of
 from advisor.ec2.requests import run_instances_request, user_data
 from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG, batches
 from advisor.ec2.terminating import terminate
+from advisor.files import fence
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
@@ -194,8 +195,10 @@ class Fleet:
     def _intent(self, pool: Pool, nodes: tuple[str, ...], requested: Capacity) -> Intent:
         """A launch with a new client token."""
         text = "\0".join((self.cluster, str(self.journal.next_generation()), pool.key, *nodes))
+        number = fence.number()
+        prefix = f"advisor-{number}-" if number else "advisor-"
         return Intent(
-            token="advisor-" + hashlib.sha256(text.encode()).hexdigest()[:48],
+            token=prefix + hashlib.sha256(text.encode()).hexdigest()[: 56 - len(prefix)],
             nodes=nodes,
             option=pool.option,
             instance_type=pool.instance_type,

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import structlog
 
+from advisor.files import fence
 from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError, TellAdmin
@@ -71,6 +72,9 @@ class Journal:
         self._lines = 0
         self._generation = 0
         self._load()
+        if fence.in_force() is not None:
+            # a new file: a process that has lost the lease and opened the old one writes there
+            self._compact()
 
     def next_generation(self) -> int:
         """A number that was never returned before, for the token of a new launch.
@@ -141,9 +145,11 @@ class Journal:
             # do not follow a link or wait for a FIFO in the file's place
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(self.path, flags, 0o666), "w", encoding="utf-8") as file:
+                fence.check()
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
+            fence.check()  # again: a process that has taken over meanwhile may not have read this line
         except OSError as error:
             text = f"{self.path} cannot be written ({error.strerror}): nothing is launched until it can"
             raise TellAdmin(text, code="ec2.journal") from error
@@ -216,7 +222,7 @@ class Journal:
         ]
         try:
             content = "".join(json.dumps(record) + "\n" for record in records)
-            replace_file(self.path, content.encode(), durable=True)
+            replace_file(self.path, content.encode(), durable=True, check=fence.check)
         except OSError as error:
             _log.warning("journal.not_compacted", file=str(self.path), error=error.strerror)
             return

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from advisor.ec2.errors import Failure, FailureClass, answer_or_failure
 from advisor.ec2.instances import Instance, as_instance
+from advisor.files import fence
 
 _THROTTLED_TRIES: Final = 12  # about a minute and a half; EC2's launch bucket refills two calls a second
 _SERVER_TRIES: Final = 4  # then it is an outage: this launch is tried again later, others need not wait
@@ -73,4 +74,5 @@ class Launcher:
         return Attempt(failure=failure, is_certain=refused or not (lost_answers or mismatch))
 
     def _call(self, request: Mapping[str, Any]) -> tuple[Any, Failure | None]:
+        fence.check()
         return answer_or_failure(partial(self._ec2.run_instances, **request))

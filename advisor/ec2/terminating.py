@@ -9,6 +9,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.ec2.errors import FailureClass, answer_or_failure
+from advisor.files import fence
 
 _BATCH: Final = 1000  # EC2's limit
 # Errors about single ids. Others (no permission, no credentials) would fail every part of the batch.
@@ -32,6 +33,7 @@ def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[st
     unknown: list[str] = []
     while stack:
         batch = stack.pop()
+        fence.check()
         _, failure = answer_or_failure(partial(ec2.terminate_instances, InstanceIds=batch))
         if failure is None:
             terminated += batch

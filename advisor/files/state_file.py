@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 import structlog
 
+from advisor.files import fence
 from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.errors import BadInput, RetryLater
 
@@ -86,8 +87,13 @@ class StateFile(Generic[Record]):
 
         Raises:
             OSError: The disk is full, or the folder is missing or not writable; the old record stays.
+            TellAdmin: Another process has the lease (`fence`); its record stays.
         """
-        replace_file(self.path, msgspec.json.encode(content, enc_hook=_plain), durable=True)
+        encoded = msgspec.json.encode(content, enc_hook=_plain)
+        if (number := fence.number()) and isinstance(content, msgspec.Struct):
+            separator = b"" if encoded == b"{}" else b","
+            encoded = b'{"fence":%d%b%b' % (number, separator, encoded[1:])  # ignored by the decoder
+        replace_file(self.path, encoded, durable=True, check=fence.check)
 
     def write_keeping_former(self, content: Record) -> None:
         """The same; the old record stays as `former`, should this one be damaged later.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -16,7 +16,9 @@ _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIN
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = False, mode: int = 0o666) -> Iterator[IO[bytes]]:
+def replacing(
+    path: Path, *, durable: bool = False, mode: int = 0o666, check: Callable[[], None] = lambda: None
+) -> Iterator[IO[bytes]]:
     """Open a file beside ``path`` that takes its place when the block ends without an error.
 
     Args:
@@ -24,17 +26,20 @@ def replacing(path: Path, *, durable: bool = False, mode: int = 0o666) -> Iterat
         durable: Flush the file and its folder to the disk: after this the new content survives a power cut.
             Without it a power cut may leave the old file, or none.
         mode: Permissions of the new file, less the umask.
+        check: Called last, before the new file takes its place; where it raises, the old one stays.
 
     Raises:
         OSError: The folder is missing, full or not writable; the old file stays.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # the host too: another one may share the folder, and its process may have the same number
+    partial = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.partial")
     try:
         with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+        check()
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -46,9 +51,11 @@ def replacing(path: Path, *, durable: bool = False, mode: int = 0o666) -> Iterat
             os.close(folder)
 
 
-def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
+def replace_file(
+    path: Path, content: bytes, *, durable: bool = False, check: Callable[[], None] = lambda: None
+) -> None:
     """Put a new file in place of an old one; see `replacing`."""
-    with replacing(path, durable=durable) as file:
+    with replacing(path, durable=durable, check=check) as file:
         file.write(content)
 
 

@@ -173,6 +173,14 @@ class PathSettings(Section):
         expert=True,
     )
 
+    shared: bool = setting(
+        False,
+        "Whether `state` is a folder that two controllers share. Then `advisor control` runs on both; one "
+        "acts, by a lease in that folder, and the other one takes over within 30 s of its end.",
+        why="Most sites have one controller. It is needed where slurm.conf names SlurmctldHost twice.",
+        expert=True,
+    )
+
     @property
     def submit_socket(self) -> Path:
         """Socket on which the submit server answers Slurm's submission hook."""
@@ -186,7 +194,12 @@ class PathSettings(Section):
     @property
     def snapshot(self) -> Path:
         """Cluster state as `advisor control` last saw it, replaced atomically."""
-        return self.run / "snapshot.msgpack"
+        return self.published / "snapshot.msgpack"
+
+    @property
+    def published(self) -> Path:
+        """Folder of what `advisor control` publishes, for all hosts that share the state."""
+        return self.state if self.shared else self.run
 
     @property
     def models(self) -> Path:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from advisor.files import fence
 from advisor.history.sacct import ENVIRONMENT as _EPOCH_TIMES
 from advisor.model.errors import BadInput, RetryLater
 
@@ -106,6 +107,7 @@ class Commands:
     ) -> int:
         """Exit status of a command with these standard files; negative: the signal that ended it."""
         path = self._folder / name
+        fence.check()
         try:
             process = subprocess.Popen(  # noqa: S603 - absolute path, no shell, arguments checked by the caller
                 [str(path), *arguments],

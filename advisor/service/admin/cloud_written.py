@@ -45,7 +45,7 @@ def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
         UseFallback: There is no status (``status.missing``, ``status.nothing_yet``), or it cannot be read
             (``status.unreadable``).
     """
-    content = status_file.read(settings.paths.run)
+    content = status_file.read(settings.paths.published)
     report, written = content.get("portfolio"), content.get("time")
     if not isinstance(written, int | float):
         raise UseFallback("advisor control has written nothing yet", code=_NOTHING_YET)
@@ -91,7 +91,7 @@ def _written(settings: Settings) -> tuple[dict[str, Any], float]:
         BadInput: No cloud is configured.
         UseFallback: `advisor control` has not written a report yet.
     """
-    content = status_file.read(settings.paths.run)
+    content = status_file.read(settings.paths.published)
     report, written = content.get("cloud_report"), content.get("time")
     if content.get("cloud_configured") is False:
         raise BadInput(

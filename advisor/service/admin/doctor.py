@@ -21,6 +21,7 @@ from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.lease_file import LEASE, read_holder
 from advisor.service.state.state_files import known_file
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from advisor.service.submit.run_times import RUN_TIMES_KIND
@@ -87,6 +88,7 @@ def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iter
     yield from guarded("settings", lambda: _settings(loaded, partitions))
     yield from guarded("folders", lambda: _folders(settings))
     yield from guarded("state files", lambda: _state_files(settings))
+    yield from guarded("controllers", lambda: _controllers(settings))
     yield from guarded("history", lambda: _history(settings))
     yield from guarded("models", lambda: _models(settings))
     yield from guarded("submit socket", lambda: _submit_socket(settings))
@@ -142,6 +144,29 @@ def _state_files(settings: Settings) -> Iterator[Diagnosis]:
             "state files",
             f"damaged files were set aside in {settings.paths.state}: {', '.join(damaged[:10])}.{costs}",
             "The journal of advisor-control says what was lost; find the cause, then remove the files",
+        )
+
+
+def _controllers(settings: Settings) -> Iterator[Diagnosis]:
+    """Two of them: which one acts, and what both must reach."""
+    paths = settings.paths
+    if not paths.shared:
+        return
+    try:
+        holder = read_holder(paths.state)
+    except FileNotFoundError:
+        mend = f"Mount it; at the first installation, `touch {paths.state / LEASE}` as the service's user"
+        yield error("controllers", f"{paths.state} has no {LEASE}: is it mounted?", mend)
+        return
+    if holder.host:
+        yield ok("controllers", f"{holder.host} acts (takeover {holder.fence})")
+    else:
+        yield warning("controllers", "no host acts yet", "Start `advisor control` on both")
+    if paths.database_url is None:
+        yield warning(
+            "controllers",
+            "the history is an SQLite file, which two hosts must not open over NFS",
+            "Set paths.database_url to a PostgreSQL database that both reach",
         )
 
 
@@ -232,7 +257,8 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _control_socket(settings: Settings) -> Iterator[Diagnosis]:
-    yield from _socket_mode("control socket", settings.paths.control_socket, "advisor control")
+    if not (settings.paths.shared and _acts_elsewhere(settings)):
+        yield from _socket_mode("control socket", settings.paths.control_socket, "advisor control")
     folder = settings.paths.state / "handover"
     waiting = len(list(folder.glob("*.json")))
     if waiting > 10:
@@ -243,6 +269,14 @@ def _control_socket(settings: Settings) -> Iterator[Diagnosis]:
             f"{len(damaged)} hand-overs were set aside in {folder}, the last one {damaged[-1]}",
             "The journal of advisor-control has the reason (handover.set_aside); then remove the files",
         )
+
+
+def _acts_elsewhere(settings: Settings) -> bool:
+    """Whether another host's control process acts; Slurm's programs leave files for it then."""
+    try:
+        return read_holder(settings.paths.state).host != os.uname().nodename
+    except FileNotFoundError:
+        return False
 
 
 def _socket_mode(name: str, path: Path, service: str) -> Iterator[Diagnosis]:

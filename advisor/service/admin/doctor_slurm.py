@@ -108,6 +108,12 @@ class SlurmExamination:
                 "SlurmctldParameters has no idle_on_node_suspend",
                 "Add it: with it, a node that is suspended while DOWN becomes usable again",
             )
+        if self._config.get("SlurmctldHost[1]") and not self._settings.paths.shared:
+            yield warning(
+                "slurm.conf",
+                f"there is a second controller, {self._config['SlurmctldHost[1]']}",
+                "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
+            )
         yield from self._priorities()
 
     def _priorities(self) -> Iterator[Diagnosis]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.model.errors import AdvisorError
@@ -16,6 +18,7 @@ from advisor.model.settings import Settings
 from advisor.service.exchange import status_file
 from advisor.service.exchange.access import DENIED
 from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.lease_file import read_holder
 from advisor.service.exchange.snapshot import read as read_snapshot
 
 _METRICS_BYTES: Final = 4 * 1024 * 1024
@@ -34,6 +37,7 @@ def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict
         },
         "serve": serve,
         "control": _control(settings, now),
+        "lease": _lease(settings),
         "snapshot": _snapshot(settings, now),
     }
     result["troubles"] = _troubles(result)
@@ -108,7 +112,7 @@ def _version(values: dict[str, float], kind: str) -> str | None:
 
 def _control(settings: Settings, now: float) -> dict[str, Any]:
     try:
-        content = status_file.read(settings.paths.run)
+        content = status_file.read(settings.paths.published)
     except AdvisorError as error:
         return {"running": None if error.code == DENIED else False, "error": str(error)}
     written = content.get("time")
@@ -116,6 +120,16 @@ def _control(settings: Settings, now: float) -> dict[str, Any]:
     # it writes the file at every poll: after three missing ones it hangs or has ended
     patience = 3 * settings.loops.snapshot_seconds + 30.0
     return {"running": age is not None and age < patience, "age_seconds": age, **content}
+
+
+def _lease(settings: Settings) -> dict[str, Any] | None:
+    """Which control process acts; None with one controller."""
+    if not settings.paths.shared:
+        return None
+    try:
+        return {**msgspec.to_builtins(read_holder(settings.paths.state)), "here": os.uname().nodename}
+    except (AdvisorError, FileNotFoundError) as error:
+        return {"fence": 0, "host": "", "error": str(error)}
 
 
 def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
@@ -149,6 +163,8 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
     for name in ("serve", "control"):
         if result[name]["running"] is None:
             yield f"the state of advisor {name} is not known: {result[name]['error']}"
+    if problem := (result.get("lease") or {}).get("error"):
+        yield f"the lease of the two controllers cannot be read: {problem}"
     if result["control"]["running"] is False:
         yield "advisor control does not run: it learns nothing and starts no cloud node"
     if problem := result["control"].get("history_problem"):

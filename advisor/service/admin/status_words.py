@@ -29,6 +29,9 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("control", f"{control.get('knowledge_base_jobs', 0):,} jobs in the knowledge base"))
     else:
         rows.append(("control", "not known" if control["running"] is None else "not running"))
+    if lease := result.get("lease"):
+        acts = f"{lease['host']} acts (takeover {lease['fence']})" if lease["host"] else "none acts"
+        rows.append(("controllers", acts))
     if snapshot["age_seconds"] is not None:
         rows.append(("snapshot", f"{snapshot['age_seconds']:.0f} s old"))
         rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {})

@@ -249,7 +249,7 @@ class PollLoop:
                 "look_seconds": snapshot.seconds,
                 "malformed_records": snapshot.malformed,
             }
-        write_status(self._settings.paths.run, content)
+        write_status(self._settings.paths.published, content)
 
 
 def _usable(nodes: Sequence[Node]) -> list[Node]:

@@ -18,6 +18,7 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.features import Connections
+from advisor.service.control.lease import Lease, LeaseKeeper
 from advisor.service.control.wiring import Control
 from advisor.service.hedge.place_helper import HelpedPlaceholders
 from advisor.service.running.clock import Clock
@@ -34,6 +35,7 @@ from advisor.slurm.steering import Steering
 log = structlog.get_logger(__name__)
 
 _TICK_SECONDS: Final = 5.0
+_STAND_BY_SECONDS: Final = 1.0
 _LEFT_AT_WORK: Final = 75  # EX_TEMPFAIL: systemd starts it anew
 
 
@@ -96,6 +98,10 @@ def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
     signals = DaemonSignals()
     notifier = Notifier.from_environment(os.environ)
     tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 3 * _TICK_SECONDS) / 3)
+    keeper = None
+    if settings.paths.shared:
+        keeper = _stand_by(settings, signals, notifier)
+        settings, _ = _reloaded(settings, reload_settings)  # it may have stood by for months
     while not signals.stop.is_set():
         signals.reload.clear()
         control = make_control(settings, notifier=notifier)
@@ -119,6 +125,33 @@ def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
                 "control.leaves", why="a loop is still at work; the next process begins where this one was"
             )
             raise SystemExit(_LEFT_AT_WORK)
+        if keeper is not None and signals.stop.is_set() and ended:
+            keeper.release()
+
+
+def _stand_by(settings: Settings, signals: DaemonSignals, notifier: Notifier) -> LeaseKeeper | None:
+    """Wait until this process has the lease; None when it was told to stop before."""
+    lease = Lease(settings.paths.state, Clock())
+    problem = status = ""
+    while not signals.stop.is_set():
+        try:
+            held = lease.try_take()
+        except (OSError, AdvisorError) as error:
+            if str(error) != problem:
+                log.warning("lease.unusable", why=str(error), folder=str(settings.paths.state))
+            problem = str(error)
+            held, now = None, "stands by: the lease cannot be used, see the log"
+        else:
+            problem, now = "", f"stands by: {lease.holder.host or 'no host'} acts"
+        if held is not None:
+            return LeaseKeeper(lease, held)
+        if now != status:
+            notifier.ready(now)  # systemd starts what waits for this
+            log.info("control.stands_by", status=now)
+        status = now
+        notifier.alive(now)
+        signals.wait(_STAND_BY_SECONDS)
+    return None
 
 
 def _reloaded(settings: Settings, reload_settings: Callable[[], Settings]) -> tuple[Settings, bool]:

@@ -13,6 +13,7 @@ from typing import Any, Final, get_origin
 
 import msgspec
 
+from advisor.files import fence
 from advisor.files.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
@@ -80,7 +81,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
         counters=snapshot.counters,
         queue=snapshot.queue,
     )
-    replace_file(path, _encoder.encode(wire))
+    replace_file(path, _encoder.encode(wire), check=fence.check)
 
 
 def read(path: Path) -> Snapshot:

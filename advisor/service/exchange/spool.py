@@ -183,7 +183,7 @@ class SpoolWriter:
         self._files += 1
         self._opened = time.monotonic()
         self._bytes = 0
-        name = f"advice-{time.time_ns()}-{os.getpid()}-{self._files}{_OPEN}"
+        name = f"advice-{time.time_ns()}-{os.getpid()}-{self._files}.{os.uname().nodename}{_OPEN}"
         return (self._folder / name).open("xb", buffering=_BUFFER_BYTES)
 
     def _rotate(self) -> None:
@@ -211,8 +211,9 @@ class SpoolWriter:
 
 
 def complete_leftovers(folder: Path) -> int:
-    """Complete files that a killed server left open; return their number."""
-    leftovers = sorted(folder.glob(f"*{_OPEN}"))
+    """Complete files that a killed server of this host left open; return their number."""
+    host = os.uname().nodename  # another one may share the folder, and its server write there
+    leftovers = sorted(p for p in folder.glob(f"*{_OPEN}") if p.stem.partition(".")[2] in {"", host})
     for path in leftovers:
         path.rename(path.with_suffix(_COMPLETE))
     return len(leftovers)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from advisor.files import fence
 from advisor.files.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.service.exchange.access import denied
@@ -26,7 +27,7 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
     Raises:
         OSError: The folder is missing, full or not writable.
     """
-    replace_file(folder / NAME, _encoder.encode(content))
+    replace_file(folder / NAME, _encoder.encode(content), check=fence.check)
 
 
 def read(folder: Path) -> dict[str, Any]:

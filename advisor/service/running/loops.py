@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from advisor.files import fence
 from advisor.model.errors import AdvisorError
 from advisor.service.running.clock import Clock
 
@@ -240,6 +241,7 @@ class LoopRunner:
 
     def _run_step(self, step: Step) -> StepFailure | None:
         try:
+            fence.check()
             step.run()
         except AdvisorError as error:
             if isinstance(error.__cause__, Exception) and error.code == "loop.item_failed":

@@ -9,6 +9,7 @@ coming grows old, and then nobody believes it any more.
 from __future__ import annotations
 
 import grp
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -277,7 +278,8 @@ def warm_up(estimator: Estimator, lock: threading.Lock) -> None:
 def _signature_of(path: Path) -> tuple[int, int, int] | None:
     """What changes when the file is replaced; None when there is none."""
     try:
-        status = path.stat()
+        with path.open("rb") as file:  # opened: NFS may show the attributes of half a minute ago otherwise
+            status = os.fstat(file.fileno())
     except FileNotFoundError:
         return None
     except OSError as error:
