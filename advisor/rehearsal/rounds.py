@@ -270,11 +270,3 @@ class Rounds:
         self._collected = given
         self._site.spool.complete()
         learn.runner.run_once(leave_out={step.name for step in learn.runner.loop.steps()} - _COLLECTING)
-
-    def failing(self) -> dict[str, str]:
-        """Steps that fail now, and what they say."""
-        return {
-            f"{name}: {step}": failure.message
-            for name, turn in self._turns.items()
-            for step, failure in turn.runner.health.open_failures.items()
-        }

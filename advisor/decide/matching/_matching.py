@@ -17,6 +17,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NOWHERE = -1
+BACKLOG = 0.25
+"""Share of all cores by which requested cores may exceed free ones while tasks still wait. With 0 each
+arrival of a large job stops all waiting; without a bound overloaded nodes idle."""
+_DEPTH = 64  # tasks that fit nowhere now, after which a decision ends
 _MIN_CHANCE = 0.02  # a task that can hardly end anywhere would expect to restart for ever
 _MIN_UNHURT = 1e-9  # powers of less are lost in rounding
 _GROWTH = 0
@@ -28,11 +32,8 @@ class Weights(NamedTuple):
 
     waits: bool
     reserves: bool
-    typical_restart: bool
-    depth: int
     longest_first: bool
     keeps_busy: bool
-    backlog: float
     shielded: bool
 
 
@@ -90,12 +91,12 @@ def _available(table: Timetable, node: int, cores: int, during: float) -> float:
 
 
 @compiled
-def _timetable(sight: NodeView, depth: int) -> Timetable:
+def _timetable(sight: NodeView) -> Timetable:
     count = len(sight.nodes)
     most = 0
     for node in range(count):
         most = max(most, sight.nodes[node].running)
-    entries = most + 2 * min(depth, 64) + 2
+    entries = most + 2 * _DEPTH + 2
     table = Timetable(
         np.empty((count, entries)),
         np.empty((count, entries), np.int64),
@@ -118,38 +119,25 @@ def chance(node: NodeRecords, stability: SurvivalModel, at: int, wait: float, du
 
 
 @compiled
-def _restart(sight: NodeView, stability: SurvivalModel, during: float, weights: Weights) -> float:
+def _restart(stability: SurvivalModel, during: float) -> float:
     """Expected seconds to completion after a restart, E_wc(g, 0, 0, d) of Eq. 2, solved for itself.
 
-    As published on a node that has just changed; ours on the nodes there are, as old as they are.
+    As published the task restarts on a node that has just changed.
     """
-    probability, waste, weight = 0.0, 0.0, 0.0
-    if weights.typical_restart:
-        for at in range(len(sight.nodes)):
-            node = sight.nodes[at]
-            if node.open:
-                p = chance(node, stability, at, 0.0, during)
-                w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age, during)
-                probability += p * node.cores
-                waste += (1.0 - p) * w * node.cores
-                weight += node.cores
-    if weight == 0.0:
-        unchanged = stays(stability.hazard, math.inf, 1.0, 0.0, during)
-        probability = 1.0 - stability.shrink_after[_GROWTH] * (1.0 - unchanged)
-        waste = (1.0 - probability) * wasted(stability.hazard, math.inf, 1.0, 0.0, during)
-        weight = 1.0
-    probability, waste = max(probability / weight, _MIN_CHANCE), waste / weight
-    return during + waste / probability
+    unchanged = stays(stability.hazard, math.inf, 1.0, 0.0, during)
+    probability = 1.0 - stability.shrink_after[_GROWTH] * (1.0 - unchanged)
+    waste = (1.0 - probability) * wasted(stability.hazard, math.inf, 1.0, 0.0, during)
+    return float(during + waste / max(probability, _MIN_CHANCE))
 
 
 @compiled
-def _restarts(sight: NodeView, stability: SurvivalModel, during: Floats, weights: Weights) -> Floats:
+def _restarts(stability: SurvivalModel, during: Floats) -> Floats:
     """Durations between the shortest and the longest task, and what a restart costs; shape (2, points)."""
     found = np.empty((2, _RESTART_POINTS))
     shortest, longest = during.min(), during.max()
     for at in range(_RESTART_POINTS):
         found[0, at] = shortest + (longest - shortest) * at / (_RESTART_POINTS - 1)
-        found[1, at] = _restart(sight, stability, found[0, at], weights)
+        found[1, at] = _restart(stability, found[0, at])
     return found
 
 
@@ -227,7 +215,7 @@ def match_all(
     chosen = np.full(len(cores), NOWHERE)
     if len(cores) == 0:
         return chosen
-    table = _timetable(sight, weights.depth)
+    table = _timetable(sight)
     tried = 0
     room, total = 0, 0
     for at in range(len(sight.nodes)):
@@ -236,11 +224,11 @@ def match_all(
             total += sight.nodes[at].cores
     order = _order(cores, during, room, weights.longest_first)
     excess = cores.sum() - room
-    may_wait = weights.waits and (not weights.keeps_busy or excess <= weights.backlog * total)
-    restarts = _restarts(sight, stability, during, weights)
+    may_wait = weights.waits and (not weights.keeps_busy or excess <= BACKLOG * total)
+    restarts = _restarts(stability, during)
     free = table.free.max() if len(table.free) else 0
     for task in order:
-        if tried >= weights.depth or free <= 0:
+        if tried >= _DEPTH or free <= 0:
             break
         if cores[task] > free and not may_wait:
             continue
@@ -259,22 +247,4 @@ def match_all(
             tried += 1
             if weights.reserves:
                 _occupy(table, node, wait, during[task], cores[task])
-    return chosen
-
-
-@compiled
-def likeliest_all(sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
-    """Free node with the highest completion probability for each task in order, or NOWHERE."""
-    chosen = np.full(len(cores), NOWHERE)
-    free = sight.nodes["free"].copy()
-    for task in range(len(cores)):
-        best = -1.0
-        for at in range(len(sight.nodes)):
-            node = sight.nodes[at]
-            if node.open and free[at] >= cores[task]:
-                p = chance(node, stability, at, 0.0, during[task])
-                if p > best:
-                    best, chosen[task] = p, at
-        if chosen[task] != NOWHERE:
-            free[chosen[task]] -= cores[task]
     return chosen

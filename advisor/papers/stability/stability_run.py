@@ -10,10 +10,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from advisor.decide.matching.acquirer import AcquirerRules, acquire
-from advisor.decide.matching.matching import LITERAL, NOWHERE, OURS, MatchRules, match, most_stable
+from advisor.decide.matching.matching import NOWHERE, OURS, MatchRules, match
 from advisor.model.node_view import NODE_RECORD, NodeView
 from advisor.papers.stability.evidence import survival_with_evidence
 from advisor.papers.stability.giving_way import least_lost
+from advisor.papers.stability.likeliest import most_stable
 from advisor.papers.stability.published_survival import published
 from advisor.papers.stability.world import _kernel
 from advisor.papers.stability.world.baselines import Shrinks, any_node, lasting_node
@@ -68,6 +69,7 @@ class Scheduler:
 CAPACITY = Scheduler(name="capacity", choice="any")
 NO_DELAY = Scheduler(name="no-delay", choice="likeliest", model="published")
 SHIELDED = replace(OURS, shielded=True)
+LITERAL = MatchRules(reserves=False, longest_first=False, keeps_busy=False)
 MATCHED = Scheduler(name="matched", choice="match", model="ours", rules=SHIELDED, gives_way="least-lost")
 MATCHED_ACQUIRER = Scheduler(
     name="matched+acquirer",

@@ -75,7 +75,6 @@ class ClusterTracker:
         self._most_busy = 0
         self._origin: float | None = None
         self._now = 0.0
-        self._taken_at = -math.inf
         self._jobs: dict[Hashable, _Live] = {}
         self._limits: list[tuple[float, int, _Live]] = []  # running jobs by the end of their request
         self._started = 0
@@ -100,18 +99,7 @@ class ClusterTracker:
         for start, key in sorted(started, key=lambda pair: pair[0]):
             tracker._begin(tracker._jobs[key], start - tracker._origin)
         tracker._advance(time)
-        tracker._taken_at = time
         return tracker
-
-    def carry_over(self, previous: ClusterTracker) -> None:
-        """Add the jobs that were submitted to ``previous`` after this tracker's snapshot was taken."""
-        origin = previous._origin or 0.0
-        for key, job in previous._jobs.items():
-            submit = job.submit + origin
-            if submit > self._taken_at and not job.is_running:
-                self.submit(
-                    key, processors=job.processors, requested_time=job.request, time=submit, tasks=job.tasks
-                )
 
     def submit(
         self, key: Hashable, *, processors: int, requested_time: float | None, time: float, tasks: int = 1

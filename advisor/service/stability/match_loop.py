@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.decide.matching.matching import OURS
+from advisor.decide.matching.matching import BACKLOG, OURS
 from advisor.decide.matching.tiers import Tier, weight_offset
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node, NodePower
@@ -233,7 +233,7 @@ class MatchLoop:
 
     def _is_crowded(self, waiting: Waiting) -> bool:
         total = sum(item.node.processors for item in self.outlook.values() if not item.node.is_draining)
-        return float(waiting.cores.sum()) > OURS.backlog * total
+        return float(waiting.cores.sum()) > BACKLOG * total
 
     # ------------------------------------------------------------------ reporting
 

@@ -120,10 +120,6 @@ class Pool:
         """Rows of running jobs by planned end."""
         return self._arrays.running[: int(self._scalars["running"][0])]
 
-    def start_of(self, row: int) -> float:
-        """When the job last started, seconds."""
-        return float(self._arrays.jobs["start"][row])
-
     def is_waiting(self, row: int) -> bool:
         """Whether the job is in the queue."""
         return bool(self._arrays.jobs["where"][row] == WAITING)

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from advisor.decide.matching import _matching, matching
 from advisor.decide.matching.acquirer import AcquirerRules, acquire
 from advisor.decide.matching.matching import (
-    LITERAL,
     NOWHERE,
     OURS,
     MatchRules,
-    heartbeat,
     match,
-    most_stable,
 )
 from advisor.model.node_view import NODE_RECORD, NodeView
+from advisor.papers.stability import likeliest
+from advisor.papers.stability.likeliest import most_stable
+from advisor.papers.stability.stability_run import LITERAL
 from advisor.predict.survival import hazard
 from advisor.predict.survival.hazard import AGES
 from advisor.predict.survival.node_survival import SurvivalModel
@@ -86,13 +86,11 @@ def test_waiting_for_a_stable_busy_node():
 
 
 def test_only_one_task_can_count_on_the_same_cores():
-    seen = sight([(4, 1.0, []), (2, 50 * HOUR, [(60.0, 2)])])
+    seen = sight([(4, 4000.0, []), (2, 50 * HOUR, [(60.0, 2)])])
     two = tasks([(2, HOUR), (2, HOUR)])
-    reserving = match(seen, *two, pool(2), MatchRules(typical_restart=True))
+    reserving = match(seen, *two, pool(2), MatchRules())
     assert reserving.tolist() == [NOWHERE, 0]
-    literally = match(
-        seen, *two, pool(2), MatchRules(typical_restart=True, reserves=False)
-    )  # both wait for the same two cores
+    literally = match(seen, *two, pool(2), MatchRules(reserves=False))  # both wait for the same two cores
     assert literally.tolist() == [NOWHERE, NOWHERE]
 
 
@@ -107,7 +105,6 @@ def test_a_short_backlog_stops_nobody_from_waiting():
     seen = sight([(2, 1.0, []), (14, 50 * HOUR, [(60.0, 14)])])
     two = tasks([(2, HOUR), (2, HOUR)])  # two cores more than are free, of sixteen
     assert match(seen, *two, pool(2)).tolist() == [NOWHERE, NOWHERE]
-    assert match(seen, *two, pool(2), MatchRules(backlog=0.1)).tolist().count(0) == 1
 
 
 def test_room_to_spare_is_a_shield_where_the_least_work_lost_gives_way():
@@ -125,16 +122,6 @@ def test_a_retiring_node_gets_nothing():
     seen.nodes["open"] = 0
     assert match(seen, *tasks([(1, 60.0)]), pool(1)).tolist() == [NOWHERE]
     assert most_stable(seen, *tasks([(1, 60.0)]), pool(1)).tolist() == [NOWHERE]
-    assert heartbeat(seen, 0, *tasks([(1, 60.0)]), pool(1)) == NOWHERE
-
-
-def test_heartbeats_start_what_will_probably_end_here():
-    seen = sight([(4, 100 * HOUR, []), (4, 60.0, [])])
-    waiting = tasks([(2, 2 * HOUR), (2, 60.0), (8, 1.0)])
-    assert heartbeat(seen, 0, *waiting, pool(2)) == 1  # the surest of those above the threshold
-    assert heartbeat(seen, 1, *tasks([(2, 2 * HOUR)]), pool(2)) == NOWHERE  # node 0 is better for it
-    only = sight([(4, 60.0, [])])
-    assert heartbeat(only, 0, *tasks([(2, 2 * HOUR)]), pool(1)) == 0
 
 
 @st.composite
@@ -162,9 +149,8 @@ def moments(draw):
     st.sampled_from(
         [
             OURS,
-            LITERAL,
             MatchRules(waits=False),
-            MatchRules(keeps_busy=False, depth=2),
+            MatchRules(keeps_busy=False),
             MatchRules(shielded=True),
         ]
     ),
@@ -190,11 +176,10 @@ def test_compiled_and_as_python(rules: MatchRules, interpreted: Callable[[Module
         return [
             match(seen, *waiting, known, rules).tolist(),
             most_stable(seen, *waiting, known).tolist(),
-            [int(heartbeat(seen, node, *waiting, known)) for node in range(3)],
         ]
 
     compiled = decided()
-    for module in (hazard, _matching, matching):
+    for module in (hazard, _matching, matching, likeliest):
         interpreted(module)
     seen = NodeView(seen.nodes.view(np.recarray), seen.remaining, seen.held)  # fields as compiled code has
     assert decided() == compiled

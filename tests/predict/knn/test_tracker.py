@@ -295,18 +295,6 @@ def test_empty_snapshot():
     assert state.utilisation == 0.0
 
 
-def test_submissions_since_the_snapshot_are_carried_over():
-    old = ClusterTracker.from_snapshot(SNAPSHOT, total_processors=8, time=400.0)
-    old.submit("seen", processors=1, requested_time=60.0, time=405.0)
-    old.submit("new", processors=2, requested_time=30.0, time=411.0)
-    rows = [*SNAPSHOT, SnapshotRow(key=4, processors=1, submit_time=405.0, requested_time=60.0)]
-    new = ClusterTracker.from_snapshot(rows, total_processors=8, time=410.0)
-    new.carry_over(old)
-    state = new.state(412.0)
-    assert state.queue_size == 3  # jobs 3, 4 and the one submitted after the snapshot was taken
-    assert state.queued_work_core_seconds == 100.0 + 60.0 + 60.0
-
-
 def test_limits_of_ended_jobs_are_removed():
     tracker = ClusterTracker(4)
     for job in range(5000):

@@ -1,0 +1,35 @@
+"""The paper's scheduler without delay: the free node on which a task is likeliest to end."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+from advisor.decide.matching._matching import NOWHERE, chance
+from advisor.model.node_view import NodeView
+from advisor.predict.survival.node_survival import SurvivalModel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def most_stable(sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
+    """SLACKSCHEDNODELAY: the free node of highest completion probability for each task in order, or NOWHERE.
+
+    Parameters and result: see `advisor.decide.matching.matching.match`.
+    """
+    chosen = np.full(len(cores), NOWHERE)
+    free = sight.nodes["free"].copy()
+    for task in range(len(cores)):
+        best = -1.0
+        for at in range(len(sight.nodes)):
+            node = sight.nodes[at]
+            if node.open and free[at] >= cores[task]:
+                p = chance(node, stability, at, 0.0, during[task])
+                if p > best:
+                    best, chosen[task] = p, at
+        if chosen[task] != NOWHERE:
+            free[chosen[task]] -= cores[task]
+    return chosen
