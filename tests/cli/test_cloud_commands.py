@@ -24,7 +24,7 @@ from advisor.service.stability.feature import stability_columns
 from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
-from tests.service.cloud.test_loops import EMPTY_POOL, Rig
+from tests.service.cloud.rig import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
 
 TODAY = bill(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import pwd
@@ -16,46 +14,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from advisor.model import Job
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.protocol import (
     AdviseReply,
-    AdviseRequest,
-    decode_request,
     encode_hook_reply,
     refusal,
 )
 from advisor.service.exchange.spool import complete_files
-from advisor.service.submit.submission import job_of
 from tests.hooks.answers import framed
+from tests.hooks.esub import ATTEMPTS, SCRIPT, USUAL, parameters
 from tests.service.processes import ServeProcess
 from tests.service.site import make_settings, make_snapshot
 from tests.service.submit.test_server import Running
-
-SCRIPT = Path(__file__).resolve().parents[2] / "lsf_hooks" / "esub.advisor"
-ATTEMPTS = 40
-"""A machine under load may miss half a second now and then."""
-
-
-def parameters(**options: str) -> str:
-    """What bsub writes: strings in quotes, quotes in them escaped, numbers and Y bare."""
-    lines = []
-    for name, value in options.items():
-        bare = value in {"Y", "SUB_RESET"} or value.isdigit()
-        written = value if bare else '"' + value.replace('"', '\\"') + '"'
-        lines.append(f"LSB_SUB_{name}={written}\n")
-    return "".join(lines)
-
-
-USUAL = {"NUM_PROCESSORS": "4", "MAX_NUM_PROCESSORS": "4", "RLIMIT_RUN": "7200", "OUT_FILE": "%J.out"}
 
 
 @dataclass
@@ -163,20 +137,7 @@ def esub(tmp_path: Path) -> Esub:
     return Esub(tmp_path, tmp_path / "s")
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """The script's functions."""
-    loader = importlib.machinery.SourceFileLoader("esub_advisor", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("esub_advisor", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
 # ------------------------------------------------------------------------------------------ real servers
-
-
 def test_the_submit_server_moves_a_job_and_its_user_is_told(tmp_path: Path) -> None:
     """Long waits, a cloud: the queue changes, and a line goes to standard error."""
     running = Running(tmp_path)
@@ -235,8 +196,6 @@ def advisor_given(advisor: ServeProcess) -> int:
 
 
 # -------------------------------------------------------------------------------- whatever the server does
-
-
 SILLY: dict[str, Callable[[socket.socket, bytes], Any]] = {
     "never answers": lambda _c, _line: None,
     "hangs up": lambda c, _line: c.close(),
@@ -354,151 +313,3 @@ def test_switched_off(tmp_path: Path) -> None:
 
 def test_without_words_for_admins_it_is_silent(esub: Esub) -> None:
     assert esub.submit(ADVISOR_ESUB_VERBOSE="").said == ""
-
-
-# -------------------------------------------------------------------------------------------- its parts
-
-
-SETTINGS = {
-    "default_project": "default",
-    "default_queue": "normal",
-    "memory_unit": "MB",
-    "harmless_options": "",
-}
-LOST_SETTINGS = {**SETTINGS, "queue_for.spot": "aws_spot"}
-
-
-def request_of(script: ModuleType, **options: str) -> AdviseRequest:
-    request = decode_request(script.encode(script.describe(options, SETTINGS)))
-    assert isinstance(request, AdviseRequest)
-    return request
-
-
-def job(script: ModuleType, **options: str) -> Job:
-    return job_of(request_of(script, **options), now=1.0, default_queue="other", group_names={})
-
-
-def test_every_option(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LSB_DEFAULTPROJECT", raising=False)
-    plain = job(script)
-    assert (plain.queue, plain.account, plain.processors, plain.requested_time) == (
-        "normal",
-        "default",
-        1,
-        None,
-    )
-    assert (plain.requeue, plain.interactive, plain.explicit_partition) == (False, False, False)
-    assert job(script, QUEUE="long").explicit_partition
-    assert job(script, NUM_TASKS="8", NUM_PROCESSORS="4").processors == 8
-    assert job(script, PTY="Y").interactive
-    assert job(script, HOLD="Y").deferred
-    assert job(script, BEGIN_TIME="99").deferred
-    assert job(script, HOSTS="node1 node2 ").node_list == "node1 node2 "
-    assert job(script, DEPEND_COND="done(7)").dependency == "done(7)"
-    assert job(script, ADVRSV_ID="ann#0").reservation == "ann#0"
-    assert job(script, SLA="gold").qos == "gold"
-    assert job(script, JOB_DESCRIPTION="no-burst").comment == "no-burst"
-    assert job(script, RLIMIT_RUN="61").requested_time == 120.0
-    monkeypatch.setenv("LSB_DEFAULTPROJECT", "chemistry")
-    assert job(script).account == "chemistry"
-
-
-@pytest.mark.parametrize(
-    ("requirement", "nodes", "whole", "per_node", "licenses", "gres"),
-    [
-        ("", None, None, None, None, None),
-        ("rusage[mem=4G]", None, 4096, 4096, None, None),
-        ("rusage[mem=4G/task]", None, 32768, None, None, None),
-        ("rusage[mem=4G/job]", None, None, None, None, None),
-        ("rusage[mem=4G/job] span[hosts=1]", 1, 4096, 4096, None, None),
-        ("span[ptile=3] rusage[mem=512]", 3, 1536, 512, None, None),
-        ("order[mem] rusage[matlab=1,ngpus_physical=2]", None, None, None, "matlab=1", "ngpus_physical=2"),
-        ("rusage[mem=much]", None, None, None, None, None),
-        ("span[hosts=-1]", None, None, None, None, None),
-    ],
-)
-def test_resource_requirements(
-    script: ModuleType,
-    requirement: str,
-    nodes: int | None,
-    whole: int | None,
-    per_node: int | None,
-    licenses: str | None,
-    gres: str | None,
-) -> None:
-    asked = job(script, RES_REQ=requirement, NUM_PROCESSORS="8")
-    assert asked.nodes == nodes
-    assert (asked.memory_mb, asked.memory_mb_per_node) == (whole, per_node)
-    assert (asked.licenses, asked.gres, asked.processors) == (licenses, gres, 8 if nodes != 3 else 9)
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "tasks"),
-    [
-        ("flow", "flow", 1),
-        ("scan[1-100]", "scan", 100),
-        ("scan[1-10:2,50]%3", "scan", 6),
-        ("odd[1", "odd[1", 1),
-    ],
-)
-def test_arrays(script: ModuleType, text: str, name: str, tasks: int) -> None:
-    asked = job(script, JOB_NAME=text)
-    assert (asked.name, asked.array_tasks) == (name, tasks)
-
-
-@given(st.dictionaries(st.sampled_from(["JOB_NAME", "COMMAND_LINE", "PROJECT_NAME"]), st.text(max_size=40)))
-def test_what_is_written_is_read(script: ModuleType, tmp_path_factory: Any, options: dict[str, str]) -> None:
-    written = {name: value.replace("\\", "").replace("\r", "") for name, value in options.items()}
-    text = "".join(f'LSB_SUB_{name}="' + value.replace('"', '\\"') + '"\n' for name, value in written.items())
-    path = tmp_path_factory.getbasetemp() / "parameters"
-    path.write_text(text, newline="")
-    assert script.read_options(str(path)) == written
-
-
-@given(st.binary(max_size=300))
-def test_any_parameter_file_is_read_or_left_alone(
-    script: ModuleType, tmp_path_factory: Any, text: bytes
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "parameters"
-    path.write_bytes(b"LSB_SUB_" + text)
-    try:
-        options = script.read_options(str(path))
-        script.look_at(options, SETTINGS)
-        line = script.encode(script.describe(options, SETTINGS))
-    except script.LeftAlone:
-        return
-    assert decode_request(line)
-
-
-@given(st.text(max_size=60))
-def test_no_name_hides_another_option(script: ModuleType, tmp_path_factory: Any, name: str) -> None:
-    """A job called `x"\\nLSB_SUB_QUEUE="y` is called that, and asks for no queue."""
-    path = tmp_path_factory.getbasetemp() / "parameters"
-    for text in (name, f'{name}"\nLSB_SUB_QUEUE="y', f"{name}\nLSB_SUB_QUEUE=y"):
-        written = text.replace("\\", "/")
-        path.write_text('LSB_SUB_JOB_NAME="' + written.replace('"', '\\"') + '"\n', newline="")
-        assert "QUEUE" not in script.read_options(str(path))
-
-
-@given(st.text(max_size=100))
-def test_any_answer_is_judged(script: ModuleType, answer: str) -> None:
-    for line in (
-        answer,
-        f"=000991\t1\t\t{answer}\t\t\t\t\t\t\t\n",
-        f"=000991\t1\t\tburst\t{answer}\t\t\t\t\t{answer}\t\n",
-    ):
-        try:
-            lines, message = script.changes_for(line, {}, LOST_SETTINGS)
-        except script.LeftAlone:
-            continue
-        assert lines == "" or lines.startswith('LSB_SUB_QUEUE="')
-        assert lines.count("\n") <= 2
-        assert message == "" or message.isprintable()
-
-
-def test_the_script_knows_the_protocols_fields(script: ModuleType) -> None:
-    known = {field.name for field in msgspec.structs.fields(AdviseRequest)}
-    asked = script.describe(
-        {"JOB_NAME": "a[1-2]", "RES_REQ": "rusage[mem=1:lic=1:ngpus=1] span[ptile=1]"}, SETTINGS
-    )
-    assert asked.keys() <= known

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -21,48 +21,44 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
-from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model import Capacity
 from advisor.model.bill import PaidTime
-from advisor.model.settings import (
-    BudgetSettings,
-    ClusterSettings,
-    Ec2Settings,
-    LoopSettings,
-    PathSettings,
-    Settings,
-)
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.control.polling import PollLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.loops import LoopRunner, Step
+from advisor.service.running.loops import LoopRunner
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
-from tests.service.cloud_rules import CLUSTER, GRACE_SECONDS, TICK_SECONDS, USD_PER_HOUR, CloudRules
+from tests.service.cloud_rules import CLUSTER, TICK_SECONDS, CloudRules
+from tests.service.cloud_site import PollOnly, comment, site
 
 Action = tuple[Any, ...]
 
 LOOPS: Final = ("poll", "notices", "interruptions", "provision", "reconcile")
+
 ANY_STEP: Final = "any"
+
 FILE_STEP: Final = "file"
+
 ONLY_READ: Final = ("poll", "notices")
+
 SETTLE_TICKS: Final = 120
 _IN_MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a rename costs 2 ms on a disk
+
 MIDNIGHT: Final = 1_800_000_000.0 - 1_800_000_000.0 % 86400.0
 
 
@@ -70,61 +66,12 @@ class Crash(BaseException):
     """The process is gone: nothing may catch it."""
 
 
-class PollOnly(PollLoop):
-    """The poll loop without the files for `advisor serve` and `advisor status`, which nothing here reads."""
-
-    def steps(self) -> tuple[Step, ...]:
-        return (Step("poll Slurm", self.poll),)
-
-
-@lru_cache(maxsize=64)
-def comment(capacity: Capacity, predicted_seconds: float) -> str:
-    """AdminComment of a job that we moved."""
-    answer = Answer(
-        question=Question.CAPACITY,
-        verdict=Verdict.YES,
-        reason="capacity.spot",
-        numbers=(("predicted_cloud_run", Quantity(predicted_seconds, "s")),),
-    )
-    advice = Advice(
-        advice_id="a-1",
-        time=0.0,
-        placement=Placement.BURST,
-        partition="burst",
-        capacity=capacity,
-        mode=Mode.ACT,
-        answers=(answer,),
-    )
-    return admin_comment(advice)
-
-
-@lru_cache(maxsize=64)
-def site(budget_usd: float) -> Settings:
-    return Settings(
-        cluster=ClusterSettings(default_mode=Mode.ACT, name=CLUSTER),
-        budget=BudgetSettings(usd=budget_usd, period="day"),
-        loops=LoopSettings(orphan_grace_seconds=GRACE_SECONDS),
-        ec2=Ec2Settings(
-            image_id="ami-1",
-            interruption_queue_url="memory",
-            spot_usd_per_hour=USD_PER_HOUR["spot"],
-            on_demand_usd_per_hour=USD_PER_HOUR["on-demand"],
-        ),
-        paths=PathSettings(state=Path("state"), run=Path("run")),
-    )
-
-
 class CloudWorld(CloudRules):
     """One story.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the service keeps its state.
-    budget_usd: float
-        Daily cap; 0: none.
-    slurmd_b : bool
-        ``slurmd -b``: each start of slurmd counts as a boot, so a machine that runs already is taken as well.
+    Args:
+        slurmd_b: ``slurmd -b``: each start of slurmd counts as a boot, so a machine that runs already is taken
+            as well.
     """
 
     def __init__(self, folder: Path, *, budget_usd: float = 0.0, slurmd_b: bool = False) -> None:
@@ -487,13 +434,7 @@ class CloudWorld(CloudRules):
 
 
 def tell(story: Iterable[Action], *, budget_usd: float = 0.0, slurmd_b: bool = False) -> CloudWorld:
-    """Let a story happen in a world of its own, which is handed back.
-
-    Raises
-    ------
-    AssertionError
-        Something that must always hold did not.
-    """
+    """Let a story happen in a world of its own, which is handed back."""
     quiet = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:

@@ -10,7 +10,7 @@ import pytest
 from advisor.model import Capacity
 from advisor.model.settings import BudgetSettings
 from advisor.service.cloud.provisioning import ProvisionLoop
-from tests.service.cloud.test_loops import EMPTY_POOL, Rig, comment
+from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
 
 HOUR = 3600.0

@@ -21,7 +21,8 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import LoopRunner
 from tests.hooks.cloud_programs import as_slurmctld, installed_programs
-from tests.service.cloud.test_loops import Rig, reconcile
+from tests.service.cloud.rig import Rig
+from tests.service.cloud.test_reconcile_loop import reconcile
 from tests.service.doubles import make_instance, make_look, make_node
 
 

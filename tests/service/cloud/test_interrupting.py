@@ -26,7 +26,7 @@ from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.running_jobs import JobEnd
 from advisor.testing.memory_slurm import MemoryJob, MemorySlurm
-from tests.service.cloud.test_loops import comment
+from tests.service.cloud.rig import comment
 from tests.service.doubles import (
     FakeFleet,
     Hands,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import Capacity
-from tests.service.cloud.test_loops import Rig, comment
+from tests.service.cloud.rig import Rig, comment
 from tests.service.doubles import make_queued
 
 

@@ -13,7 +13,7 @@ from advisor.model import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.service.state.budget_records import LaunchRequest, RunningNode, limits_of
 from advisor.slurm.steering import Demand, PowerSaving
-from tests.service.cloud_world import comment
+from tests.service.cloud_site import comment
 from tests.service.portfolio_world import PortfolioWorld, node, running, waiting
 
 IDLE = ("IDLE",)

@@ -19,7 +19,7 @@ from advisor.service.portfolio.portfolio_view import (
     wanted_first,
 )
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
-from tests.service.cloud_world import comment
+from tests.service.cloud_site import comment
 from tests.service.portfolio_world import node, running, waiting
 
 NOW = 1_800_001_000.0

@@ -17,7 +17,7 @@ from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.testing.memory_slurm import ENDED, MemorySlurm
-from tests.service.cloud_world import comment
+from tests.service.cloud_site import comment
 from tests.service.doubles import FakeFleet, Hands, make_look, make_node
 from tests.service.site import make_cluster
 from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, quick, settings_of

@@ -19,7 +19,7 @@ def test_the_starts_are_those_of_a_pool_that_goes_on_from_the_same_moment() -> N
     pool = Pool(MACHINE, count)
     for row in range(count):
         pool.add(row, processors=int(processors[row]), limit=limits[row], run=runs[row], order=float(row))
-    pool.advance(4000.0)
+    begun = {event.row: event.time for event in pool.advance(4000.0) if event.has_started}
     running, waiting = pool.running.copy(), pool.waiting.copy()
     assert len(waiting) > 20
     found = closed_queue_starts(
@@ -27,7 +27,7 @@ def test_the_starts_are_those_of_a_pool_that_goes_on_from_the_same_moment() -> N
         4000.0,
         RunningJobs(
             processors[running],
-            np.array([pool.start_of(row) for row in running]),
+            np.array([begun[row] for row in running]),
             limits[running],
             runs[running],
         ),

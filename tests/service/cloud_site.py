@@ -1,0 +1,64 @@
+"""The site of the stories about the cloud: settings, moved jobs, and the poll."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.settings import (
+    BudgetSettings,
+    ClusterSettings,
+    Ec2Settings,
+    LoopSettings,
+    PathSettings,
+    Settings,
+)
+from advisor.service.control.polling import PollLoop
+from advisor.service.running.loops import Step
+from tests.service.cloud_rules import CLUSTER, GRACE_SECONDS, USD_PER_HOUR
+
+
+class PollOnly(PollLoop):
+    """The poll loop without the files for `advisor serve` and `advisor status`, which nothing here reads."""
+
+    def steps(self) -> tuple[Step, ...]:
+        return (Step("poll Slurm", self.poll),)
+
+
+@lru_cache(maxsize=64)
+def comment(capacity: Capacity, predicted_seconds: float) -> str:
+    """AdminComment of a job that we moved."""
+    answer = Answer(
+        question=Question.CAPACITY,
+        verdict=Verdict.YES,
+        reason="capacity.spot",
+        numbers=(("predicted_cloud_run", Quantity(predicted_seconds, "s")),),
+    )
+    advice = Advice(
+        advice_id="a-1",
+        time=0.0,
+        placement=Placement.BURST,
+        partition="burst",
+        capacity=capacity,
+        mode=Mode.ACT,
+        answers=(answer,),
+    )
+    return admin_comment(advice)
+
+
+@lru_cache(maxsize=64)
+def site(budget_usd: float) -> Settings:
+    return Settings(
+        cluster=ClusterSettings(default_mode=Mode.ACT, name=CLUSTER),
+        budget=BudgetSettings(usd=budget_usd, period="day"),
+        loops=LoopSettings(orphan_grace_seconds=GRACE_SECONDS),
+        ec2=Ec2Settings(
+            image_id="ami-1",
+            interruption_queue_url="memory",
+            spot_usd_per_hour=USD_PER_HOUR["spot"],
+            on_demand_usd_per_hour=USD_PER_HOUR["on-demand"],
+        ),
+        paths=PathSettings(state=Path("state"), run=Path("run")),
+    )
