@@ -70,8 +70,8 @@ class CloudWorld(CloudRules):
     """One story.
 
     Args:
-        slurmd_b: ``slurmd -b``: each start of slurmd counts as a boot, so a machine that runs already is taken
-            as well.
+        slurmd_b: Each start of slurmd counts as a boot (``slurmd -b``), so a machine that runs already is
+            taken as well.
     """
 
     def __init__(self, folder: Path, *, budget_usd: float = 0.0, slurmd_b: bool = False) -> None:
