@@ -125,17 +125,17 @@ def bench_submit(
     emit(result, output, listing(result))
 
 
-@bench.command("without-hook")
-def bench_without_hook(
+@bench.command("hookless")
+def bench_hookless(
     jobs: Annotated[int, typer.Option(min=20, help="Jobs submitted.")] = 1_000,
     clients: Annotated[int, typer.Option(min=1, help="sbatch processes at a time.")] = 2,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """New jobs advised from the queue of a real slurmctld; their decisions beside those of the hook."""
-    from benchmarks import without_hook
+    from benchmarks import hookless
 
     with working("starting") as tell:
-        result = without_hook.run(jobs=jobs, clients=clients, tell=tell)
+        result = hookless.run(jobs=jobs, clients=clients, tell=tell)
     emit(result, output, listing(result))
 
 

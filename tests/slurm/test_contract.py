@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -211,6 +212,33 @@ def test_a_waiting_job_may_change_its_partition(site: Site) -> None:
         site.slurm.update_job([holding], {"partition": "onprem"})
     with pytest.raises(RetryLater):
         site.slurm.update_job([waiting], {"partition": "burst"})  # it has ended
+
+
+COMMENT = '{"burst_advisor":1,"id":"it\'s \\"a b\\" \\\\"}'
+
+
+def test_new_jobs_are_seen_once_and_changed_in_one_call(site: Site) -> None:
+    holding = running(site, nodes=3)
+    first, second = site.submit(LONG), site.submit(LONG)
+    found = site.slurm.waiting({first})
+    assert found.keys() == {first, second}
+    assert found[first] is None
+    new = found[second]
+    assert new is not None
+    assert (new.queued.partitions, new.nice, new.prefer, new.queued.admin_comment) == (("burst",), 0, "", "")
+    assert new.eligible_time is not None
+    assert new.eligible_time <= site.now + 1.0
+    changes = {"admincomment": COMMENT, "nice": "7", "sitefactor": "0"}
+    site.slurm.update_jobs({first: changes, second: changes})
+    changed = [one for one in site.slurm.waiting(()).values() if one is not None]
+    assert [json.loads(one.queued.admin_comment) for one in changed] == [json.loads(COMMENT)] * 2
+    assert {one.nice for one in changed} == {7}
+    with pytest.raises(RetryLater):
+        site.slurm.update_jobs({holding: {"partition": "onprem"}, second: {"partition": "onprem"}})
+    site.until(lambda: "onprem" in {name for q in [job(site, second)] if q for name in q.partitions})
+    held = job(site, holding)
+    assert held is not None
+    assert held.partitions == ("burst",)
 
 
 def test_a_later_start_is_kept(site: Site) -> None:

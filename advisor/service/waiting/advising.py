@@ -57,11 +57,18 @@ _LIMITS_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class _Advised:
-    """A job that was advised, until a poll shows it: what is set, and what its user had said."""
+    """A job that was advised, until a poll shows it.
+
+    Attributes:
+        words: What its user had said.
+        changes: What is set.
+        is_accepted: Whether slurmctld has accepted it; its job may begin before the next poll.
+    """
 
     words: str
     changes: dict[str, str]
     attempts: int = 0
+    is_accepted: bool = False
 
 
 @dataclass(slots=True)
@@ -128,7 +135,10 @@ class AdvisingLoop:
     def _advise(self) -> int:
         found = self._slurm.waiting(self._known)
         self._known &= found.keys()
-        self._advised = {job_id: one for job_id, one in self._advised.items() if job_id in found}
+        for job_id in [job_id for job_id in self._advised if job_id not in found]:
+            gone = self._advised.pop(job_id)
+            if gone.is_accepted:
+                self._count(job_id, gone)
         new = self._new(found)
         if not new:
             return 0
@@ -149,16 +159,16 @@ class AdvisingLoop:
                 new[job_id] = one
                 continue
             self._known.add(job_id)
-            self._seen(one, self._advised.pop(job_id, None))
+            advised = self._advised.pop(job_id, None)
+            if advised is not None and has_our_comment(one.queued):
+                self._count(job_id, advised)
         return new
 
-    def _seen(self, one: SubmittedJob, advised: _Advised | None) -> None:
-        if advised is None or not has_our_comment(one.queued):
-            return
+    def _count(self, job_id: int, advised: _Advised) -> None:
         self.advised += 1
         if "partition" in advised.changes:
             self.moved += 1
-            log.info("advise.moved", job=one.queued.job.job_id)
+            log.info("advise.moved", job=job_id)
 
     def _read_site(self) -> None:
         now = self._clock.monotonic()
@@ -241,6 +251,9 @@ class AdvisingLoop:
             self._slurm.update_jobs(changes)
         except RetryLater as error:  # the next round sees which jobs it concerns
             log.info("advise.not_all_set", why=str(error))
+            return
+        for job_id in changes:
+            self._advised[job_id].is_accepted = True
 
     def _changed_since(self, moving: Mapping[int, _Advised], new: Mapping[int, SubmittedJob]) -> set[int]:
         """Jobs that have begun or that their users have changed: they are not moved by this answer.

@@ -120,6 +120,14 @@ def test_a_new_job_is_moved_with_its_advice_and_told_once(world: World) -> None:
     assert world.loop.report() == {"advised": 1, "moved": 1, "left_alone": 0, "slowest_seconds": 1.0}
 
 
+def test_a_moved_job_that_begins_before_the_next_poll_is_counted(world: World) -> None:
+    job = world.submit(7)
+    world.round()
+    job.state = "RUNNING"
+    world.round()
+    assert (world.loop.advised, world.loop.moved) == (1, 1)
+
+
 def test_a_job_that_stays_is_advised_and_gets_its_priority(tmp_path: Path) -> None:
     world = World(tmp_path, wait=0.0)
     job = world.submit(7)

@@ -247,6 +247,7 @@ def _measured(site: Site, seen: _Seen, jobs: int, clients: int) -> dict[str, Any
         "advised": len(waits),
         "advised_within_5_s": sum(wait <= _SECONDS for wait in waits),
         "seconds_to_advice": percentiles(waits),
+        "not_advised": dict(Counter(seen.rows[job][0] for job in submitted if job not in seen.advised)),
         "lost": len(submitted.keys() - present),
         "moved": sum("burst" in row[1] for row in seen.rows.values()),
         "moved_after_they_began": sum(_is_elsewhere(*row) for row in seen.rows.values()),
