@@ -29,14 +29,14 @@ class Pace:
     """How the price follows.
 
     Attributes:
-        reserve_days: Of accrual, held for busy days: with more, the price is below the reading; with less,
-            above.
+        reserve_days: Of accrual, held for busy days beside what is ahead: with more, the price is below the
+            reading; with less, above.
         window_days: Demand is remembered for so long.
         hours: Between two readings of the price.
         first_price: Before any demand was seen, in place of a reading, seconds per core-second.
     """
 
-    reserve_days: float = 4.0
+    reserve_days: float = 2.0
     window_days: float = 28.0
     hours: float = 6.0
     first_price: float = 1.0
@@ -86,18 +86,19 @@ class DemandPrice:
         if index > 0.0 and (seen is None or index > seen[1]):
             self._seen[key] = now, index, cost
 
-    def price(self, now: float, *, held: float, per_day: float) -> float:
+    def price(self, now: float, *, held: float, per_day: float, ahead: float) -> float:
         """The price now, seconds per core-second.
 
         Args:
             now: Seconds.
             held: Tokens at hand, core-seconds.
             per_day: Tokens that accrue in a day, core-seconds.
+            ahead: Those of ``held`` that have not accrued yet, core-seconds, while nothing is spent.
         """
         if now >= self._next:
             self._read(now, per_day)
             self._next = now + 3600.0 * self._pace.hours
-        reserve = self._pace.reserve_days * per_day
+        reserve = self._pace.reserve_days * per_day + ahead
         return self._price * (reserve / held if held > reserve / _MAX_FACTOR else _MAX_FACTOR)
 
     def _read(self, now: float, per_day: float) -> None:
@@ -133,6 +134,11 @@ class DemandPrice:
         price._price, price._next = self._price, now
         price._seen = {("rehearsed", key): seen for key, seen in self._seen.items() if is_known(key)}
         return price
+
+    @property
+    def since(self) -> float:
+        """Demand is observed from here, seconds."""
+        return self._since
 
     @property
     def is_known(self) -> bool:

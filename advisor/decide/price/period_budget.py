@@ -1,8 +1,8 @@
 """A budget of a calendar period (UTC) as tokens: what may be committed now, from what was spent on each day.
 
-The budget accrues evenly. What is not spent is kept, up to the budget of one period, and no calendar period
-ever spends more than its budget. The level follows from the days' spending alone, so that it is known again
-as soon as the spending is.
+The budget accrues evenly, and some of it is there ahead. What is not spent is kept, up to the budget of one
+period, and no calendar period ever spends more than its budget. The level follows from the days'
+spending alone, so that it is known again as soon as the spending is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Period: TypeAlias = Literal["day", "week", "month"]
 
 _DAY: Final = 86_400.0
 _MAX_DAYS: Final = 70.0
-"""An older beginning changes nothing: the tokens of one period are kept at most."""
+"""What accrued and was spent before is taken for equal."""
 
 
 def period_span(time: float, period: Period) -> tuple[float, float]:
@@ -46,8 +46,9 @@ def tokens_at_hand(
     now: float,
     spent_by_day: Mapping[str, float],
     promised: float,
+    ahead: float = 0.0,
 ) -> float:
-    """US dollars that may be committed now; below 0 where more was spent than had accrued.
+    """US dollars that may be committed now; below 0 where more was spent than was there.
 
     Args:
         usd: The budget of one period.
@@ -55,8 +56,9 @@ def tokens_at_hand(
         now: Epoch seconds.
         spent_by_day: By day of UTC (``2026-11-23``), US dollars.
         promised: What starts under way may still cost, US dollars.
+        ahead: What is there before it accrues, US dollars.
     """
-    level, time = 0.0, max(since, now - _MAX_DAYS * _DAY)
+    level, time = ahead, max(since, now - _MAX_DAYS * _DAY)
     while time < now:
         begin, end = period_span(time, period)
         _, midnight = period_span(time, "day")

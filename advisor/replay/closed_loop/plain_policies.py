@@ -7,10 +7,12 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.replay.closed_loop.first_price import EARLIER_JOBS, PricedPolicy, first_price
 from advisor.replay.closed_loop.log import Floats
 from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
+_PACE: Final = Pace(reserve_days=4.0)  # of Starburst, which has no tokens ahead
 
 
 class Overflow(Policy):
@@ -46,7 +48,7 @@ class Starburst(Policy):
     name = "starburst"
 
     def __init__(self, pace: Pace | None = None) -> None:
-        self._pace = pace or Pace()
+        self._pace = pace or _PACE
         self._price: DemandPrice
 
     def begin(self, world: World) -> None:
@@ -69,18 +71,23 @@ class Starburst(Policy):
             world.start_in_cloud(row, float(world.jobs.limit[row]), keeps_place=False)
 
 
-class Clairvoyant(Policy):
-    """The same price with true run times, for waits and costs: what no advisor can know."""
+class Clairvoyant(PricedPolicy):
+    """The same price with true run times, for waits and costs: what no advisor can know.
+
+    Args:
+        earlier_jobs: Rows before the window on which the price is rehearsed.
+    """
 
     name = "clairvoyant"
 
-    def __init__(self, pace: Pace | None = None) -> None:
+    def __init__(self, pace: Pace | None = None, *, earlier_jobs: int = EARLIER_JOBS) -> None:
         self._pace = pace or Pace()
-        self._price: DemandPrice
+        self._earlier_jobs = earlier_jobs
 
     def begin(self, world: World) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-        self._price = DemandPrice(self._pace, world.now)
+        earlier = Clairvoyant(self._pace, earlier_jobs=0)
+        self.demand_price = first_price(world, earlier, pace=self._pace, earlier_jobs=self._earlier_jobs)
 
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
@@ -92,7 +99,7 @@ class Clairvoyant(Policy):
         ranked = [(self._index(world, row, starts), row) for row in world.pool.waiting.tolist()]
         is_stale = False
         for index, row in sorted(ranked, reverse=True):
-            if index < price_now(self._price, world):
+            if index < price_now(self.demand_price, world):
                 break
             if is_stale:
                 starts = world.forecast(world.jobs.run)
@@ -105,11 +112,11 @@ class Clairvoyant(Policy):
             return -1.0
         saving = wait - options.boot_seconds - (options.slowdown - 1.0) * run
         cost = world.most(row, 0.0, run, options.boot_seconds)
-        self._price.note(row, index=saving / cost, cost=cost, now=world.now)
+        self.demand_price.note((row,), index=saving / cost, cost=cost, now=world.now)
         return float(saving / cost)
 
     def _consider(self, world: World, row: int, starts: Floats) -> bool:
         index = self._index(world, row, starts)
-        if index <= 0.0 or index < price_now(self._price, world):
+        if index <= 0.0 or index < price_now(self.demand_price, world):
             return False
         return world.start_in_cloud(row, float(np.nextafter(world.jobs.run[row], np.inf)), keeps_place=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,13 +13,12 @@ from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_be
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model.estimate import Estimate
 from advisor.predict.intervals import Intervals
+from advisor.replay.closed_loop.first_price import EARLIER_JOBS, PricedPolicy, first_price
 from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
-from advisor.replay.closed_loop.world import Policy, World, price_now
+from advisor.replay.closed_loop.world import World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
 _MAX_FORECASTS: Final = 16  # of the queue in a round: a queue of thousands is not simulated for each move
-EARLIER_JOBS: Final = 5_000
-_MIN_EARLIER_JOBS: Final = 200
 
 
 class RunForecasts(Protocol):
@@ -41,7 +39,7 @@ class RunForecasts(Protocol):
         ...
 
 
-class PricePolicy(Policy):
+class PricePolicy(PricedPolicy):
     """Decide by one price, with what was known at each moment.
 
     Args:
@@ -75,18 +73,17 @@ class PricePolicy(Policy):
         self._uncertainty_limit = uncertainty_limit
         self._intervals = Intervals()
         self._planned: dict[int, Estimate] = {}
-        self._price: DemandPrice
         self._chances: Floats
         self._returns: Ints
 
     @property
     def demand(self) -> DemandKept:
         """What the price was read off, as it is now; seconds per core-second and core-seconds."""
-        return self._price.kept()
+        return self.demand_price.kept()
 
     def begin(self, world: World) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-        self._price = self._first_price(world)
+        self.demand_price = self._first_price(world)
         self._forecasts.learn_history(world.jobs, world.now)
         self._returns = np.zeros(len(world.jobs), np.int64)
         self._chances = np.zeros((len(world.jobs), len(self._forecasts.edges)))
@@ -149,28 +146,16 @@ class PricePolicy(Policy):
         self._forecasts.learn(world.jobs, row)
 
     def _first_price(self, world: World) -> DemandPrice:
-        """The price after the rows before the window, at the same money; without any, the first price."""
-        jobs = world.jobs
-        count = min(jobs.first, self._earlier_jobs)
-        largest = int(jobs.table.processors[jobs.first - count : jobs.first].max(initial=0))
-        if self._fixed_price is not None or count < _MIN_EARLIER_JOBS or largest > jobs.machine:
+        if self._fixed_price is not None:
             return DemandPrice(self._pace, world.now)
-        earlier = jobs.before(count)
-        share = world.tokens.per_second * earlier.span / earlier.core_seconds
-        policy = PricePolicy(
+        earlier = PricePolicy(
             self._make,
             pace=self._pace,
             loss_weight=self._loss_weight,
             earlier_jobs=0,
             uncertainty_limit=self._uncertainty_limit,
         )
-        rehearsed = World(earlier, replace(world.options, budget_share=share), policy)
-        rehearsed.tokens.held = self._pace.reserve_days * rehearsed.tokens.per_day
-        rehearsed.run()
-        rows = slice(earlier.first, jobs.first)
-        table = jobs.table
-        has_ended = table.submit[rows] + np.maximum(table.wait[rows], 0.0) + table.run[rows] <= world.now
-        return policy._price.after_rehearsal(world.now, lambda key: bool(has_ended[key[0]]))
+        return first_price(world, earlier, pace=self._pace, earlier_jobs=self._earlier_jobs)
 
     def _starts(self, world: World) -> Floats:
         # By limits: forecast run times (mean, median, upper quantiles, mixtures) decide no better
@@ -208,7 +193,7 @@ class PricePolicy(Policy):
             return False
         # a job that has returned from the cloud and goes there again is further demand
         key = row, int(self._returns[row]), elapsed
-        self._price.note(key, index=offered.value, cost=offered.cost, now=world.now)
+        self.demand_price.note(key, index=offered.value, cost=offered.cost, now=world.now)
         return offered.value > 0.0 and offered.value >= self._price_now(world)
 
     def _is_sure(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
@@ -228,4 +213,4 @@ class PricePolicy(Policy):
         return float(deviation) <= self._uncertainty_limit
 
     def _price_now(self, world: World) -> float:
-        return price_now(self._price, world) if self._fixed_price is None else self._fixed_price
+        return price_now(self.demand_price, world) if self._fixed_price is None else self._fixed_price

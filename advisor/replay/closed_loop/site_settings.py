@@ -20,10 +20,10 @@ from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.model.site import Cutoff, SiteState
 from advisor.replay.closed_loop.ambati2021 import PUBLISHED
+from advisor.replay.closed_loop.first_price import EARLIER_JOBS
 from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.replay.closed_loop.own_jobs import OwnJobs
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES, Terms
-from advisor.replay.closed_loop.price_policy import EARLIER_JOBS
 from advisor.replay.closed_loop.tasks import Task
 from advisor.replay.closed_loop.world import WorldOptions
 

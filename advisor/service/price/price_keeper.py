@@ -16,7 +16,7 @@ import structlog
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.period_budget import period_span, spent_in_period, tokens_at_hand
-from advisor.decide.price.tokens import DAY
+from advisor.decide.price.tokens import DAY, days_ahead
 from advisor.decide.submission.capacity import usd_per_core_hour
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
@@ -184,7 +184,14 @@ class PriceKeeper:
             now=now,
             spent_by_day=spent,
             promised=promised,
+            ahead=self._ahead(usd, now),
         )
+
+    def _ahead(self, usd: float, now: float) -> float:
+        """What is there of a budget before it accrues, US dollars."""
+        begin, end = period_span(now, self._settings.budget.period)
+        period_days, known_days = (end - begin) / DAY, (now - self._demand.since) / DAY
+        return usd * days_ahead(period_days, known_days) / period_days
 
     def _price(self, now: float, tokens: float) -> float:
         fixed = self._settings.budget.usd_per_hour_saved
@@ -195,7 +202,12 @@ class PriceKeeper:
         with self._lock:
             if not self._demand.is_known:
                 return self._first_price
-            return self._demand.price(now, held=tokens, per_day=budget.usd * DAY / (end - begin))
+            return self._demand.price(
+                now,
+                held=tokens,
+                per_day=budget.usd * DAY / (end - begin),
+                ahead=self._ahead(budget.usd, now),
+            )
 
     def _take_up(self, now: float) -> bool:
         """Go on where another process has ended; False where there was none, or its record is damaged."""

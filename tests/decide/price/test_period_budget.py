@@ -35,16 +35,18 @@ def tokens(now: str, *, spent: dict[str, float] | None = None, promised: float =
         now=at(now),
         spent_by_day=spent or {},
         promised=promised,
+        ahead=100.0,
     )
 
 
-def test_the_budget_accrues_evenly_and_what_is_spent_or_promised_is_gone() -> None:
-    assert tokens("2026-11-04") == pytest.approx(30.0)
-    assert tokens("2026-11-04", spent={"2026-11-02": 12.0}, promised=3.0) == pytest.approx(15.0)
+def test_a_third_is_there_at_once_the_rest_accrues_and_what_is_spent_or_promised_is_gone() -> None:
+    assert tokens("2026-11-01") == pytest.approx(100.0)
+    assert tokens("2026-11-04") == pytest.approx(130.0)
+    assert tokens("2026-11-04", spent={"2026-11-02": 12.0}, promised=3.0) == pytest.approx(115.0)
 
 
-def test_more_than_has_accrued_is_repaid_first() -> None:
-    assert tokens("2026-11-04", spent={"2026-11-02": 50.0}) == pytest.approx(-20.0)
+def test_more_than_was_there_is_repaid_first() -> None:
+    assert tokens("2026-11-04", spent={"2026-11-02": 150.0}) == pytest.approx(-20.0)
 
 
 def test_what_is_kept_is_one_periods_budget_and_no_period_spends_more() -> None:

@@ -192,8 +192,8 @@ def test_the_price_begins_with_what_the_earlier_rows_have_shown() -> None:
         policy = PricePolicy(KnownRuns, earlier_jobs=earlier_jobs)
         world = World(jobs, WorldOptions(), policy)
         policy.begin(world)
-        world.tokens.held = Pace().reserve_days * world.tokens.per_day
-        return price_now(policy._price, world)
+        world.tokens.held = world.tokens.ahead + Pace().reserve_days * world.tokens.per_day
+        return price_now(policy.demand_price, world)
 
     assert first_price(0) == Pace().first_price
     assert first_price(400) not in {Pace().first_price, 0.0}

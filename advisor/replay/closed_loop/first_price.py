@@ -1,0 +1,44 @@
+"""The price with which a policy begins: after the rows before the window, at the same money."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.replay.closed_loop.world import Policy, World
+
+EARLIER_JOBS: Final = 5_000
+_MIN_EARLIER_JOBS: Final = 200
+
+
+class PricedPolicy(Policy):
+    """A policy whose spending is paced by a price; the keys of its demand begin with the job's row."""
+
+    is_paced = True
+    demand_price: DemandPrice
+
+
+def first_price(world: World, policy: PricedPolicy, *, pace: Pace, earlier_jobs: int) -> DemandPrice:
+    """Let a policy of its own decide the rows before the window, and return the price that it leaves.
+
+    Args:
+        world: Before its first job.
+        policy: Decides those rows; it begins with the pace's first price.
+        pace: How the price follows.
+        earlier_jobs: Rows before the window, at most.
+    """
+    jobs = world.jobs
+    count = min(jobs.first, earlier_jobs)
+    largest = int(jobs.table.processors[jobs.first - count : jobs.first].max(initial=0))
+    if count < _MIN_EARLIER_JOBS or largest > jobs.machine:
+        return DemandPrice(pace, world.now)
+    earlier = jobs.before(count)
+    share = world.tokens.per_second * earlier.span / earlier.core_seconds
+    rehearsed = World(earlier, replace(world.options, budget_share=share), policy)
+    rehearsed.tokens.held += pace.reserve_days * rehearsed.tokens.per_day
+    rehearsed.run()
+    rows = slice(earlier.first, jobs.first)
+    table = jobs.table
+    has_ended = table.submit[rows] + table.wait[rows].clip(0.0) + table.run[rows] <= world.now
+    return policy.demand_price.after_rehearsal(world.now, lambda key: bool(has_ended[key[0]]))
