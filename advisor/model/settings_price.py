@@ -14,8 +14,8 @@ class BudgetSettings(Section):
     usd: Dollars = setting(
         0.0,
         "The money that the burst partition may spend in a `period`. It accrues evenly, up to a third of it "
-        "ahead, is committed at each start for the worst case, and is never exceeded. The advisor has no aim to "
-        "spend it all. 0 means no budget: a job then moves only if `usd_per_hour_saved` is set.",
+        "ahead, is committed at each start for the worst case, and is never exceeded. The advisor has no aim "
+        "to spend it all. 0 means no budget: a job then moves only if `usd_per_hour_saved` is set.",
         why="Only the site knows its budget.",
         unit="USD",
     )
