@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.cli.pools",
     "advisor.cli.spend",
     "advisor.cli.portfolio",
+    "advisor.cli.init",
     "advisor.cli.doctor",
     "advisor.cli.advise",
     "advisor.cli.whatif",

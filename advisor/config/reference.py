@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import tomlkit
@@ -41,6 +41,25 @@ _SAMPLE_HEAD: Final = f"""\
 # Shadow mode needs [cluster] only. Before jobs move, set budget.usd and the [ec2] section.
 # `advisor config check` looks for mistakes; `advisor config show --origin` prints what is in force.
 """
+_STARTING_HEAD: Final = """\
+# Settings of Burst Advisor, written by `advisor init` from what it found on this cluster
+#
+# What was found is set, and says where it comes from. All other settings are commented out and show
+# their defaults. Every partition is in shadow mode: jobs get advice, and none is moved.
+# `advisor doctor` says what is left to do, `advisor config check` looks for mistakes.
+#"""
+_SELDOM: Final = (
+    "price.uncertainty_limit_minutes",
+    "placement.overhead_per_processor",
+    "placement.baseline",
+    "rules.allow_users",
+    "paths.database_url",
+    "rules.deny_accounts",
+    "capacity.reserved_nodes",
+)
+"""Left out of a starting file, in this order, where expert settings were found."""
+MAX_STARTING: Final = 30
+"""Settings of a starting file."""
 _SAMPLE_FOOT: Final = """\
 # Everything else has a default that most sites keep: docs/settings.md, "Expert settings", or
 # `advisor config sample --expert`. These parts are off until you enable them (docs/options.md):
@@ -113,6 +132,40 @@ def sample(*, expert: bool = False) -> str:
             lines += [line for one in shown for line in _sample_setting(one)]
             lines.append("")
     return "\n".join(lines if expert else [*lines, _SAMPLE_FOOT])
+
+
+def starting_file(found: Mapping[str, tuple[Any, str]], notes: Iterable[str]) -> str:
+    """A settings file of at most 30 settings for a site: what was found is set, the rest commented out.
+
+    Args:
+        found: Value and where it comes from, by ``section.name``.
+        notes: What the admin has to know, whole sentences.
+    """
+    everyday = [one.key for one in definitions() if not one.expert]
+    left_out = _SELDOM[: max(0, len({*everyday, *found}) - MAX_STARTING)]
+    lines = [_STARTING_HEAD]
+    for note in notes:
+        lines += _comment(f"- {note}")
+    lines.append("")
+    for section, model in section_models().items():
+        shown = [
+            one
+            for one in definitions()
+            if one.section == section and (one.key in found or not (one.expert or one.key in left_out))
+        ]
+        if shown:
+            lines += [*_comment(_doc_of(model)), f"[{section}]"]
+            for one in shown:
+                lines += _found_setting(one, *found[one.key]) if one.key in found else _sample_setting(one)
+            lines.append("")
+    return "\n".join([*lines, _SAMPLE_FOOT])
+
+
+def _found_setting(definition: Definition, value: Any, why: str) -> Iterator[str]:
+    yield ""
+    yield from _comment(definition.meaning)
+    yield from _comment(f"Found: {why}")
+    yield f"{definition.name} = {toml_text(value)}"
 
 
 def _sample_setting(definition: Definition) -> Iterator[str]:

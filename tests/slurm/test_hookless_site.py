@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(databas
             site.wait_until(
                 "run times are forecast", lambda: status(site)["serve"]["model_version"] is not None
             )
+            proposed = tomllib.loads(site.advisor("init", "--dry-run").stdout)["cluster"]
+            assert (proposed["hook"], proposed["burst_partition"]) == (False, "burst")
+            assert proposed["on_premise_partitions"] == ["onprem", "other"]
             jobs = [site.lab.sbatch(*SHAPES[n % len(SHAPES)], script="sleep 900").job_id for n in range(JOBS)]
             kinds = {options: jobs[at :: len(SHAPES)] for at, options in enumerate(SHAPES)}
             site.wait_until("all are advised", lambda: all(advice(site, job) for job in jobs))
