@@ -33,7 +33,6 @@ class Definition:
 
     Attributes:
         section, name: ``placement`` and ``boot_seconds`` of ``placement.boot_seconds``.
-        kind: Type in words.
         choices: Allowed words; empty if any value of the kind is allowed.
         limits: Range in words, such as ``at least 0``; empty without one.
         form: The form of a text in words, such as ``one word``; empty without one.

@@ -61,8 +61,6 @@ class LoadedSettings:
     """Settings in force and where each value comes from.
 
     Attributes:
-        settings: Checked.
-        origins: One for every setting.
         path: The file that was read; None when there is none.
     """
 

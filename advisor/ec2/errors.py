@@ -122,7 +122,6 @@ class Failure:
     """One failed call.
 
     Attributes:
-        kind: What to do about it.
         code: EC2's error code, or the exception's name where EC2 did not answer.
         message: EC2's message, for people and logs only.
     """

@@ -24,7 +24,6 @@ class Instance:
         node: Slurm's node name, from the tags, else from the journal.
         has_node_tag: Whether it is tagged with its own node's name; else only with all node names of its
             launch.
-        intent: Client token of its launch.
         option: Spot or on-demand.
         private_ip: Empty while unknown.
         launch_index: Its number within its launch call.

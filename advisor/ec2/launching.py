@@ -27,7 +27,6 @@ class Attempt:
     """What is known after a launch call.
 
     Attributes:
-        failure: The last call's failure.
         is_certain: False when an answer was lost, so that instances may have been launched although none are
             known.
     """

@@ -52,7 +52,6 @@ class Reserved:
     """Reserved instances of the site's instance type.
 
     Attributes:
-        count: Number of reserved instances.
         usd_per_hour: Cost of one per hour, whether it runs or not: its share of the advance payment, and its
             charges.
         time: Epoch seconds at which this was read.

@@ -28,7 +28,6 @@ class Fence:
     """The lease as this process took it.
 
     Attributes:
-        path: The lease's file.
         number: Grows at each takeover; part of client tokens and state files.
         content: What the file holds as long as this process has the lease.
     """

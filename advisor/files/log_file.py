@@ -39,7 +39,6 @@ class MalformedLines:
     """A report to pass to the readers: counts malformed lines and keeps the first ones.
 
     Attributes:
-        count: Malformed lines met.
         first: The first ``keep`` of them.
     """
 

@@ -32,7 +32,6 @@ class Attempt:
         submit_time, end_time: Epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
         start_time: None when it never started.
         first_submit_time: The job's first submission, epoch seconds.
-        restarts: Requeues before this run.
         partition, nodes: Where it ran; None when unknown.
     """
 

@@ -104,7 +104,6 @@ class SacctReport:
     """Counts of an ingestion.
 
     Attributes:
-        records: Records read.
         steps, unfinished, never_started, placeholders, malformed: Job steps; jobs that are pending, running
             or incomplete in slurmdbd; jobs cancelled before their start; placeholders of hedged jobs; records
             that cannot be read.

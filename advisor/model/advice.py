@@ -69,7 +69,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One question's answer.
 
     Attributes:
-        question: One of the four.
         reason: Stable code such as ``"rule.explicit_partition"`` or ``"turnaround.cloud_faster"``. The
             sentence shown to people is made from it by ``advisor.decide.explanation.wording``.
         numbers: The numbers behind the verdict, in display order.
@@ -108,7 +107,6 @@ class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A moved job's time limit, extended because the cloud is slower.
 
     Attributes:
-        asked_seconds: The user's limit.
         given_seconds: The extended limit; the hook lowers it to the burst partition's MaxTime.
     """
 

@@ -23,13 +23,11 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         time: Seconds.
-        queue_size: Jobs waiting.
         queued_work_core_seconds: Sum over waiting jobs of processors x requested time.
         remaining_work_core_seconds: Sum over running jobs of processors x remaining requested time (at least
             0).
         free_processors: Idle processors.
         total_processors: Processors of the fixed (on-premise and reserved) partition.
-        running_jobs: Jobs running.
         running_mean_processors, running_mean_age_seconds: Means over running jobs; the age is the time since
             the start. 0 when nothing runs.
         waiting_mean_processors, waiting_mean_age_seconds: Means over waiting jobs; the age is the time since

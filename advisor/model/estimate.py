@@ -21,7 +21,6 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             Eq. 4 is undefined.
         lower, upper: Bounds of the ``coverage`` interval in seconds; NaN where the estimator has none.
         coverage: Nominal coverage of ``[lower, upper]``, 0 to 1.
-        neighbours: Cases used.
         quantiles: Equally likely values of the predictive distribution in seconds, ascending; empty where the
             estimator gives none (the published one).
     """

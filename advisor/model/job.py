@@ -130,13 +130,10 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         job: As submitted.
         start_time, end_time: Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start
             of a requeued job.
-        state: How it ended.
         processors_used: Processors it held; the requested number where the log does not say.
-        restarts: How often it was requeued.
         first_start_time: First start of a requeued job in the partition in which it ended; None where
             unknown. Time in another partition before that, while a placeholder stood for it, counts as
             waiting.
-        partition: Where it ran.
         nodes: Node list expression.
         advice_id: The advice the job was submitted under, where the scheduler kept it (Slurm: AdminComment).
     """

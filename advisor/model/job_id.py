@@ -25,7 +25,6 @@ class JobId:
             leader's.
         name: The job, task or part as Slurm's commands take it, without a step: steps are never placed by
             themselves.
-        task: One task of an array.
         part: One component of a heterogeneous job, counted from 0.
     """
 

@@ -38,7 +38,6 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         boot_seconds: Learned boot time; None, and the setting is used, until enough boots were seen.
-        reserved_free_nodes: Idle reserved instances.
         spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
@@ -207,7 +206,6 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         time: Now, seconds since the epoch (in a replay: since the log's start).
         cluster: None when there is no snapshot or it is too old; jobs then stay on-premise.
-        cloud: The cloud.
         cutoff: The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
         ratios: The learned s(c); None, and the settings are used, until jobs ran on both sides.
         price: The price of time; None while unknown: policy "price" then moves no job.

@@ -18,7 +18,6 @@ class JobTable:
     """Finished jobs in submission order, one array a column, all of length n.
 
     Attributes:
-        job_id: The log's job number.
         submit: Seconds since the log's start.
         wait: Seconds from submission to start.
         run: Seconds from start to end.

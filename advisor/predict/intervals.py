@@ -54,7 +54,6 @@ class _Tails:
 
     Attributes:
         highest: The upper tail's limit.
-        count: Truths learned.
         mean, variance: Of truths over forecasts; at first as if all from 0 to 1 were equally likely.
     """
 

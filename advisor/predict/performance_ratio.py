@@ -49,7 +49,6 @@ class BothSides:
     """Runs of the same work on both sides.
 
     Attributes:
-        processors: c.
         partition, application: Partition of the submission and application; None: unknown.
         here, cloud: Run times on-premise and in the cloud, seconds, at least one of each.
     """

@@ -43,7 +43,6 @@ class CloudMarket:
     Attributes:
         spot_traces: Shares of each pool's instances that may be alive; together they have all nodes.
         spot_price: Spot price over the on-demand price; None: that of the settings.
-        outages: Times without capacity.
         vcpu_limits: Quotas of the account, by market.
     """
 

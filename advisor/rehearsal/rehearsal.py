@@ -37,14 +37,11 @@ class Rehearsed:
     Attributes:
         submit, start, end: Epoch seconds; the start is the last one.
         run: On-premise run time, seconds, at most the limit.
-        processors: Of each job.
         in_cloud: Whether it ended in the cloud.
         paid_core_seconds: Of its runs in the cloud.
         paid: All instances, with boots, idle time and the minimum of a minute.
         interruptions: Of each job: how often its node was lost under it.
         lost_seconds: Of each job: time on nodes that were lost under it.
-        refused_launches: By EC2's error code.
-        seconds: How long the rehearsal took.
         rounds, failures: Rounds of control's loops, and those in which a step failed, by loop.
     """
 

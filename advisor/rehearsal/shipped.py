@@ -34,7 +34,6 @@ class Shipped:
         settings: By the name of their row, before those of the policy.
         world: The cloud, the budget's share and the rules of slurmctld, as the other rows have them.
         usd_per_core_hour: On-demand.
-        market: What EC2 sells.
         shares: Further budget shares, for the curve.
         cloud_nodes: Nodes of the burst partition; 0: as many processors as on-premise.
         processes: Settings that are rehearsed at the same time.

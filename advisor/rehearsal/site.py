@@ -49,12 +49,10 @@ class SiteShape:
     """The site that is simulated.
 
     Attributes:
-        processors: On-premise.
         cloud_nodes, node_processors: Nodes of the burst partition, and processors of one.
         boot_seconds: From the launch of an instance until its node accepts a job.
         resume_seconds, idle_seconds, requeue_seconds: Slurm's ResumeTimeout and SuspendTime, and how long a
             requeued job waits.
-        market: What EC2 sells.
         rules: Of slurmctld, each on-premise processor being a node; None: EASY backfilling.
     """
 
@@ -76,8 +74,6 @@ class SimulatedSite:
         settings: In force; their paths are folders of this site alone.
 
     Attributes:
-        slurm, ec2, machines: The doubles.
-        control, answerer, holder, spool: The shipped parts.
         suspends: Whether a hand-over that ends instances waits.
     """
 

@@ -33,7 +33,6 @@ class JudgedCutoff:
 
     Attributes:
         candidate, current: The chosen cutoff, and the one in force.
-        chosen_on_jobs, judged_on_jobs: Numbers of jobs.
         candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds: What the published rule would
             have saved the judged jobs with each, and what a clairvoyant would have saved.
     """

@@ -27,7 +27,6 @@ class PastJobs:
     """Jobs of the past with what was predicted for them and what happened; arrays of one length.
 
     Attributes:
-        processors: c, requested.
         wait, run: Predictions, seconds; NaN where there was none.
         wait_variance: Seconds squared; infinite where unknown.
         actual_wait, actual_run: What happened, seconds.

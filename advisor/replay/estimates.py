@@ -29,7 +29,6 @@ class Known:
     """What a log teaches about one target, in the order in which it becomes known.
 
     Attributes:
-        rows: Rows of the table.
         times: When each becomes known, seconds: a wait when the job starts, a run time when it ends.
         labels: By row of the table, seconds.
     """

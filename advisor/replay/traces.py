@@ -35,10 +35,8 @@ class Trace:
 
     Attributes:
         name: Its name for `advisor traces get`.
-        path: Path below the archive's address.
         sha256: Checksum of the packed file.
         size_bytes, jobs, processors: Size of the packed file; lines of the log; processors of the machine.
-        contributors: People to acknowledge.
     """
 
     name: str

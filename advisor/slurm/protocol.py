@@ -37,7 +37,6 @@ class QueuedJob:
         partitions: All partitions for which the job waits.
         array_job_id: The array's id; the job's own for a plain job.
         start_time: Epoch seconds of the last start; None while it waits.
-        restarts: How often it was requeued.
         priority: Slurm's; among waiting jobs of one partition the largest is first. 0: not known, or held.
         reason: Slurm's reason why it waits.
         nodes: Node list expression; empty while it waits.
@@ -93,7 +92,6 @@ class JobView:
     """One job as slurmctld shows it now.
 
     Attributes:
-        state, reason, partition: As Slurm writes them.
         start_time: Epoch seconds of its start, or of the start that slurmctld expects; None when it expects
             none.
         submit_time: Epoch seconds; a requeue sets it anew.
@@ -101,11 +99,9 @@ class JobView:
             sets it to two minutes after the requeue, the job's earliest restart. It stays there if the job
             restarts sooner.
         limit_seconds: Time limit; None: without limit.
-        restarts: How often it was requeued.
         processors, nodes: What the job has; while it waits, what it asks for at least (nodes: slurmctld's
             estimate).
         processors_asked: Tasks times processors per task.
-        advice_id: The advice in its AdminComment.
     """
 
     job_id: int
@@ -187,10 +183,8 @@ class Partition:
     """A partition as Slurm shows it; None: without limit, or not set.
 
     Attributes:
-        suspend_seconds: SuspendTime.
         is_default: Whether jobs that name no partition go there.
         default_minutes: Time limit of a job that gives none; None: ``max_minutes``.
-        min_nodes, max_nodes, max_memory_per_node_mb, max_memory_per_processor_mb: Limits of a job.
         default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
         allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
     """

@@ -18,7 +18,6 @@ class JobRecordInSlurm:
     """What slurmctld or the accounting knows of a job.
 
     Attributes:
-        is_known: Whether either knows the job.
         recorded: The advice in its AdminComment; None when there is none.
         leader: Of a heterogeneous job, the id that its parts share.
     """

@@ -35,7 +35,6 @@ class Worth:
 
     Attributes:
         charged_seconds, slowdown_sum: R_V and the sum of bounded slowdowns so far.
-        alpha, beta: Of the utility.
     """
 
     charged_seconds: float

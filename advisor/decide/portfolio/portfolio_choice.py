@@ -24,9 +24,6 @@ class Choice:
     """The result of a choice; policies by index.
 
     Attributes:
-        applied: The policy to follow.
-        best: The policy of least loss.
-        tried: Simulated policies.
         loss: Share of the utility that each plan costs; NaN where not simulated.
     """
 

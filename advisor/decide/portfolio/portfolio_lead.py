@@ -34,7 +34,6 @@ class Leader:
     """The contender of best utility so far, with hysteresis.
 
     Attributes:
-        first: The first leader.
         hysteresis: A contender takes over when its utility is better by this share.
     """
 

@@ -33,8 +33,6 @@ class Options:
         policies: The portfolio; the published sixty come first.
         cloud: Nodes, boot time and billing.
         runtimes: Which run times are known.
-        budget: Simulations allowed for one choice.
-        alpha, beta: Exponents of the utility.
         lookahead_seconds: Arrivals of this last period are expected again; 0 for none.
         expects_jobs: Whether plans are credited with the value of idle nodes to expected jobs.
         hold_seconds: A policy is simulated for this time, the champion afterwards.

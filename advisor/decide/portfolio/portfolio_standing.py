@@ -107,8 +107,6 @@ class Standing:
     """What every contender made of a log, and who was in charge when.
 
     Attributes:
-        alone: Each policy's.
-        selections: One a margin.
         scores: Each policy's utility at the end, its prior included.
         champions, leaders: Champion, and leading selection or ``CHAMPION``, when 0, 1, ... checkpoints were
             known.

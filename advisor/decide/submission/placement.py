@@ -39,7 +39,6 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         wait, run: Predicted on-premise wait and run time.
         boot_seconds: Until a cloud node is up.
         performance_ratio: s(c) = o*c + i.
-        settings: The cutoff.
         cutoff: The published rule's cutoff, where a backtest has chosen it.
         cloud_wait_seconds: Expected wait for a node in the cloud, before the boot.
         ratio: How the performance ratio was learned; None: as set.

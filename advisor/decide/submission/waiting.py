@@ -42,7 +42,6 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         job: Its processors, and its account for the budgets.
         estimates: Predicted wait from now on, and run time, seconds.
-        capacity: What it would get.
         cost_usd: Predicted cost of this job in it, US dollars; NaN when unknown.
         trial: The speculative start it may have; None: it may have none.
         trial_cost_usd: Predicted cost of that, which ends at t.

@@ -29,7 +29,6 @@ class SnapshotRow:
     """One waiting or running job of a live snapshot (a row of squeue); times in seconds.
 
     Attributes:
-        key: The job's id.
         processors: Processors requested or held.
         requested_time: Time limit; None where unknown or unlimited.
         start_time: None while the job waits.

@@ -47,12 +47,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSurvival:
-    """Survival of every pool's instances at one moment; see `pool_survival`.
-
-    Attributes:
-        model: One row per pool.
-        rows: Pool to row.
-    """
+    """Survival of every pool's instances at one moment; see `pool_survival`."""
 
     model: SurvivalModel
     rows: dict[str, int]

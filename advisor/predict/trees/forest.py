@@ -77,7 +77,6 @@ class TreeEnsemble:
             (NaN).
         value: float64, shape (nodes,): Value of a leaf.
         link: {"identity", "logistic"}: From the sum to the prediction.
-        features: Columns of a row.
         single_precision: Values are rounded to 32 bits before they are compared, as in scikit-learn's
             forests.
     """

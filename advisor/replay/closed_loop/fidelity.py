@@ -36,7 +36,6 @@ class Fidelity:
             constant. Over weeks the starts come in nearly the same order whatever the scheduler does.
         explained_share: Share of the variance of the logged waits that the simulated ones explain; below 0
             where their mean says more than the simulation; None where all are equal.
-        median_absolute_deviation_seconds: Of the waits.
         deviates: Whether what-ifs of this log are to be read with caution.
         reasons: What in the log the simulation does not know, as sentences; only where it deviates.
     """

@@ -21,12 +21,10 @@ class LoopJobs:
     """Jobs in submission order, and the log's rows before them, from which estimators may learn.
 
     Attributes:
-        table: The whole log.
         first: Row of the table that is row 0 here.
         submit: Shape ``(n,)``, seconds since the log's start, ascending.
         limit: Time limit, seconds; where the log has none, the longest limit in it: as a partition's MaxTime.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
-        processors: Requested.
         machine: Processors of the on-premise cluster.
         may_move, may_be_stopped: By row of the table: False for a job that the site's rules or its user keep
             on-premise, and for one that may not be requeued. None: all may.

@@ -31,7 +31,6 @@ class PolicyRow:
         budget_share_spent: Of the budget; 0 without one.
         moved_jobs: Jobs that were started in the cloud at least once.
         later_share: Jobs that take more than 60 s and 1 % longer than all on-premise.
-        seconds: What the simulation took.
     """
 
     policy: str

@@ -42,11 +42,8 @@ class BudgetPoint:
 
     Attributes:
         budget_share: The budget over the on-demand price of all core-hours.
-        usd: The budget.
-        cost_usd: What was spent of it.
         saved_hours: Turnaround of all jobs against all on-premise, with the 5th and the 95th percentile.
         saved_hours_by_week: The same in each of the window's equally long parts, about a week; not by month.
-        mean_wait_seconds: Of all jobs.
         later_share: Jobs that take more than 60 s and 1 % longer than all on-premise.
     """
 

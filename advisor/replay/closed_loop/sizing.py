@@ -33,7 +33,6 @@ class Plan:
     """What is planned with.
 
     Attributes:
-        world: The cloud.
         terms: The price as it is set.
         usd_per_core_hour, own_usd_per_core_hour: On-demand, and of an owned or reserved core.
         node_cores: Cores of a node: sizes are whole nodes.
@@ -56,7 +55,6 @@ class SizePoint:
 
     Attributes:
         own_usd_a_year, cloud_usd_a_year: Cost of the owned cores, and what is spent in the cloud.
-        cost_usd_a_year: Both.
         meets_target: Whether the mean wait is no longer than the target.
     """
 
@@ -78,7 +76,6 @@ class Sizing:
 
     Attributes:
         target_wait_seconds: Longest mean wait.
-        curve: By size and budget.
         optimum: The cheapest that meets the target; None: none does.
         on_premise: The present size, all on-premise.
     """

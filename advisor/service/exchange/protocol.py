@@ -45,11 +45,9 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
 
     Attributes:
         v, seq: Protocol version; the hook's counter, echoed.
-        uid, gid: The job's user and group.
         user, account, qos, name, comment, features, licenses, reservation, dependency, req_nodes: As
             submitted. Everything a user typed is data.
         generic_resources: GPUs and the like (``--gres``, ``--gpus``).
-        partition: The partition(s) the user named.
         default_partition: Where slurmctld would put the job when the user named none.
         array: Index expression of a job array, such as ``1-100%5``.
         requeue: ``--requeue`` / ``--no-requeue``.

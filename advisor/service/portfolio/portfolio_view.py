@@ -43,7 +43,6 @@ class BurstView:
     """The burst partition at one moment.
 
     Attributes:
-        situation: Input of the simulator.
         rented: Nodes of ``situation.profile``, in its order.
         waiting: Jobs of ``situation.jobs``, in its order; an array once for each of its tasks.
         usable: Nodes that may run jobs, rented or not.

@@ -42,7 +42,6 @@ class UrgentTask:
     """A task that is also run between two rounds of a loop, in the loop's thread.
 
     Attributes:
-        step: What is done.
         due_in: Seconds until there is something to do: 0 now, infinity when nothing is awaited.
     """
 
@@ -82,8 +81,6 @@ class LoopHealth:
     """Health of a loop.
 
     Attributes:
-        rounds: Rounds begun.
-        failures: Failures by step and code.
         open_failures: Steps that failed in their last round, with what they said.
         last_good_round: Epoch seconds of the last round in which nothing failed.
         seconds: How long the last round took.

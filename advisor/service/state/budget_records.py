@@ -170,7 +170,6 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
         promises: Money set aside, by node.
         paid: Stretches that have ended and the history has not got.
         unattributed: US dollars by day that were rebuilt: whose they are is not known.
-        rebuilt: The last rebuild.
         saved_at: Epoch seconds.
     """
 
@@ -200,7 +199,6 @@ class BudgetFile:
         state: The file; the copy is beside it.
 
     Attributes:
-        path: The file's.
         is_damaged: What was kept could not be used, and was set aside.
         doubt: Why what `read` returned may not be all; empty where it is.
     """

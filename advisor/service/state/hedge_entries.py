@@ -31,17 +31,13 @@ class HedgeEntry:
     """One job and its place.
 
     Attributes:
-        job_id: Slurm's id; it never changes.
         advice_id: The advice it was submitted under: the only id that is never given twice. A slurmctld that
             dies before it wrote a job down gives that job's id to another.
         kind: ``slice`` or ``speculation``.
         submitted: When the job was first submitted, epoch seconds: a requeue forgets it.
         stop_seconds: Longest stay in the cloud before the slot comes; None: no limit.
-        partition: Where its place is.
-        limit_seconds: Its user's time limit.
         features: Its user's constraint, where ours was added to it.
         site_factor: What the job would have had on-premise.
-        phase: How far it is.
         placeholder: Id of the job that keeps the place; 0: none.
         restarts: How often the job had been requeued before we do it.
         is_requeued: Slurm was asked to requeue it, or is about to be.

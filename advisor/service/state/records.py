@@ -72,10 +72,7 @@ class Move(msgspec.Struct):
     """A waiting job about to be moved to the cloud.
 
     Attributes:
-        advice_id: The advice that moves it.
-        was: Its partitions before.
         words: What its user asked for, to notice a change.
-        changes: What `scontrol update` is told.
         time: Epoch seconds.
     """
 
@@ -197,7 +194,6 @@ class Interruptions(msgspec.Struct):
         jobs: Job to how often EC2 took its node.
         warned, counted: ``instance/job`` that was warned, and whose interruption was counted.
         to_place: Jobs that lost their node and have not got another one yet.
-        totals: Counts since the first start.
     """
 
     notices: dict[str, dict[str, float]] = {}

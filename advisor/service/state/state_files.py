@@ -33,10 +33,7 @@ class KnownFile(Generic[Record]):
     """One state file in ``paths.state``.
 
     Attributes:
-        name: Of the file.
-        record: What it holds.
         writer: The module that writes it, below `advisor`.
-        readers: Further modules that read it.
         loss: What it costs when it is lost or damaged, in words for an admin.
     """
 

@@ -40,9 +40,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         processors, tasks: Processors of one task; tasks of the array (1 for a plain job).
         requested_seconds: Time limit; 0 when unknown.
         on_premise: True when it joins the on-premise queue.
-        committed_usd: Money it will probably cost.
-        account: Who pays.
-        reserved_nodes: Reserved instances it takes.
         cloud_processors: What it takes of the cloud's nodes
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
         worst_usd: Money that it may cost at worst, taken from the tokens.

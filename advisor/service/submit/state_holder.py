@@ -88,7 +88,6 @@ class KnownNow:
     Attributes:
         settings: In force, but for what Slurm itself says of the same in the snapshot. For reading only.
         snapshot: Last good look at the site.
-        model: Last good model.
         starts: When a job that joins the snapshot's queue would start; None where that is unknown.
         group_names: Group ids met so far; asking the name service may take seconds, so it is never done while
             answering.

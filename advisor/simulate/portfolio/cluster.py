@@ -59,9 +59,7 @@ class Cloud:
     """The rented nodes and their billing (Deng et al., section 5.1).
 
     Attributes:
-        release: Billing and release rule.
         max_nodes: Nodes rented at once, at most; each runs one processor's part of a job.
-        boot_seconds: From renting to ready.
         tick_seconds: Policies act at whole multiples of this.
     """
 
@@ -78,8 +76,6 @@ class Totals:
     Attributes:
         charged_seconds: R_V, node-seconds charged.
         work_seconds: R_J, processor-seconds worked.
-        slowdown_sum: Sum of bounded slowdowns.
-        jobs: Number of finished jobs.
     """
 
     charged_seconds: float
