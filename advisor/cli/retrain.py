@@ -18,7 +18,6 @@ from advisor.cli.progress import working
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
     from advisor.predict.size.size_model import SizeModel
-    from advisor.predict.size.size_training import SizeTraining
 
 KIND = "size"
 """Kind of the size model in the model store."""
@@ -47,13 +46,11 @@ def retrain(
     from advisor.history.models import ModelStore
     from advisor.history.store import HistoryStore
     from advisor.predict.size.size_history import SizeHistory
-    from advisor.predict.size.size_training import SizeTraining
     from advisor.service.learn.as_here import outcome_here
 
     os.nice(10)  # the submit server on the same host comes first
     began = time.perf_counter()
     settings = settings_of(config)
-    training = SizeTraining(trees=settings.size.trees)
     with HistoryStore(settings.paths.history_url) as store, working("reading the history"):
         outcomes = [outcome_here(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
@@ -68,7 +65,6 @@ def retrain(
             history,
             now,
             settings.cluster.utc_offset_seconds,
-            training,
             probability_cut=settings.size.probability_cut,
             force=force,
         )
@@ -85,7 +81,6 @@ def _train_and_promote(
     history: Any,
     now: float,
     utc_offset_seconds: float,
-    training: SizeTraining,
     *,
     probability_cut: float,
     force: bool,
@@ -96,13 +91,11 @@ def _train_and_promote(
     from advisor.replay.backtest import backtest
 
     with working("backtesting on the last week"):
-        judged = backtest(
-            history, _current(store), now=now, training=training, probability_cut=probability_cut
-        )
+        judged = backtest(history, _current(store), now=now, probability_cut=probability_cut)
     if judged.is_worse and not force:
         return _kept("the new model classes the last week worse", code="worse") | {"backtest": asdict(judged)}
     with working("training"):
-        model = SizeModel.retrain(history, now=now, training=training, utc_offset_seconds=utc_offset_seconds)
+        model = SizeModel.retrain(history, now=now, utc_offset_seconds=utc_offset_seconds)
     if model.trees is None:
         return _kept("too few finished jobs to learn from", code="too-few-jobs")
     arrays, meta = model.to_arrays()

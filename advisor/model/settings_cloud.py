@@ -34,15 +34,6 @@ class CapacitySettings(Section):
         gt=0.0,
         expert=True,
     )
-    spot_interruptions: int = setting(
-        2,
-        "A job that EC2 has interrupted this many times gets an on-demand node next.",
-        why="One interruption is ordinary; a second one shows that the job is too long for the spot pools "
-        "of the day.",
-        ge=1,
-        le=100,
-        expert=True,
-    )
     prefer_features: bool = setting(
         True,
         "Set Slurm's `--prefer` of a moved job to the feature of the chosen capacity, such as `spot`.",

@@ -38,14 +38,6 @@ class SizeSettings(Section):
         why="It ends running jobs, which users must expect.",
         expert=True,
     )
-    trees: int = setting(
-        80,
-        "The number of boosting rounds of the size model.",
-        why="Twice as many at half the step took longer and gained nothing (docs/designs/0006).",
-        ge=1,
-        le=2000,
-        expert=True,
-    )
 
 
 class EstimatorSettings(Section):

@@ -37,15 +37,6 @@ class MatchingSettings(Section):
         gt=0.0,
         expert=True,
     )
-    horizon_seconds: float = setting(
-        3600.0,
-        "The time for which a node's chance of survival is forecast.",
-        why="An hour separates good from bad pools, and most steered jobs end within a few of them.",
-        unit="s",
-        ge=60.0,
-        le=604800.0,
-        expert=True,
-    )
     max_delay_seconds: float = setting(
         600.0,
         "The longest time for which a long job is kept off the nodes that are likely to be interrupted, if "
@@ -154,17 +145,6 @@ class PortfolioSettings(Section):
         '`leader = "selection"` only: the share of the loss that another policy must save before it replaces '
         "the champion.",
         why="With forecast run times smaller differences are noise (docs/designs/0011).",
-        expert=True,
-    )
-    judged_jobs: int = setting(
-        1000,
-        "The number of newest finished burst jobs on which every policy is simulated, hourly, to find the "
-        "champion.",
-        why="They are enough days of most sites; on a slow controller a smaller number keeps the simulation "
-        "within its ten minutes.",
-        unit="jobs",
-        ge=10,
-        le=5_000,
         expert=True,
     )
     period_seconds: float = setting(

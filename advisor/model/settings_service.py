@@ -187,15 +187,6 @@ class WebSettings(Section):
         max_length=200,
         expert=True,
     )
-    whatif_seconds: float = setting(
-        1800.0,
-        "The longest time that a what-if started from the pages may run before it is ended.",
-        why="A month of a busy site takes a few minutes; half an hour ends one that was asked for too much.",
-        unit="s",
-        gt=0.0,
-        le=86400.0,
-        expert=True,
-    )
 
     @property
     def is_for_this_machine_alone(self) -> bool:

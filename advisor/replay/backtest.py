@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from advisor.predict.size.size_features import replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size.size_model import SizeModel
-from advisor.predict.size.size_training import SizeTraining, train
+from advisor.predict.size.size_training import train
 from advisor.predict.trees.forest import TreeEnsemble
 
 MIN_JUDGED: Final = 100
@@ -42,7 +42,6 @@ def backtest(
     current: SizeModel | None,
     *,
     now: float,
-    training: SizeTraining | None = None,
     probability_cut: float = 0.5,
 ) -> Backtest:
     """Train a candidate as of a week ago and compare it with the model in force on the jobs since then.
@@ -54,7 +53,7 @@ def backtest(
         probability_cut: Vote from which a job is classed small (``settings.size.probability_cut``).
     """
     week_ago = now - WEEK_SECONDS
-    candidate = train(history, now=week_ago, parameters=training)
+    candidate = train(history, now=week_ago)
     if candidate.trees is None:
         return Backtest()
     known = history.until(now)

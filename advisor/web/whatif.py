@@ -26,7 +26,7 @@ from advisor.web.asking import since_of
 from advisor.web.guard import MAX_BODY_BYTES, is_token
 from advisor.web.plots import figure_text
 from advisor.web.site import Site
-from advisor.web.whatif_runs import Run, RunState
+from advisor.web.whatif_runs import MAX_SECONDS, Run, RunState
 
 TUNED: Final = (
     "cluster.policy",
@@ -128,7 +128,7 @@ def _start(site: Site, asked: Mapping[str, str]) -> Response:
     if any("\0" in change for change in (since, *changes)):
         raise RefusedError(400, "a value has a NUL character")
     try:
-        run = site.runs.start(since, changes, longest_seconds=site.settings().web.whatif_seconds)
+        run = site.runs.start(since, changes, longest_seconds=MAX_SECONDS)
     except RetryLater as error:
         raise RefusedError(409, str(error)) from None
     return RedirectResponse(f"{site.first.web.path}/whatif/{run.run_id}", 303)

@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 _FIELDS: Final = {"--since": "since", "--set": "settings"}
 """Name of the page's form field for each option of the command, so that errors name the field."""
+MAX_SECONDS: Final = 1800.0
+"""After that a what-if is ended: a month of a busy site takes a few minutes."""
 _MAX_RUNS: Final = 20
 _MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
 _MAX_WORDS: Final = 2000
@@ -210,7 +212,7 @@ class WhatIfRuns:
         result = _result(output, exit_code)
         message = "" if result is not None else "".join(words)[-_MAX_WORDS:].strip()
         if not in_time and result is None:
-            message = f"ended after {longest_seconds:g} s (web.whatif_seconds)"
+            message = f"ended after {longest_seconds:g} s"
         with self._lock:
             run.ended = time.time()
             if run.state is RunState.CANCELLED:

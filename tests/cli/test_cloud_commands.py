@@ -82,7 +82,7 @@ def report(tmp_path: Path) -> CloudReport:
         provision=rig.provision,
         reconcile=rig.reconcile,
         breakers=breakers,
-        describe_node=lambda node: stability_columns(rig.settings, None, node),
+        describe_node=lambda node: stability_columns(None, node),
         today=lambda: TODAY,
     )
 

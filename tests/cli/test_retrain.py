@@ -105,13 +105,6 @@ def test_a_worse_model_is_not_promoted_unless_forced(state):
     assert store.current("size") == forced["version"] != version
 
 
-def test_as_many_trees_as_the_settings_say(state, monkeypatch):
-    monkeypatch.setenv("ADVISOR_SIZE__TREES", "7")
-    assert json.loads(retrain(state, "--format", "json").stdout)["promoted"]
-    _, meta = ModelStore(folder=state / "models").load("size")
-    assert meta["trees"] == 7
-
-
 def test_too_little_history_leaves_everything_as_it_is(tmp_path):
     folder = tmp_path / "young"
     folder.mkdir(mode=0o700)

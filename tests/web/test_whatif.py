@@ -140,7 +140,7 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     run = runs.start("1d", (), longest_seconds=0.1)
     wait_for(lambda: run.state is not RunState.RUNNING)
     assert run.state is RunState.FAILED
-    assert "web.whatif_seconds" in run.message
+    assert "ended after 0.1 s" in run.message
     runs.close()
 
 

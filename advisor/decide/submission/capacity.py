@@ -18,6 +18,9 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
+MAX_SPOT_INTERRUPTIONS: Final = 2
+"""A job that EC2 has interrupted so often gets an on-demand node next. One interruption is ordinary; a second
+one shows that the job is too long for the spot pools of the day."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 _ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
@@ -124,9 +127,9 @@ def _not_excludable(job: Job, cloud: CloudState) -> str:
     return ""
 
 
-def too_often_interrupted(job: Job, settings: Settings) -> bool:
+def too_often_interrupted(job: Job) -> bool:
     """Whether a job had so many spot interruptions that it must not use spot again."""
-    return job.interruptions >= settings.capacity.spot_interruptions
+    return job.interruptions >= MAX_SPOT_INTERRUPTIONS
 
 
 def _answer(verdict: Verdict, reason: Reason, *numbers: tuple[str, Quantity], detail: str = "") -> Answer:
@@ -144,7 +147,7 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
         return "spot is switched off"
     if not requeueable(job, settings):
         return "the job may not be requeued"
-    if job.interruptions and too_often_interrupted(job, settings):
+    if job.interruptions and too_often_interrupted(job):
         return f"EC2 interrupted its nodes {job.interruptions} times"
     if not cloud.spot_open:
         return "every spot pool is closed"

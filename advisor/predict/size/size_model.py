@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,6 @@ from advisor.predict.size._size_state import (
 from advisor.predict.size.size_features import NO_DIVIDER, feature_names
 from advisor.predict.size.size_history import SizeHistory
 from advisor.predict.trees.forest import TreeEnsemble
-
-if TYPE_CHECKING:
-    from advisor.predict.size.size_training import SizeTraining
 
 FORMAT: Final = 1
 GONE_SECONDS: Final = 3600.0
@@ -272,7 +269,6 @@ class SizeModel:
         history: SizeHistory,
         *,
         now: float,
-        training: SizeTraining | None = None,
         start_of_log: float = 0.0,
         utc_offset_seconds: float = 0.0,
     ) -> Self:
@@ -284,7 +280,7 @@ class SizeModel:
         """
         from advisor.predict.size.size_training import train  # noqa: PLC0415 (scikit-learn: training only)
 
-        trained = train(history, now=now, parameters=training)
+        trained = train(history, now=now)
         features = LiveFeatures(
             trained.state, start_of_log=start_of_log, utc_offset_seconds=utc_offset_seconds
         )

@@ -142,13 +142,12 @@ class Trained:
     jobs: int
 
 
-def train(history: SizeHistory, *, now: float, parameters: SizeTraining | None = None) -> Trained:
+def train(history: SizeHistory, *, now: float) -> Trained:
     """Replay a history up to ``now`` and train on it, like the replay of a log at the start of a week."""
-    chosen = parameters if parameters is not None else ADVISOR
     known = history.until(now)
     dividers = WeeklyDividers.of(known)
-    replayed = replay_features(known, dividers, chosen.flavour)
+    replayed = replay_features(known, dividers, ADVISOR.flavour)
     divider = float(np.median(known.run[known.ran])) if known.ran.any() else np.nan
-    examples = training_set(known, now, divider, chosen)
-    trees = fit(replayed.rows[examples.jobs], examples.small, chosen)
+    examples = training_set(known, now, divider, ADVISOR)
+    trees = fit(replayed.rows[examples.jobs], examples.small, ADVISOR)
     return Trained(trees, divider, replayed.state, len(examples.jobs))

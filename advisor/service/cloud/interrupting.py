@@ -244,7 +244,7 @@ class InterruptionLoop:
         if queued.reason == "BeginTime":
             changes["starttime"] = "now"  # Slurm makes a requeued job wait two minutes
         job = replace(queued.job, interruptions=self._record.interruptions_of(job_id))
-        if too_often_interrupted(job, self._settings):
+        if too_often_interrupted(job):
             keep_off = fold(sorted(spot))
             if keep_off != self._kept_off.get(job_id, ""):
                 changes["excnodelist"] = self._with_own_exclusions(job_id, keep_off)

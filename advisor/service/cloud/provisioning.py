@@ -278,7 +278,7 @@ class ProvisionLoop:
             return Capacity.ON_DEMAND  # advised before the setting was changed
         if capacity is Capacity.SPOT:
             lost = self._interruptions.interruptions_of(queued.job.job_id)
-            if too_often_interrupted(structs.replace(queued.job, interruptions=lost), self._settings):
+            if too_often_interrupted(structs.replace(queued.job, interruptions=lost)):
                 return Capacity.ON_DEMAND
         return capacity
 

@@ -302,7 +302,7 @@ class Features:
             breakers=connections.breakers,
             cache=connections.prices,
             kept_nodes=lambda: () if self.stability is None else self.stability.kept_nodes(),
-            describe_node=lambda node: stability_columns(self._settings, self.stability, node),
+            describe_node=lambda node: stability_columns(self.stability, node),
             today=lambda: self.learn.loop.costs.today,
             registry=shared.metrics.registry,
         )

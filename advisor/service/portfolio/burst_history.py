@@ -10,6 +10,8 @@ from advisor.model.settings import Settings
 from advisor.service.portfolio.arrivals import RecentJobs
 from advisor.service.portfolio.portfolio_view import LastTwo
 
+JUDGED_JOBS: Final = 1_000
+"""Newest finished burst jobs on which every policy is simulated: enough days of most sites."""
 _MAX_NEW: Final = 20_000
 """Jobs read in one round: the loop must not stop for a large import."""
 
@@ -19,7 +21,6 @@ class BurstHistory:
 
     def __init__(self, settings: Settings, store: HistoryStore) -> None:
         self._partition = settings.cluster.burst_partition
-        self._judged_jobs = settings.portfolio.judged_jobs
         self._store = store
         self._position: int | None = None
         self.run_times = LastTwo()
@@ -29,7 +30,7 @@ class BurstHistory:
         """Add the jobs that have ended since the last call; at first, the last ones of the history."""
         if self._position is None:
             self._position = self._store.last_position()
-            for outcome in self._store.recent(self._judged_jobs, partition=self._partition):
+            for outcome in self._store.recent(JUDGED_JOBS, partition=self._partition):
                 self._add(outcome)
             return
         for number, (position, outcome) in enumerate(self._store.added_after(self._position)):

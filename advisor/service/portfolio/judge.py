@@ -29,6 +29,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
+from advisor.service.portfolio.burst_history import JUDGED_JOBS
 from advisor.service.portfolio.portfolio_view import nodes_of
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
@@ -140,9 +141,7 @@ class PortfolioJudge:
         if self._prior is None:
             room = replace(options.cloud, max_nodes=_PRIOR_NODES)
             self._prior = prior_of(options.policies, replace(options, cloud=room), self._tick)
-        recent = self._store.recent(
-            self._settings.portfolio.judged_jobs, partition=self._settings.cluster.burst_partition
-        )
+        recent = self._store.recent(JUDGED_JOBS, partition=self._settings.cluster.burst_partition)
         table = table_of(recent, processors_per_node=processors, widest=nodes)
         self.verdict = verdict = _judged(table, options, self._prior, self._tick, self._clock.wall())
         self._is_done = True
@@ -155,7 +154,7 @@ class PortfolioJudge:
         if self._clock.monotonic() - self._began > _MAX_SECONDS:
             self._is_done = True  # once an hour is often enough for that
             raise RetryLater(
-                f"the simulation took {_MAX_SECONDS:.0f} s and was stopped: lower portfolio.judged_jobs",
+                f"the simulation took {_MAX_SECONDS:.0f} s and was stopped",
                 code="portfolio.too_slow",
             )
 

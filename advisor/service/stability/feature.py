@@ -19,7 +19,7 @@ from advisor.service.running.loops import LoopRunner
 from advisor.service.stability.acquirer import REASON, AcquireLoop
 from advisor.service.stability.actuators import TakeBackLoop
 from advisor.service.stability.match_loop import MatchLoop
-from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
+from advisor.service.stability.outlook import HORIZON_SECONDS, PoolOrder, StabilityKnowledge
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.life_record import LifeRecord
 from advisor.service.state.state_files import ACQUIRER, LIVES
@@ -121,16 +121,14 @@ def release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
         log.warning("match.not_released", code=error.code, message=str(error))
 
 
-def stability_columns(
-    settings: Settings, stability: StabilityFeature | None, node: Node | None
-) -> dict[str, Any]:
+def stability_columns(stability: StabilityFeature | None, node: Node | None) -> dict[str, Any]:
     """Columns of the table of nodes: a node's expected survival, and whether the acquirer retires it."""
     outlook = stability.match.outlook.get(node.name) if stability is not None and node is not None else None
     reason = (node.reason or "") if node is not None else ""
     return {
         "tier": outlook.tier.value if outlook is not None else None,
         "survival_probability": outlook.survives if outlook is not None else None,
-        "survival_horizon_seconds": settings.matching.horizon_seconds,
+        "survival_horizon_seconds": HORIZON_SECONDS,
         "retiring": node is not None and node.is_draining and reason.startswith(REASON),
         "weight": node.weight if node is not None else None,
     }

@@ -25,7 +25,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import Step
 from advisor.service.stability.actuators import MatchActuators
-from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge
+from advisor.service.stability.outlook import HORIZON_SECONDS, NodeOutlook, StabilityKnowledge
 from advisor.service.stability.stability_view import Waiting, chosen_nodes, waiting_jobs
 from advisor.service.stability.steering import NodeConstraintSource
 from advisor.service.state.interruption_record import InterruptionRecord
@@ -262,7 +262,7 @@ class MatchLoop:
         return {
             "enabled": self._matching.enabled,
             "by": "features" if self._marked else "weights",
-            "horizon_seconds": self._matching.horizon_seconds,
+            "horizon_seconds": HORIZON_SECONDS,
             "nodes": counts,
             "jobs_steered": self._steering.steered,
             "jobs_held_off": self._steering.held_off,

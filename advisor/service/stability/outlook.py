@@ -24,6 +24,9 @@ from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.life_record import LifeRecord
 from advisor.slurm.protocol import SlurmSnapshot
 
+HORIZON_SECONDS: Final = 3600.0
+"""The time for which a node's chance of survival is forecast. An hour separates good from bad pools, and most
+steered jobs end within a few of them."""
 _REFIT_SECONDS: Final = 300.0
 _MIN_HAZARD: Final = 1e-9
 
@@ -36,7 +39,7 @@ class NodeOutlook:
         instance_id: Its instance; empty while EC2 lists none.
         pool: Its spot pool, empty while unknown; None: the node is not spot.
         age: Seconds since its launch.
-        survives: Probability that it lasts ``matching.horizon_seconds`` more; None: the node is not spot.
+        survives: Probability that it lasts ``HORIZON_SECONDS`` more; None: the node is not spot.
     """
 
     node: Node
@@ -139,11 +142,11 @@ class StabilityKnowledge:
             item.instance_id, NoticeKind.INTERRUPTION, NoticeKind.REBALANCE
         ):
             return 0.0  # EC2 has announced its end, or a higher risk of it
-        return model.survives(pool, age, self._settings.matching.horizon_seconds)
+        return model.survives(pool, age, HORIZON_SECONDS)
 
     def fresh_survives(self, pool: str) -> float:
         """Probability that a node launched now in a pool lasts for the horizon."""
-        return self.model().survives(pool, 0.0, self._settings.matching.horizon_seconds)
+        return self.model().survives(pool, 0.0, HORIZON_SECONDS)
 
     def fresh_hazard(self, closed: Collection[str] = ()) -> float | None:
         """Hazard of a node launched now, from the best pool that is open; None if no spot pool is open.
