@@ -18,7 +18,7 @@ unless one of these holds:
   queue, else within half a minute;
 - waiting jobs are asked again, and a job has started or ended on-premise (for the price: so that the waiting
   processors have changed much), or the last round is ten minutes ago;
-- its last round is `heartbeat_seconds` ago.
+- its last round is six hours ago.
 
 The poll writes no status file, the day's bill is not added up, and the price is not saved: those are for
 readers and restarts. Under the price the submit server gets what was learned every ten minutes, so the loops
@@ -42,14 +42,14 @@ from advisor.service.waiting.feature import WaitingFeature
 
 _MIN_REST_SECONDS: Final = 0.5
 _TIMED_SECONDS: Final = 60.0
+_HEARTBEAT_SECONDS: Final = 21_600.0
 POLL: Final = "poll"
 _FOR_READERS: Final = frozenset({"write status", "bill of today", "save the price"})
 """Steps that write only what people or a restarted process read."""
 _COLLECTING: Final = frozenset({"collect advice", "link jobs"})
 """Steps of the learn loop that make advice known to the loops."""
 RECONCILE: Final = "reconcile"
-LEARNING: Final = ("learn", "forests")
-"""In this order: what the first stores the second learns from."""
+LEARNING: Final = "learn"
 TIMED: Final = frozenset({"portfolio", "acquire"})
 WATCH: Final = "watch"
 PRICES: Final = "prices"
@@ -90,12 +90,9 @@ class Rounds:
         counts, failures: Rounds so far, and those in which a step failed, by loop.
     """
 
-    def __init__(
-        self, site: SimulatedSite, *, is_every_round: bool = False, heartbeat_seconds: float = 21_600.0
-    ) -> None:
+    def __init__(self, site: SimulatedSite, *, is_every_round: bool = False) -> None:
         self._site = site
         self._every = is_every_round
-        self._heartbeat = heartbeat_seconds
         now = site.time.now
         self._timed = TIMED | ({"match"} if site.settings.matching.enabled else set())
         silent = [each for each in site.control.features if isinstance(each, WaitingFeature)]
@@ -123,7 +120,7 @@ class Rounds:
 
     def _due(self, turn: _Turn) -> float:
         runner, now = turn.runner, self._site.time.now
-        due = turn.last + (turn.period if self._every else self._heartbeat)
+        due = turn.last + (turn.period if self._every else _HEARTBEAT_SECONDS)
         if runner.is_woken:
             due = min(due, turn.last + min(_MIN_REST_SECONDS, turn.period))
         urgent = runner.urgent_task_due_in
@@ -145,7 +142,7 @@ class Rounds:
             return turn.seen != self._changes()
         if turn.name == NOTICES:
             return turn.seen != self._told()
-        if turn.name in LEARNING:
+        if turn.name == LEARNING:
             return False
         if turn.name == ASKING_PRICE and self._price is not None:
             slurm = self._site.slurm
@@ -203,10 +200,9 @@ class Rounds:
         now = self._site.time.now
         if self._every or now - self._poll.last < self._poll.period:
             return
-        learns = [turn for name in LEARNING if (turn := self._turns.get(name)) is not None]
-        if self._has_learned_less() and now - learns[0].last >= max(learns[0].period, self._teaching_seconds):
-            for turn in learns:
-                self._run(turn)
+        learn = self._turns[LEARNING]
+        if learn.learned != self._lessons() and now - learn.last >= max(learn.period, self._teaching_seconds):
+            self._run(learn)
         prices = self._turns.get(PRICES)
         if prices is not None and self._prices_move and now - prices.last >= prices.period:
             self._run(prices)
@@ -219,9 +215,6 @@ class Rounds:
         """Whether money may be spent now, or what was spent is in doubt."""
         return self._site.slurm.has_cloud_work or bool(self._site.control.cloud.budget.doubt)
 
-    def _has_learned_less(self) -> bool:
-        return self._turns[LEARNING[0]].learned != self._lessons()
-
     def _lessons(self) -> tuple[int, ...]:
         return (self._site.slurm.ended_runs.count,)
 
@@ -229,7 +222,7 @@ class Rounds:
         site, now = self._site, self._site.time.now
         if turn is not self._poll and self._is_poll_old():
             self._run(self._poll)
-        if turn.name in LEARNING:
+        if turn.name == LEARNING:
             site.spool.complete()
             turn.learned = self._lessons()
         if turn is self._poll:
@@ -264,8 +257,8 @@ class Rounds:
 
     def _collect(self) -> None:
         """Make the advice that was given known, as the learn loop does every few seconds."""
-        given, learn = self._site.advice_given, self._turns.get(LEARNING[0])
-        if given == self._collected or learn is None:
+        given, learn = self._site.advice_given, self._turns[LEARNING]
+        if given == self._collected:
             return
         self._collected = given
         self._site.spool.complete()

@@ -123,12 +123,11 @@ CATALOGUE: Final = {
 }
 
 
-def find_trace(spec: str, folder: Path = FOLDER) -> str:
+def find_trace(spec: str) -> str:
     """Path of the log that a specification names; a synthetic one is returned as it is.
 
     Args:
         spec: ``KTH-SP2.swf.gz``, ``kth-sp2``, ``synthetic:2000:1``.
-        folder: Where `advisor traces get` puts logs.
 
     Raises:
         BadInput: The file is missing, or the named log has not been fetched (``trace.missing``).
@@ -143,10 +142,10 @@ def find_trace(spec: str, folder: Path = FOLDER) -> str:
             mend=f"Give a file (.swf, .swf.gz), synthetic[:jobs[:seed]], or one of {', '.join(CATALOGUE)}",
             code="trace.missing",
         )
-    path = folder / trace.file_name
+    path = FOLDER / trace.file_name
     if not path.is_file():
         raise BadInput(
-            f"the log {trace.name} is not in {folder} yet",
+            f"the log {trace.name} is not in {FOLDER} yet",
             where="--trace",
             mend=f"Fetch it first: advisor traces get {trace.name}",
             code="trace.missing",

@@ -164,10 +164,10 @@ class CliBackend:
             else:
                 return
 
-    def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
+    def requeue(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         for ids in _in_lists(job_ids):
-            self._commands.text("scontrol", "requeuehold" if hold else "requeue", ids)
+            self._commands.text("scontrol", "requeue", ids)
 
     def hold(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

@@ -263,7 +263,7 @@ class SlurmBackend(Protocol):
         """
         ...
 
-    def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
+    def requeue(self, job_ids: Collection[int]) -> None:
         """Requeue jobs; they keep their ids."""
         ...
 

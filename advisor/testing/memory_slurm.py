@@ -248,14 +248,13 @@ class MemorySlurm(MemoryCluster):
             raise RetryLater("Job/step already completing or completed", code="slurm.command_failed")
         return found
 
-    def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
+    def requeue(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; an ended job runs again, as in Slurm."""
 
         def again() -> None:
             for job_id in job_ids:
                 if self.jobs[job_id].state != PENDING:
                     self._requeue(self.jobs[job_id])
-                self.jobs[job_id].is_held |= hold
             self.told.append(("requeue", tuple(job_ids), {}))
 
         self._call("requeue", again)

@@ -133,12 +133,10 @@ def test_job_updates_go_in_comma_lists(recorder: Path) -> None:
 
 def test_requeue_hold_and_release(recorder: Path) -> None:
     slurm = backend(recorder)
-    slurm.requeue([5], hold=True)
     slurm.requeue([6])
     slurm.hold([7])
     slurm.release([7, 8])
     assert arguments_of(recorder) == [
-        ["requeuehold", "5"],
         ["requeue", "6"],
         ["hold", "7"],
         ["release", "7,8"],

@@ -123,7 +123,6 @@ def tune(
     *,
     generator: np.random.Generator,
     start: KnnParameters | None = None,
-    space: SearchSpace | None = None,
     settings: GeneticSettings | None = None,
     resume: TuningState | None = None,
     progress: Callable[[TuningState], None] | None = None,
@@ -133,7 +132,6 @@ def tune(
     Args:
         generator: With a PCG64; the same seed gives the same result. A resumed search overwrites its state.
         start: Current parameters. They are part of the first generation, so the result is never worse.
-        space: Bounds; k and s are limited to the size of the problem's knowledge base.
         resume: State to go on from, to the same result as without the interruption.
         progress: Called with the state after each generation. It may raise to stop the search.
 
@@ -141,7 +139,7 @@ def tune(
         BadInput: The state to resume belongs to another problem, or the generator is not a PCG64.
     """
     settings = settings or GeneticSettings()
-    space = (space or SearchSpace()).within(problem)
+    space = SearchSpace().within(problem)
     start = start or KnnParameters.untuned(problem.schema)
     search = _Search(Fitness(problem), space, settings, generator)
     state = search.first(start) if resume is None else search.resumed(resume)

@@ -111,16 +111,16 @@ class SurvivalModel(NamedTuple):
         return float(1.0 - self.shrink_after[last] * (1.0 - unchanged))
 
 
-def shrink_probabilities(seen: Intervals, prior: float = 1.0) -> Floats:
+def shrink_probabilities(seen: Intervals) -> Floats:
     """Probability of a shrink after a growth and after a shrink (bigrams, section 3.1.1); shape (2,).
 
-    ``prior`` pairs of each kind are added, so that no probability is 0 or 1.
+    One pair of each kind is added, so that no probability is 0 or 1.
     """
     probabilities = np.empty(2)
     for began in (GROWTH, SHRINK):
         chosen = seen.completed & (seen.began == began)
         shrinks = np.count_nonzero(seen.ended[chosen] == SHRINK)
-        probabilities[began] = (shrinks + prior) / (np.count_nonzero(chosen) + 2 * prior)
+        probabilities[began] = (shrinks + 1.0) / (np.count_nonzero(chosen) + 2.0)
     return probabilities
 
 

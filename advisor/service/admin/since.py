@@ -37,9 +37,9 @@ def clock_text(seconds: float) -> str:
     return f"{moment_text(seconds)} {_local(seconds).tzname()}"
 
 
-def zone_text(seconds: float | None = None) -> str:
-    """The local time zone at that moment (by default now): ``CET (UTC+01:00)``."""
-    moment = datetime.now(UTC).astimezone() if seconds is None else _local(seconds)
+def zone_text() -> str:
+    """The local time zone now: ``CET (UTC+01:00)``."""
+    moment = datetime.now(UTC).astimezone()
     name, offset = str(moment.tzname()), moment.strftime("%z")
     away = f"UTC{offset[:3]}:{offset[3:5]}"
     return "UTC" if name == "UTC" else away if name[:1] in "+-" else f"{name} ({away})"

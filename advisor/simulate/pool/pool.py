@@ -137,7 +137,6 @@ class Pool:
         run: float,
         order: float,
         rank: float = 0.0,
-        is_watched: bool = False,
     ) -> None:
         """Put a job in the queue; it can start with the next call of `advance`.
 
@@ -159,7 +158,7 @@ class Pool:
             )
         job = self._arrays.jobs[row]
         job["rank"], job["order"], job["limit"], job["run"] = rank, order, limit, run
-        job["processors"], job["is_watched"] = processors, is_watched
+        job["processors"], job["is_watched"] = processors, False
         enqueue(self._arrays, row)
 
     def watch(self, row: int, *, is_watched: bool) -> None:
