@@ -245,6 +245,24 @@ def bench_soak(
     emit(result, output, listing(result))
 
 
+@bench.command("takeover")
+def bench_takeover(
+    *,
+    times: Annotated[int, typer.Option(min=1, help="Takeovers.")] = 10,
+    only_control: Annotated[
+        bool, typer.Option("--only-control", help="Kill and stop `advisor control` alone.")
+    ] = False,
+    seed: SeedOption = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Two controllers on a real pair of slurmctld: the first one is killed under load."""
+    from benchmarks import takeover
+
+    with working("starting") as tell:
+        result = takeover.run(times=times, only_control=only_control, seed=seed, tell=tell)
+    emit(result, output, listing(result))
+
+
 @bench.command("fidelity")
 def bench_fidelity(
     jobs: Annotated[int, typer.Option(min=10, help="Jobs of a day.")] = 300,

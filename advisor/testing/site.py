@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,9 +74,18 @@ class Daemon:
         config: ``advisor.toml``.
         log: Where its output goes.
         environment: Added to ours.
+        prefix: A command that runs the daemon in place of itself, as `env` does.
     """
 
-    def __init__(self, command: str, config: Path, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: str,
+        config: Path,
+        log: Path,
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self._prefix = prefix
         self.command = command
         self.log = log
         self._config = config
@@ -105,7 +114,7 @@ class Daemon:
             manager.bind(address)
             manager.settimeout(0.2)
             self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-                [sys.executable, *_ENTRY, self.command, "--config", str(self._config)],
+                [*self._prefix, sys.executable, *_ENTRY, self.command, "--config", str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from advisor.model.settings import Settings
+from advisor.files import fence
+from advisor.model.settings import PathSettings, Settings
+from advisor.service.admin.doctor import Level, _controllers
+from advisor.service.admin.status_report import status_report
+from advisor.service.admin.status_words import status_rows
 from advisor.service.control import process as control_process
+from advisor.service.control.lease import Lease
+from advisor.service.exchange.lease_file import LEASE, read_holder
+from advisor.service.running.clock import Clock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -69,3 +77,62 @@ def test_the_end_is_no_failure_though_a_loop_is_at_work(monkeypatch: pytest.Monk
 
 def test_d4_another_history_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, Control(None, ends=True), Control(signal.SIGTERM, ends=True)) == 2
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Settings:
+    return Settings(paths=PathSettings(state=tmp_path, run=tmp_path / "run", shared=True))
+
+
+def shown(settings: Settings) -> str:
+    return dict(status_rows(status_report(settings, 0.0, {"running": False}))).get("controllers", "")
+
+
+def test_one_of_two_takes_the_lease_with_the_settings_of_then_and_releases_it(
+    monkeypatch: pytest.MonkeyPatch, shared: Settings
+) -> None:
+    (shared.paths.state / LEASE).touch()
+    seen: list[tuple[Settings, int]] = []
+
+    def make(settings: Settings, **_: object) -> Control:
+        seen.append((settings, fence.number()))
+        assert "acts (takeover 1)" in shown(shared)
+        return Control(signal.SIGTERM, ends=True)
+
+    monkeypatch.setattr(control_process, "make_control", make)
+    newer = shared.model_copy()
+    control_process.run(shared, reload_settings=lambda: newer)
+    assert seen == [(newer, 1)]
+    assert seen[0][0] is newer
+    assert fence.in_force() is None
+    other = Lease(shared.paths.state, Clock(), host="other")
+    assert other.try_take() is not None, "at once"
+    assert read_holder(shared.paths.state).host == "other"
+    assert shown(shared) == "other acts (takeover 2)"
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_the_other_one_stands_by_and_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, shared: Settings, *, is_mounted: bool
+) -> None:
+    if is_mounted:
+        (shared.paths.state / LEASE).touch()
+        assert Lease(shared.paths.state, Clock(), host="other").try_take() is not None
+    looks = 0
+    real = Lease.try_take
+
+    def try_take(lease: Lease) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(lease)
+
+    monkeypatch.setattr(Lease, "try_take", try_take)
+    monkeypatch.setattr(control_process, "_STAND_BY_SECONDS", 0.01)
+    monkeypatch.setattr(control_process, "make_control", lambda *_, **__: pytest.fail("it acts"))
+    control_process.run(shared, reload_settings=lambda: shared)
+    assert looks == 3
+    (first, *_) = _controllers(shared)
+    assert first.level is (Level.OK if is_mounted else Level.ERROR)
+    assert shown(shared) == ("other acts (takeover 1)" if is_mounted else "none acts")

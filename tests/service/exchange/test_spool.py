@@ -140,6 +140,16 @@ def test_a_killed_servers_file_is_completed_and_its_half_record_skipped(
     assert (file.records, file.unreadable) == (tuple(records[:3]), 1)
 
 
+def test_the_file_of_another_hosts_server_is_left_to_it(tmp_path: Path, records: list[AdviceRecord]) -> None:
+    (tmp_path / "advice-1-1-1.other.site.open").write_bytes(frame(records[0]))
+    spool = SpoolWriter(tmp_path)
+    spool.start()
+    spool.append(records[1])
+    spool.stop()
+    assert read_all(tmp_path) == [records[1]]
+    assert (tmp_path / "advice-1-1-1.other.site.open").exists()
+
+
 def test_a_damaged_record_costs_itself_a_damaged_length_the_rest(
     tmp_path: Path, records: list[AdviceRecord]
 ) -> None:
