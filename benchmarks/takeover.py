@@ -39,6 +39,7 @@ _JOB: Final = "sleep {seconds:.1f}; echo $SLURM_JOB_ID >>{done}"
 _ALIVE: Final = ("pending", "running")
 _STOPPED_SECONDS: Final = 25.0  # longer than the lease
 _LIMIT_SECONDS: Final = 120.0
+_FORGOTTEN: Final = "FORGOTTEN"
 
 
 class Backup:
@@ -123,7 +124,7 @@ class _Load:
             began = time.monotonic()
             try:
                 job = self.site.lab.sbatch(
-                    f"-p{partition}", "--time=5", f"-n{processors}", "--no-requeue", script=script
+                    f"-p{partition}", "--time=2", f"-n{processors}", "--no-requeue", script=script
                 )
             except (AdvisorError, subprocess.TimeoutExpired) as error:
                 self.refused.append(str(error)[-200:])
@@ -306,7 +307,7 @@ class _Trial:
             "slowest_submission_seconds": load.slowest_seconds,
             "ends": dict(Counter(ends.values())),
             "ran_twice": sorted(job for job, number in wrote.items() if number > 1),
-            "lost": sorted(job for job in load.jobs if ends[job] == "COMPLETED" and not wrote[job]),
+            "lost": sorted(job for job in load.jobs if not wrote[job] and ends[job] != _FORGOTTEN),
             "launches": len(instances),
             "orphans": orphans,
             "nodes_with_two_instances": doubles,
@@ -315,8 +316,12 @@ class _Trial:
         }
 
     def _ends(self, load: _Load) -> dict[int, str]:
-        """The state of each job once all have ended; a killed slurmctld may have forgotten the newest."""
-        ends = dict.fromkeys(load.jobs, "FORGOTTEN")
+        """The state of each job once all have ended.
+
+        A killed slurmctld may have forgotten the newest ones; a job whose end was reported while none acted
+        stays RUNNING for Slurm until its time limit (22.05).
+        """
+        ends = dict.fromkeys(load.jobs, _FORGOTTEN)
 
         def all_ended() -> bool:
             shown = self._site.lab.run("squeue", "-h", "-a", "-tall", "-o", "%A %T", check=False).stdout
