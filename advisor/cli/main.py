@@ -29,6 +29,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.cli.portfolio",
     "advisor.cli.init",
     "advisor.cli.doctor",
+    "advisor.cli.uninstall",
     "advisor.cli.advise",
     "advisor.cli.whatif",
     "advisor.cli.rehearse",

@@ -46,7 +46,9 @@ AskNew: TypeAlias = Callable[[Job], AdviseReply]
 _PERIOD_SECONDS: Final = 1.0
 """A job is advised within 5 s, with a round of up to 2 s before its own."""
 _MAX_ASKED: Final = 300
-"""Jobs advised in a round: about a second. The newest come first, as older ones may be thousands."""
+"""Jobs advised in a round: about a second."""
+_SOON_SECONDS: Final = 4.0
+"""A younger job can still be advised in time."""
 _MANY: Final = 50
 _MAX_ROUNDS: Final = 5
 """After a round with many new jobs, as in a burst of submissions, the next one begins without a rest."""
@@ -182,11 +184,11 @@ class AdvisingLoop:
     # ------------------------------------------------------------------------------------------ ask
 
     def _ask(self, job_ids: Sequence[int], new: Mapping[int, SubmittedJob]) -> None:
-        """Ask about the newest jobs, in the order of their submission."""
+        """Ask about those that come first, in the order of their submission."""
         if not job_ids:
             return
         with self._session() as ask:
-            for job_id in sorted(sorted(job_ids)[-_MAX_ASKED:]):
+            for job_id in sorted(self._first(job_ids, new)):
                 one = new[job_id]
                 job = as_submitted(
                     one,
@@ -204,6 +206,13 @@ class AdvisingLoop:
                 self._advised[job_id] = _Advised(user_words(one.queued.job), changes)
                 waited = self._clock.wall() - one.queued.job.submit_time
                 self.slowest_seconds = max(self.slowest_seconds, waited)
+
+    def _first(self, job_ids: Sequence[int], new: Mapping[int, SubmittedJob]) -> list[int]:
+        """The oldest that can be advised in time; then the newest, as there may be thousands from before."""
+        since = self._clock.wall() - _SOON_SECONDS
+        in_time = sorted(job_id for job_id in job_ids if new[job_id].queued.job.submit_time >= since)
+        late = sorted(set(job_ids).difference(in_time), reverse=True)
+        return [*in_time, *late][:_MAX_ASKED]
 
     def _changes(self, one: SubmittedJob, job: Job, reply: AdviseReply) -> dict[str, str] | None:
         """What is to be set; None: the job is left alone, as the hook leaves it."""

@@ -315,8 +315,11 @@ def test_a_new_process_finds_who_was_advised_in_the_comments(world: World) -> No
 
 
 def test_of_thousands_that_wait_only_new_ones_are_read(world: World) -> None:
-    """The newest come first, so that a queue from before does not delay the jobs of this moment."""
-    for job_id in range(1, 702):
+    """A queue from before does not delay the jobs of this moment, the oldest of which come first."""
+    for job_id in range(1, 602):
+        world.submit(job_id, comment="no-burst")
+    world.hands.pass_by(60.0)
+    for job_id in range(602, 702):
         world.submit(job_id, comment="no-burst")
     world.loop._advise()
     assert len(world.answered) == 300
