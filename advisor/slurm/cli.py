@@ -169,11 +169,6 @@ class CliBackend:
         for ids in _in_lists(job_ids):
             self._commands.text("scontrol", "requeue", ids)
 
-    def hold(self, job_ids: Collection[int]) -> None:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        for ids in _in_lists(job_ids):
-            self._commands.text("scontrol", "hold", ids)
-
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         for ids in _in_lists(job_ids):

@@ -267,10 +267,6 @@ class SlurmBackend(Protocol):
         """Requeue jobs; they keep their ids."""
         ...
 
-    def hold(self, job_ids: Collection[int]) -> None:
-        """Hold waiting jobs."""
-        ...
-
     def release(self, job_ids: Collection[int]) -> None:
         """Release held jobs."""
         ...

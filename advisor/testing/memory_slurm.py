@@ -272,7 +272,7 @@ class MemorySlurm(MemoryCluster):
         self._call("cancel", end)
 
     def hold(self, job_ids: Collection[int]) -> None:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        """What an admin does."""
 
         def keep() -> None:
             self.cloud_changes += 1

@@ -131,14 +131,12 @@ def test_job_updates_go_in_comma_lists(recorder: Path) -> None:
     assert all(call[2:] == ["partition=burst", "starttime=now"] for call in calls)
 
 
-def test_requeue_hold_and_release(recorder: Path) -> None:
+def test_requeue_and_release(recorder: Path) -> None:
     slurm = backend(recorder)
     slurm.requeue([6])
-    slurm.hold([7])
     slurm.release([7, 8])
     assert arguments_of(recorder) == [
         ["requeue", "6"],
-        ["hold", "7"],
         ["release", "7,8"],
     ]
 
