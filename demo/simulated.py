@@ -18,12 +18,12 @@ from advisor.decide.explanation.wording import why_sentence
 from advisor.decide.submission.advise import advise
 from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
+from advisor.papers.cluster.demand import demand_of
+from advisor.papers.cluster.engine import simulate
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow, states_of
-from advisor.simulate.demand import demand_of
-from advisor.simulate.engine import simulate
 from demo.plan import ACCOUNTS, DemoJob, Plan, account_code, group_of, stream_table
 from demo.report import JobResult, show, summarise
 from demo.stage import (
