@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from advisor.model import Job, JobOutcome, JobTable
-from advisor.simulate.demand import demand_of
-from advisor.simulate.engine import simulate
+from advisor.papers.cluster.demand import demand_of
+from advisor.papers.cluster.engine import simulate
 
 # Accounts that every Debian has: several users without making any.
 ACCOUNTS: Final = ("daemon", "games", "mail", "news", "proxy", "www-data", "backup", "list", "irc", "uucp")
