@@ -63,7 +63,7 @@ def backtest(
     jobs = np.flatnonzero(known.ran & (known.submit >= since))
     if len(jobs) < MIN_JUDGED:
         return Backtest()
-    rows = replay_features(known, WeeklyDividers.of(known), "advisor").rows[jobs]
+    rows = replay_features(known, WeeklyDividers.of(known)).rows[jobs]
     small = known.run[jobs] < candidate.divider_seconds
     new_right = _right(candidate.trees, rows, small, probability_cut)
     if current is None or current.trees is None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.model.job import Job, JobOutcome
-from advisor.predict.size.size_features import feature_names
+from advisor.predict.size.size_features import FEATURE_NAMES
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory
 from advisor.predict.size.size_model import SizeModel
 from advisor.predict.size.size_training import constant
@@ -30,7 +30,7 @@ def history() -> SizeHistory:
 
 
 def constant_model(probability: float, trained_at: float = 0.0) -> SizeModel:
-    trees = constant(probability, len(feature_names("advisor")))
+    trees = constant(probability, len(FEATURE_NAMES))
     return SizeModel(trees=trees, divider_seconds=3600.0, trained_at=trained_at)
 
 

@@ -11,19 +11,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict.size.size_features import Flavour, replay_features
+from advisor.papers.classify.published import PaperTraining, paper_rows
+from advisor.predict.size.size_features import replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
-from advisor.predict.size.size_training import ADVISOR, PAPER, SizeTraining, fit, training_set
+from advisor.predict.size.size_training import ADVISOR, SizeTraining, fit, training_set
 from advisor.predict.trees.forest import TreeEnsemble
 
 Progress = Callable[[int, int], None]
-TRAINING: Final[dict[Flavour, SizeTraining]] = {"paper": PAPER, "advisor": ADVISOR}
+Flavour: TypeAlias = Literal["paper", "advisor"]
+TRAINING: Final[dict[Flavour, SizeTraining]] = {"paper": PaperTraining(), "advisor": ADVISOR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +92,7 @@ def classify_table(
     training = parameters if parameters is not None else TRAINING[mode]
     history = SizeHistory.from_table(table)
     dividers = WeeklyDividers.of(history)
-    rows = replay_features(history, dividers, mode).rows
+    rows = paper_rows(history, dividers) if mode == "paper" else replay_features(history, dividers).rows
     probability, seconds = _weekly(history, dividers, rows, training, progress)
     divider = dividers.at(history.submit)
     back = np.empty(len(table), np.int64)

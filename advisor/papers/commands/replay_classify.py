@@ -17,7 +17,7 @@ from advisor.papers.commands.groups import group
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from advisor.predict.size.size_features import Flavour
+    from advisor.papers.classify.classify import Flavour
 
 
 class Mode(enum.StrEnum):

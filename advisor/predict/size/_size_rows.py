@@ -14,19 +14,6 @@ from advisor.predict.size._size_state import State
 
 CALENDAR: Final = ("hour", "day_of_week", "day_of_month", "month", "week", "quarter")
 
-PAPER_KINDS: Final = (s.USER_REQUEST, s.USER_PROCESSORS, s.USER_DAY)
-PAPER_NAMES: Final = (
-    "requested_seconds",
-    "processors",
-    *CALENDAR,
-    *(
-        f"{category}.{feature}"
-        for category in ("user_request", "user_processors", "user_day")
-        for feature in ("class_1", "class_2", "class_3", "small_share")
-    ),
-)
-"""Zrigui et al., Table 4."""
-
 OWN_NAMES: Final = (
     "log_requested",
     "processors",
@@ -61,37 +48,6 @@ ADVISOR_NAMES: Final = (
 _OWN: Final = len(OWN_NAMES)
 _PER_CATEGORY: Final = len(CATEGORY_NAMES)
 _WAITS: Final = -100.0  # `newest` of a job that still waits
-
-
-@compiled
-def paper_row(
-    state: State,
-    keys: NDArray[np.uint64],
-    numbers: NDArray[np.float64],
-    calendar: NDArray[np.float64],
-    divider: float,
-    row: NDArray[np.float32],
-) -> None:
-    """Zrigui et al., Table 4; NaN where the category has no such job."""
-    request, processors = numbers[0], numbers[1]
-    row[:] = np.nan
-    if request > 0:
-        row[0] = request
-    row[1] = processors
-    row[2:8] = calendar
-    log_divider = math.log(divider)
-    base = 8
-    for kind in PAPER_KINDS:
-        index = s.find(state, keys[kind])
-        if index >= 0:
-            category = state.stats[index]
-            finished = int(category[s.FINISHED])
-            for lag in range(min(3, finished)):
-                run = category[s.RUNS + (finished - 1 - lag) % s.RING]
-                row[base + lag] = 1.0 if run < log_divider else 0.0
-            if finished > 0:
-                row[base + 3] = category[s.SMALL] / finished
-        base += 4
 
 
 @compiled
@@ -247,7 +203,6 @@ def replay(
     names: NDArray[np.uint64],
     numbers: NDArray[np.float64],
     calendars: NDArray[np.float64],
-    paper: bool,  # noqa: FBT001 (compiled functions take positions only)
     rows: NDArray[np.float32],
     submissions: NDArray[np.int64],
 ) -> None:
@@ -264,10 +219,7 @@ def replay(
         if what[i] == SUBMISSION:
             calendar = calendars[job]
             s.categories_of(names[job], request, processors, calendar[1], keys)
-            if paper:
-                paper_row(state, keys, numbers[job], calendar, dividers[i], rows[job])
-            else:
-                advisor_row(state, keys, numbers[job], when[i], calendar, dividers[i], rows[job])
+            advisor_row(state, keys, numbers[job], when[i], calendar, dividers[i], rows[job])
             submissions[job] = s.submit(state, keys, when[i], request, processors)
         elif what[i] == START:
             s.start(state, submissions[job], when[i])

@@ -27,7 +27,7 @@ from advisor.predict.size._size_state import (
     reindexed,
     with_room,
 )
-from advisor.predict.size.size_features import NO_DIVIDER, feature_names
+from advisor.predict.size.size_features import FEATURE_NAMES, NO_DIVIDER
 from advisor.predict.size.size_history import SizeHistory
 from advisor.predict.trees.forest import TreeEnsemble
 
@@ -48,7 +48,7 @@ class _Followed:
 
 
 class LiveFeatures:
-    """The classifier's features (``feature_names("advisor")``), updated event by event.
+    """The classifier's features (``FEATURE_NAMES``), updated event by event.
 
     A replay of a log uses the same functions.
 
@@ -142,7 +142,7 @@ class SizeModel:
     holder of its owner's lock.
 
     Args:
-        trees: Trained on the columns of ``feature_names("advisor")``.
+        trees: Trained on the columns of ``FEATURE_NAMES``.
         divider_seconds: Run time that divides small from large; NaN while unknown.
         trained_at: Time of the training, on the jobs' clock; NaN before the first.
 
@@ -161,8 +161,8 @@ class SizeModel:
         trained_at: float = math.nan,
     ) -> None:
         self.features = features if features is not None else LiveFeatures()
-        if trees is not None and trees.features != len(feature_names("advisor")):
-            msg = f"the trees have {trees.features} features, not {len(feature_names('advisor'))}"
+        if trees is not None and trees.features != len(FEATURE_NAMES):
+            msg = f"the trees have {trees.features} features, not {len(FEATURE_NAMES)}"
             raise ValueError(msg)
         self.trees = trees
         self.divider_seconds = divider_seconds
@@ -296,7 +296,7 @@ class SizeModel:
         arrays["followed"] = np.array(followed, np.int64).reshape(-1, 3)
         meta = {
             "format": FORMAT,
-            "schema": list(feature_names("advisor")),
+            "schema": list(FEATURE_NAMES),
             "divider_seconds": self.divider_seconds,
             "trained_at": self.trained_at,
             "trees": 0 if self.trees is None else self.trees.trees,
@@ -307,7 +307,7 @@ class SizeModel:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Self:
         """Rebuild the model from :meth:`to_arrays`; raises BadInput for damage or other features."""
         try:
-            if meta["format"] != FORMAT or tuple(meta["schema"]) != feature_names("advisor"):
+            if meta["format"] != FORMAT or tuple(meta["schema"]) != FEATURE_NAMES:
                 msg = "it has another format or other features"
                 raise ValueError(msg)  # noqa: TRY301 (every damage becomes one message below)
             trees = TreeEnsemble.from_arrays(_part(arrays, _TREES)) if meta["trees"] else None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from advisor.predict.size._size_state import State
-from advisor.predict.size.size_features import Flavour, replay_features
+from advisor.predict.size.size_features import replay_features
 from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
 from advisor.predict.trees.forest import TreeEnsemble
 
@@ -24,21 +24,18 @@ class SizeTraining:
     """Parameters of the training. The defaults are the product's; no log has its own.
 
     Attributes:
-        flavour: {"paper", "advisor"}: ``paper``: a random forest on Table 4's features (section 4.2).
-            ``advisor``: gradient boosting on our features; shallow, slow and strongly regularised, because a
-            week's classes are noisy and drift.
         window_jobs: Number of newest jobs trained on: bounds time and memory, and drops obsolete jobs.
-        trees: Trees of the forest, or rounds of boosting.
-        forest_sample: Jobs that each tree of the forest draws (with replacement, from the window).
+        learns_running: Whether a job that still runs is learned as large once it has run for the divider.
+        trees: Rounds of boosting: shallow, slow and strongly regularised, because a week's classes are noisy
+            and drift.
         learning_rate, leaves, min_leaf_jobs, l2, feature_share: Of boosting: step, leaves per tree, minimum
             of jobs per leaf, penalty, share of the features tried for each split.
         threads: Maximum number of processors.
     """
 
-    flavour: Flavour = "advisor"
     window_jobs: int = 30_000
+    learns_running: bool = True
     trees: int = 80
-    forest_sample: int = 5_000
     learning_rate: float = 0.06
     leaves: int = 15
     min_leaf_jobs: int = 40
@@ -47,8 +44,21 @@ class SizeTraining:
     threads: int = 1
     seed: int = 0
 
+    def model(self, jobs: int) -> Any:  # noqa: ARG002
+        """The scikit-learn model to fit on so many jobs."""
+        return HistGradientBoostingClassifier(
+            max_iter=self.trees,
+            learning_rate=self.learning_rate,
+            max_leaf_nodes=self.leaves,
+            min_samples_leaf=self.min_leaf_jobs,
+            l2_regularization=self.l2,
+            max_features=self.feature_share,
+            max_bins=127,
+            early_stopping=False,
+            random_state=self.seed,
+        )
 
-PAPER: Final = SizeTraining(flavour="paper", window_jobs=1_000_000)
+
 ADVISOR: Final = SizeTraining()
 
 
@@ -64,10 +74,10 @@ def training_set(history: SizeHistory, now: float, divider: float, parameters: S
     """Jobs whose class is known at ``now``: those that have ended, or have run for the divider.
 
     The second kind is large in any case; without it the newest weeks, which matter most, would be biased
-    towards small jobs. (The paper trains on finished jobs only, and so does ``paper``.)
+    towards small jobs.
     """
     known = history.ran & (history.end < now)
-    if parameters.flavour == "advisor":
+    if parameters.learns_running:
         known |= (history.end >= now) & (now - history.start >= divider)
     jobs = np.flatnonzero(known & (history.submit < now))[-parameters.window_jobs :]
     with np.errstate(invalid="ignore"):
@@ -88,32 +98,9 @@ def fit(rows: NDArray[np.float32], small: NDArray[np.bool_], parameters: SizeTra
     # scikit-learn 1.9 cannot bin a feature that is always NaN; a constant is never split on
     known = np.where(np.isnan(rows).all(axis=0), np.float32(0.0), rows)
     with threadpool_limits(limits=parameters.threads):
-        model = _forest(parameters, len(rows)) if parameters.flavour == "paper" else _boosting(parameters)
+        model = parameters.model(len(rows))
         model.fit(known, small)
     return TreeEnsemble.from_sklearn(model)
-
-
-def _forest(parameters: SizeTraining, jobs: int) -> RandomForestClassifier:
-    return RandomForestClassifier(
-        n_estimators=parameters.trees,
-        max_samples=min(jobs, parameters.forest_sample),
-        n_jobs=parameters.threads,
-        random_state=parameters.seed,
-    )
-
-
-def _boosting(parameters: SizeTraining) -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(
-        max_iter=parameters.trees,
-        learning_rate=parameters.learning_rate,
-        max_leaf_nodes=parameters.leaves,
-        min_samples_leaf=parameters.min_leaf_jobs,
-        l2_regularization=parameters.l2,
-        max_features=parameters.feature_share,
-        max_bins=127,
-        early_stopping=False,
-        random_state=parameters.seed,
-    )
 
 
 def constant(probability: float, features: int) -> TreeEnsemble:
@@ -146,7 +133,7 @@ def train(history: SizeHistory, *, now: float) -> Trained:
     """Replay a history up to ``now`` and train on it, like the replay of a log at the start of a week."""
     known = history.until(now)
     dividers = WeeklyDividers.of(known)
-    replayed = replay_features(known, dividers, ADVISOR.flavour)
+    replayed = replay_features(known, dividers)
     divider = float(np.median(known.run[known.ran])) if known.ran.any() else np.nan
     examples = training_set(known, now, divider, ADVISOR)
     trees = fit(replayed.rows[examples.jobs], examples.small, ADVISOR)

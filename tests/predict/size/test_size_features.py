@@ -14,25 +14,29 @@ from msgspec import structs
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.table import JobTable
+from advisor.papers.classify import published
+from advisor.papers.classify.published import PAPER_NAMES, paper_rows
 from advisor.predict.size import _size_rows, _size_state
-from advisor.predict.size.size_features import NO_DIVIDER, feature_names, replay_features
+from advisor.predict.size.size_features import FEATURE_NAMES, NO_DIVIDER, replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size.size_model import LiveFeatures
 from tests.predict.size_logs import jobs_of, random_table, table_of
 
 DAY = 86400.0
+NAMES = {"paper": PAPER_NAMES, "advisor": FEATURE_NAMES}
 
 
 def features_of(table: JobTable, flavour: str = "advisor") -> np.ndarray:
     history = SizeHistory.from_table(table)
-    rows = replay_features(history, WeeklyDividers.of(history), flavour).rows
+    dividers = WeeklyDividers.of(history)
+    rows = paper_rows(history, dividers) if flavour == "paper" else replay_features(history, dividers).rows
     back = np.empty_like(history.order)
     back[history.order] = np.arange(len(table))
     return rows[back]
 
 
 def named(row: np.ndarray, flavour: str = "advisor") -> dict[str, float]:
-    return dict(zip(feature_names(flavour), row.tolist(), strict=True))
+    return dict(zip(NAMES[flavour], row.tolist(), strict=True))
 
 
 def test_paper_features_by_hand():
@@ -217,6 +221,7 @@ def test_compiled_features_equal_their_python(flavour, interpreted):
     compiled = features_of(table, flavour)
     interpreted(_size_state)
     interpreted(_size_rows)
+    interpreted(published)
     with np.errstate(over="ignore"):  # the hash wraps around
         np.testing.assert_allclose(features_of(table, flavour), compiled, rtol=1e-6)
 
@@ -224,7 +229,7 @@ def test_compiled_features_equal_their_python(flavour, interpreted):
 def test_an_index_of_a_replayed_log_is_stored_smaller_and_finds_the_same():
     table = random_table(11)
     history = SizeHistory.from_table(table)
-    replayed = replay_features(history, WeeklyDividers.of(history), "advisor")
+    replayed = replay_features(history, WeeklyDividers.of(history))
     live = LiveFeatures(
         replayed.state, start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds
     )

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome, JobState
-from advisor.predict.size.size_features import feature_names, replay_features
+from advisor.predict.size.size_features import FEATURE_NAMES, replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size.size_model import GONE_SECONDS, SizeModel
 from advisor.predict.size.size_training import ADVISOR, constant, fit, train, training_set
@@ -89,7 +89,7 @@ def test_in_service_equals_the_replay_of_the_log(history):
     model = SizeModel.retrain(history, now=now)
     assert model.trees is not None
     dividers = WeeklyDividers.of(history)
-    replayed = replay_features(history, dividers, "advisor")
+    replayed = replay_features(history, dividers)
     outcomes = sorted(outcomes_of(), key=lambda one: one.job.submit_time)
     in_flight = [
         (one.job, one.start_time if one.start_time < now else None)
@@ -130,7 +130,7 @@ def test_training_uses_nothing_after_now(history):
     whole = train(history, now=now)
     part = train(history.until(now), now=now)
     assert whole.divider_seconds == part.divider_seconds
-    rows = replay_features(history, WeeklyDividers.of(history), "advisor").rows
+    rows = replay_features(history, WeeklyDividers.of(history)).rows
     assert whole.trees is not None
     assert part.trees is not None
     np.testing.assert_array_equal(whole.trees.predict(rows), part.trees.predict(rows))
@@ -256,7 +256,7 @@ def test_a_job_cancelled_while_it_waited_is_dropped(model):
     """Accounting does not report it: the user's live jobs would grow until the next training."""
     now = 2 * WEEK_SECONDS
     asked = Job(job_id=0, submit_time=now, processors=4, user="bob", requested_time=600.0)
-    live = feature_names("advisor").index("user.live")
+    live = FEATURE_NAMES.index("user.live")
     before = model.features.row(asked, model.divider_seconds)[live]
     waits, runs = (
         Job(job_id=number, submit_time=now, processors=4, user="bob", requested_time=600.0)
@@ -278,7 +278,7 @@ def test_a_job_cancelled_while_it_waited_is_dropped(model):
 def test_a_run_cut_short_does_not_count_as_a_small_job(model, history, end):
     now, divider = 2 * WEEK_SECONDS, model.divider_seconds
     job = Job(job_id=8000, submit_time=now, processors=4, user="eve", requested_time=600.0)
-    index = feature_names("advisor").index("user.newest_small_share")
+    index = FEATURE_NAMES.index("user.newest_small_share")
 
     def small_share(at: float) -> float:
         probe = Job(job_id=0, submit_time=at, processors=4, user="eve", requested_time=600.0)
