@@ -11,7 +11,7 @@ import pytest
 
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.settings import CapacitySettings, ClusterSettings, Settings
+from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettings, Settings
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import HOOK_DEFAULTS
 from advisor.service.admin.doctor_slurm import _PROGRAM_DEFAULTS, SlurmExamination
@@ -329,3 +329,14 @@ def test_g20_2_a_site_without_the_hook_is_sound(
     found = examine(slurm, Settings(cluster=ClusterSettings(hook=False)))
     assert [(each.level, said in each.what) for each in found["hook"]] == [(Level.OK, True)]
     assert not any("JobSubmitPlugins" in each.what for each in found["slurm.conf"])
+
+
+def test_a_second_controller_without_a_shared_state_is_said(tmp_path: Path) -> None:
+    talker = Talker(SOUND | {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2(10.0.0.2)"})
+
+    def said(settings: Settings) -> list[str]:
+        found = SlurmExamination(settings, talker).run()  # type: ignore[arg-type]
+        return [each.what for each in found if "second controller" in each.what]
+
+    assert said(Settings()) == ["there is a second controller, ctl2(10.0.0.2)"]
+    assert said(Settings(paths=PathSettings(state=tmp_path, shared=True))) == []
