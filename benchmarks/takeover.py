@@ -210,7 +210,7 @@ class _Trial:
         rounds = []
         try:
             for number in range(times):
-                time.sleep(self._drawn.uniform(4.0, 14.0))
+                time.sleep(self._drawn.uniform(2.0, 10.0))
                 how = "stop" if self._only_control and number % 2 else "kill"
                 rounds.append(self._round(load, how))
                 self._tell(f"{number + 1} of {times}: {json.dumps(rounds[-1])}")

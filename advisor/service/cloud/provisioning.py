@@ -72,7 +72,7 @@ class ProvisionLoop:
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
         self._unsettled = False
-        self._counted: set[str] = set()  # hand-overs whose failed boots have been counted
+        self._counted: dict[str, float] = {}  # hand-over: when its failed boots were counted, monotonic
         self.launches: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
@@ -143,7 +143,7 @@ class ProvisionLoop:
             self.folder.set_aside(path, f"{fold(foreign)}: {refused}")
         else:
             self.folder.done(path)
-        self._counted.discard(hand_over.identity)
+        self._counted.pop(hand_over.identity, None)
         self._resumed_jobs.done(hand_over)
         self._asked_nodes.done(hand_over)
         return True
@@ -238,10 +238,17 @@ class ProvisionLoop:
         nodes = hand_over.nodes
         self._fleet.suspend(nodes)
         if hand_over.identity not in self._counted:
-            self._counted.add(hand_over.identity)
+            self._counted[hand_over.identity] = self._clock.monotonic()
             self._cloud.boot_failed(len(nodes))
             log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
-        self._slurm.update_node(nodes, state="RESUME")
+        try:
+            self._slurm.update_node(nodes, state="RESUME")
+        except RetryLater:
+            # slurmctld refuses it for a node that is not down: after a takeover or a crash it may not know
+            # of the failure any more, and the node's next hand-over waits for this one
+            down = [node.name for node in self._view.fresh().nodes if node.is_down and node.name in nodes]
+            if down or self._view.poll_began < self._counted[hand_over.identity]:
+                raise
 
     def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
         """The capacity of each node: its job's advice, unless the node's features forbid spot."""

@@ -234,6 +234,28 @@ def test_a_failed_boot_counts_once_however_often_slurmctld_must_be_told(
     assert rig.cloud.boot_failures == 2
 
 
+def test_a_node_whose_failure_slurmctld_has_forgotten_is_not_held_up(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen at a takeover: the backup's state was older, and the node powered up for another job."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RetryLater("Invalid node state specified", code="slurm.command_failed")
+
+    monkeypatch.setattr(rig.slurm, "update_node", refuse)
+    rig.hand_over("resume_fail", "burst1")
+    for states in (("DOWN", "POWERED_DOWN"), ("DOWN", "POWERED_DOWN")):
+        with pytest.raises(RetryLater):
+            rig.provision.act_on_handovers()
+        rig.hands.pass_by(1.0)
+        rig.look([make_node("burst1", *states)])
+    rig.hands.pass_by(1.0)
+    rig.look([make_node("burst1", "ALLOCATED", "POWERING_UP")])
+    rig.provision.act_on_handovers()
+    assert rig.waiting == 0
+    assert rig.cloud.boot_failures == 1
+
+
 def test_f18_ten_failed_boots_protect_and_one_good_boot_ends_it(rig: Rig) -> None:
     for _ in range(5):
         rig.hand_over("resume_fail", "burst[1-2]")
