@@ -21,6 +21,7 @@ from advisor.decide.price.tokens import DAY
 _NO_DEMAND: Final = 0.0025
 """Of the smallest index seen, where there is more money than demand: nearly all that saves time is bought,
 even at ``_MAX_FACTOR``."""
+_AHEAD_SHARE: Final = 1.0 / 3.0  # of a period's budget
 _MAX_FACTOR: Final = 20.0  # of the reading, where no tokens are left
 
 
@@ -71,6 +72,7 @@ class DemandPrice:
         self._since = time
         self._seen: dict[Hashable, tuple[float, float, float]] = {}
         self._price = pace.first_price
+        self._is_scarce = False
         self._next = time
 
     def note(self, key: Hashable, *, index: float, cost: float, now: float) -> None:
@@ -101,6 +103,18 @@ class DemandPrice:
         reserve = self._pace.reserve_days * per_day + ahead
         return self._price * (reserve / held if held > reserve / _MAX_FACTOR else _MAX_FACTOR)
 
+    def days_ahead(self, now: float, period_days: float) -> float:
+        """How many days' tokens are there before they accrue: a third of a period's, in a scarcity of money.
+
+        Where all demand can be paid, none is worth borrowing for. A price that has seen hardly any demand
+        lets too much through, so there are no more days than it has seen.
+
+        Args:
+            now: Seconds.
+            period_days: Of the budget.
+        """
+        return min(_AHEAD_SHARE * period_days, (now - self._since) / DAY) if self._is_scarce else 0.0
+
     def _read(self, now: float, per_day: float) -> None:
         oldest = now - self._pace.window_days * DAY
         self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
@@ -111,8 +125,8 @@ class DemandPrice:
         order = np.argsort(-indices, kind="stable")
         cumulated = np.cumsum(costs[order])
         row = int(np.searchsorted(cumulated, per_day * days))
-        scarce = row < len(order)
-        self._price = float(indices[order[row]] if scarce else _NO_DEMAND * indices[order[-1]])
+        self._is_scarce = row < len(order)
+        self._price = float(indices[order[row]] if self._is_scarce else _NO_DEMAND * indices[order[-1]])
 
     def kept(self) -> DemandKept:
         """All that a new process needs to go on; keys as text."""
@@ -127,18 +141,14 @@ class DemandPrice:
         """Go on where another process has ended."""
         self._since, self._price, self._next = kept.since, kept.price, kept.next_reading
         self._seen = {key: seen for key, seen in kept.seen.items()}  # noqa: C416 (keys are any Hashable)
+        self._is_scarce = self._price >= min((index for _, index, _ in kept.seen.values()), default=math.inf)
 
     def after_rehearsal(self, now: float, is_known: Callable[[Any], bool]) -> DemandPrice:
         """The price from ``now`` on (seconds), with the rehearsed demand of keys that are known by then."""
         price = DemandPrice(self._pace, self._since)
-        price._price, price._next = self._price, now
+        price._price, price._is_scarce, price._next = self._price, self._is_scarce, now
         price._seen = {("rehearsed", key): seen for key, seen in self._seen.items() if is_known(key)}
         return price
-
-    @property
-    def since(self) -> float:
-        """Demand is observed from here, seconds."""
-        return self._since
 
     @property
     def is_known(self) -> bool:

@@ -8,18 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Final
 
 DAY = 86_400.0
-_AHEAD_SHARE: Final = 1.0 / 3.0  # of a period's budget
-
-
-def days_ahead(period_days: float, known_days: float) -> float:
-    """So many days' tokens are there before they accrue: a third of a period's, once demand is known so long.
-
-    A price that has seen hardly any demand lets too much through, so it is not given a third at once.
-    """
-    return max(0.0, min(_AHEAD_SHARE * period_days, known_days))
 
 
 class Tokens:
@@ -30,7 +20,6 @@ class Tokens:
         time: Seconds; accrual begins here.
         until: Seconds; accrual ends here.
         max_days: Of accrual that are kept, the period; what is not spent by then lapses.
-        known_days: Before ``time``, of which demand is known (:func:`days_ahead`); None: no tokens are ahead.
         held: Tokens at the beginning, besides those ahead.
     """
 
@@ -41,7 +30,6 @@ class Tokens:
         time: float,
         until: float = math.inf,
         max_days: float = 30.0,
-        known_days: float | None = None,
         held: float = 0.0,
     ) -> None:
         self.per_second = per_second
@@ -51,10 +39,8 @@ class Tokens:
         self._until = until
         self._max = per_second * DAY * max_days
         self._time = time
-        self._known_since = math.inf if known_days is None else time - known_days * DAY
-        self._max_days = max_days
+        self._ahead_days = 0.0
         self._committed: dict[Hashable, float] = {}
-        self._advance()
 
     @property
     def per_day(self) -> float:
@@ -70,9 +56,17 @@ class Tokens:
         """Add what has accrued by ``now``, seconds."""
         now = min(now, self._until)
         if now > self._time:
-            self.held = min(self._max, self.held + self.per_second * (now - self._time))
+            accrued = self.held - self.ahead + self.per_second * (now - self._time)
+            self.held = min(self._max, accrued) + self.ahead
             self._time = now
-            self._advance()
+            self.lend(self._ahead_days)
+
+    def lend(self, days: float) -> None:
+        """Let so many days' tokens be there before they accrue; none that accrue after the end."""
+        self._ahead_days = days
+        ahead = self.per_second * min(days * DAY, max(0.0, self._until - self._time))
+        self.held += ahead - self.ahead
+        self.ahead = ahead
 
     def commit(self, key: Hashable, most: float) -> bool:
         """Take the most that a start may cost; False, and nothing is taken, where it is not there."""
@@ -87,12 +81,6 @@ class Tokens:
 
         A cost above the commitment cannot be undone: it is taken from what is held, which may fall below 0.
         """
-        self.held = min(self._max, self.held + self._committed.pop(key, 0.0) - actual)
+        accrued = self.held - self.ahead + self._committed.pop(key, 0.0) - actual
+        self.held = min(self._max, accrued) + self.ahead
         self.spent += actual
-
-    def _advance(self) -> None:
-        known_days = (self._time - self._known_since) / DAY
-        seconds = min(days_ahead(self._max_days, known_days) * DAY, max(0.0, self._until - self._time))
-        ahead = self.per_second * seconds
-        self.held = min(self._max, self.held + ahead - self.ahead)
-        self.ahead = ahead

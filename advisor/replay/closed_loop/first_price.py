@@ -15,7 +15,6 @@ _MIN_EARLIER_JOBS: Final = 200
 class PricedPolicy(Policy):
     """A policy whose spending is paced by a price; the keys of its demand begin with the job's row."""
 
-    is_paced = True
     demand_price: DemandPrice
 
 

@@ -64,7 +64,8 @@ class Starburst(Policy):
             index = (world.now - float(world.jobs.submit[row])) / cost
             self._price.note(row, index=index, cost=cost, now=world.now)
             ranked.append((index, row))
-        price = price_now(self._price, world)
+        tokens = world.tokens
+        price = self._price.price(world.now, held=tokens.held, per_day=tokens.per_day, ahead=0.0)
         for index, row in sorted(ranked, reverse=True):
             if index < price:
                 break

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.price.demand_price import DemandPrice
-from advisor.decide.price.tokens import DAY, Tokens
+from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.simulate.pool.pool import Event, Pool
 from advisor.simulate.pool.rules import Rules
@@ -56,11 +56,9 @@ class Policy:
 
     Attributes:
         name: As in the rehearsal's rows.
-        is_paced: Whether a price paces what it spends: only then tokens are there before they accrue.
     """
 
     name = "all-on-premise"
-    is_paced = False
 
     def begin(self, world: World) -> None:
         """Learn from the log's rows before the first job."""
@@ -114,6 +112,7 @@ class LoopResult:
 def price_now(price: DemandPrice, world: World) -> float:
     """The price of time in a world, seconds per core-second."""
     tokens = world.tokens
+    tokens.lend(price.days_ahead(world.now, world.options.max_days))
     return price.price(world.now, held=tokens.held, per_day=tokens.per_day, ahead=tokens.ahead)
 
 
@@ -135,7 +134,6 @@ class World:
             time=float(jobs.submit[0]),
             until=float(jobs.submit[-1]),
             max_days=options.max_days,
-            known_days=float(jobs.submit[0] - jobs.table.submit[0]) / DAY if policy.is_paced else None,
         )
         self.now = float(jobs.submit[0])
         self.cloud: dict[int, CloudRun] = {}

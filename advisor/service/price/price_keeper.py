@@ -16,7 +16,7 @@ import structlog
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.period_budget import period_span, spent_in_period, tokens_at_hand
-from advisor.decide.price.tokens import DAY, days_ahead
+from advisor.decide.price.tokens import DAY
 from advisor.decide.submission.capacity import usd_per_core_hour
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
@@ -190,8 +190,8 @@ class PriceKeeper:
     def _ahead(self, usd: float, now: float) -> float:
         """What is there of a budget before it accrues, US dollars."""
         begin, end = period_span(now, self._settings.budget.period)
-        period_days, known_days = (end - begin) / DAY, (now - self._demand.since) / DAY
-        return usd * days_ahead(period_days, known_days) / period_days
+        period_days = (end - begin) / DAY
+        return usd * self._demand.days_ahead(now, period_days) / period_days
 
     def _price(self, now: float, tokens: float) -> float:
         fixed = self._settings.budget.usd_per_hour_saved

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.tokens import DAY, Tokens
 
@@ -110,7 +112,8 @@ def test_tokens_lapse_beyond_what_may_be_kept() -> None:
 
 
 def test_tokens_are_there_ahead_and_all_that_is_spent_stays_within_the_budget() -> None:
-    tokens = Tokens(1.0, time=0.0, until=4.0 * DAY, max_days=9.0, known_days=5.0)
+    tokens = Tokens(1.0, time=0.0, until=4.0 * DAY)
+    tokens.lend(3.0)
     assert tokens.held == tokens.ahead == 3.0 * DAY
     assert tokens.commit("a", 3.0 * DAY)
     tokens.settle("a", 3.0 * DAY)
@@ -122,10 +125,27 @@ def test_tokens_are_there_ahead_and_all_that_is_spent_stays_within_the_budget() 
     assert (tokens.held, tokens.ahead, tokens.spent) == (0.0, 0.0, 4.0 * DAY)
 
 
-def test_no_more_days_are_there_ahead_than_demand_is_known_for() -> None:
-    tokens = Tokens(1.0, time=0.0, max_days=30.0, known_days=0.0)
-    assert tokens.held == 0.0
-    tokens.accrue(DAY)
-    assert (tokens.held, tokens.ahead) == (2.0 * DAY, DAY)
-    tokens.accrue(20.0 * DAY)
-    assert (tokens.held, tokens.ahead) == (30.0 * DAY, 10.0 * DAY)
+def test_tokens_that_are_no_longer_ahead_are_repaid_first() -> None:
+    tokens = Tokens(1.0, time=0.0)
+    tokens.lend(2.0)
+    assert tokens.commit("a", DAY)
+    tokens.settle("a", DAY)
+    tokens.lend(0.0)
+    assert tokens.held == -DAY
+    assert not tokens.commit("b", 1.0)
+    tokens.accrue(2.0 * DAY)
+    assert tokens.held == DAY
+
+
+def test_no_more_days_are_there_ahead_than_demand_is_known_for_and_none_where_money_is_plenty() -> None:
+    price = of_days(3)
+    assert price.days_ahead(3.0 * DAY, 30.0) == 0.0  # nothing is read yet
+    price.price(3.0 * DAY, held=0.0, per_day=PER_DAY, ahead=0.0)
+    assert price.days_ahead(3.0 * DAY, 30.0) == 3.0
+    assert price.days_ahead(20.0 * DAY, 30.0) == 10.0
+    assert price.days_ahead(20.0 * DAY, 7.0) == pytest.approx(7.0 / 3.0)
+    again = DemandPrice(PACE, 0.0)
+    again.take_up(price.kept())
+    assert again.days_ahead(20.0 * DAY, 30.0) == 10.0
+    price.price(4.0 * DAY, held=0.0, per_day=1_000.0, ahead=0.0)
+    assert price.days_ahead(20.0 * DAY, 30.0) == 0.0

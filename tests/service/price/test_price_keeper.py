@@ -13,12 +13,12 @@ from tests.service.price.price_world import World
 HOUR = 3600.0
 
 
-def test_tokens_are_there_ahead_and_accrue_and_what_was_spent_and_promised_is_gone(world: World) -> None:
+def test_tokens_accrue_and_what_was_spent_and_promised_is_gone(world: World) -> None:
     world.hands.pass_by(5 * HOUR)
     world.spend(20.0)
     world.round(0.0, promised_usd=6.0)
     assert world.keeper.current is not None
-    assert world.keeper.current.tokens_usd == pytest.approx(6 * 10.0 + 6 * 10.0 - 20.0 - 6.0, abs=0.1)
+    assert world.keeper.current.tokens_usd == pytest.approx(6 * 10.0 - 20.0 - 6.0, abs=0.1)
     assert world.keeper.report()["spent_usd"] == pytest.approx(20.0, rel=0.01)
 
 
@@ -42,7 +42,7 @@ def test_the_price_rises_with_demand(world: World) -> None:
     world.round()
     scarce = world.keeper.current
     assert scarce is not None
-    reserve = 0.5 * 240.0 + 10.0  # of a day's budget: half, and the hour that is there ahead
+    reserve = 0.5 * 240.0  # of a day's budget, half; 10 USD have accrued
     assert 1000.0 < scarce.seconds_per_usd * scarce.tokens_usd / reserve <= 1049.0
 
 
@@ -84,3 +84,21 @@ def test_a_rehearsal_of_the_history_sets_the_first_price(world: World) -> None:
     world.round()
     assert world.keeper.current is not None
     assert 300.0 < world.keeper.current.seconds_per_usd < 400.0
+
+
+def test_in_a_scarcity_of_money_some_of_the_budget_is_there_before_it_accrues(world: World) -> None:
+    world.hands.pass_by(HOUR)
+    for job in range(50):
+        world.keeper.note(f"{job}@0", index=1000.0 + job, usd=20.0, now=world.hands.wall)
+    world.round()
+    before = world.keeper.current
+    world.round(1.0)
+    after = world.keeper.current
+    assert before is not None
+    assert after is not None
+    assert after.tokens_usd - before.tokens_usd == pytest.approx(10.0, abs=0.1)  # an hour of demand is known
+    world.hands.pass_by(23 * HOUR)
+    world.spend(235.0)
+    world.round()
+    assert world.keeper.current is not None
+    assert world.keeper.current.tokens_usd <= 240.0 - world.keeper.report()["spent_usd"]

@@ -88,7 +88,7 @@ def test_question_1_holds(tmp_path: Path, changes: dict[str, Any]) -> None:
 
 
 def test_no_more_is_moved_than_the_tokens_cover_at_worst(tmp_path: Path) -> None:
-    world = with_tokens(tmp_path, usd=0.6)  # a third and a half of it are there
+    world = with_tokens(tmp_path, usd=1.0)
     for job_id in range(10, 20):
         world.slurm.put(job_id, processors=8)  # 8 cores for up to an hour and a boot: about 0.4 USD
         world.chances.share[job_id] = 0.9
