@@ -67,7 +67,10 @@ def _nothing_known(job_id: JobId, word: JobRecordInSlurm | None) -> BadInput:
         slurm, mend = "Slurm was not asked", "Ask on a host with Slurm's commands (paths.slurm_bin)"
     elif word.is_known:
         slurm = "Slurm knows the job, but its AdminComment has no advice"
-        mend = f"No advisor answered when it was submitted: see `scontrol show job {job_id.name}`"
+        mend = (
+            "No advisor answered when it was submitted, or, without a hook, it began at once: see "
+            f"`scontrol show job {job_id.name}`"
+        )
     else:
         slurm, mend = "Slurm does not know the job", "`advisor decisions` lists the jobs that have advice"
     return BadInput(

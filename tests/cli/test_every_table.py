@@ -38,12 +38,12 @@ WALKED = {
 NOT_WALKED = {
     "advise", "why", "whatif",  # with tests of their own; sentences, or the same tables
     "portfolio undo", "ingest swf", "ingest sacct", "ingest lsb.acct", "report", "retrain", "traces get",
-    "config set",  # a line or two each
+    "config set", "init", "uninstall",  # a line or two each
     "recommend",  # with tests of its own
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
     "bench launch", "bench hedge", "bench matching", "bench soak", "bench price",
-    "bench runtimes", "bench fidelity", "bench live_days",
+    "bench runtimes", "bench fidelity", "bench live_days", "bench hookless", "bench takeover",
 }  # fmt: skip
 
 
