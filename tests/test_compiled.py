@@ -16,10 +16,10 @@ import importlib
 import pkgutil
 import numba
 import advisor
-from advisor.simulate import state
+from advisor.simulate import heap
 
 try:
-    numba.njit(cache=True)(state.heap_push.py_func)
+    numba.njit(cache=True)(heap.heap_push.py_func)
 except RuntimeError as error:
     assert "no locator available" in str(error), error
 else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,22 +42,6 @@ def observer_of(table: JobTable) -> PlacementFeatures:
     """Features of a log's machine before any event."""
     machine = table.total_processors or int(table.processors.max(initial=1))
     return PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
-
-
-def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
-    """Features after a whole log, as `features_of` leaves them.
-
-    Args:
-        table: A waiting job has an infinite wait and run time, a running one an infinite run time.
-        keys: Key of each row in the result.
-    """
-    observer = observer_of(table)
-    for kind, row, time in _events(table, len(table)):
-        if kind is EventKind.SUBMIT:
-            observer.join(keys[row], _submission(table, row))
-        else:
-            observer.apply_event(kind, keys[row], time)
-    return observer
 
 
 def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:

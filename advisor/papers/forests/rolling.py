@@ -18,7 +18,6 @@ from advisor.predict.knn.fitness import Target
 from advisor.replay.estimates import Known
 
 Floats = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import ModuleType
 
 import numpy as np
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from advisor.model import JobTable
 from advisor.papers.forests import placement_features, submission_features
 from advisor.papers.forests.placement_features import EventKind, PlacementFeatures
-from advisor.papers.forests.placement_replay import features_of, retrace
+from advisor.papers.forests.placement_replay import features_of
 from advisor.papers.forests.submission_features import FEATURES, Submission
 from advisor.replay.estimates import Known
 
@@ -202,6 +202,18 @@ def test_a_run_cut_short_is_no_run_time_and_a_second_start_no_wait() -> None:
     assert (last["user_wait_1"], last["user_wait_mean"], last["recent_wait_mean_5"]) == (30.0, 30.0, 30.0)
 
 
+def with_another(table: JobTable, submit: float) -> JobTable:
+    """The table's only job, and a plain one of the same user."""
+    columns = {
+        field.name: np.repeat(column, 2)
+        for field in fields(table)
+        if isinstance(column := getattr(table, field.name), np.ndarray)
+    }
+    for name, value in {"submit": submit, "wait": 0.0, "requeued_seconds": 0.0, "is_whole": True}.items():
+        columns[name][1] = value
+    return replace(table, **columns)
+
+
 @pytest.mark.parametrize(("requeued", "wait"), [(15.0, 30.0), (math.nan, -1.0), (0.0, 45.0)])
 @pytest.mark.parametrize(("is_whole", "run"), [(True, 600.0), (False, -1.0)])
 def test_a_log_with_requeued_jobs_teaches_what_it_knows(
@@ -222,7 +234,7 @@ def test_a_log_with_requeued_jobs_teaches_what_it_knows(
         is_whole=np.array([is_whole]),
         total_processors=64,
     )
-    found = named(retrace(table, [1]).features(submission(700.0, user=1)))
+    found = named(features_of(with_another(table, 700.0))[1])
     assert (found["user_wait_1"], found["user_run_1"], found["running_jobs"]) == (wait, run, 0.0)
     for target, label in (("wait", wait), ("run", run)):
         known = Known.of(table, target)
