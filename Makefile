@@ -1,11 +1,11 @@
-# One word each: setup, demo, test, check, bench, docs, packages. Everything they need they install.
+# One word each: setup, demo, test, check, bench, docs, packages, matrix. Everything they need they install.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup system demo test check bench docs packages coverage clean
+.PHONY: setup system demo test check bench docs packages matrix coverage clean
 
 setup: $(STAMP)  ## virtual environment with the project and its extras (idempotent)
 
@@ -46,6 +46,9 @@ packages: setup  ## .deb, .rpm, wheelhouse and bill of materials in build/packag
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt cyclonedx-bom
 	./packaging/build
 	./packaging/check
+
+matrix:  ## the main scenarios on Slurm 22.05, 24.11 and the newest of Debian, a table and JSON in build/matrix
+	./tools/matrix $(MATRIX)
 
 coverage: setup system
 	$(BIN)/python -m coverage run -m pytest

@@ -14,7 +14,10 @@ from advisor.model.errors import BadInput, RetryLater
 from advisor.slurm import node_sets, parsing, records
 from advisor.slurm.records import Layout, Unread
 
-RECORDED = Path(__file__).parent / "fixtures" / "22.05"
+FIXTURES = Path(__file__).parent / "fixtures"
+OLDEST = "22.05"
+RELEASES = {"22.05": (22, 5, 8)}
+of_each_release = pytest.mark.parametrize("release", RELEASES)
 WORD = "0123456789abcdef"
 
 
@@ -22,19 +25,21 @@ def layout(columns: tuple[str, ...]) -> Layout:
     return Layout(columns, f"\x1e{WORD}\x1f", f"\x1d{WORD}\x1f")
 
 
-def recorded(name: str) -> str:
-    return (RECORDED / name).read_text(encoding="utf-8")
+def recorded(name: str, release: str = OLDEST) -> str:
+    return (FIXTURES / release / name).read_text(encoding="utf-8")
 
 
-def recorded_jobs(text: str | None = None):
+def recorded_jobs(text: str | None = None, release: str = OLDEST):
     report = Unread()
-    rows = layout(parsing.JOB_COLUMNS).records(recorded("squeue.txt") if text is None else text, report)
+    shown = recorded("squeue.txt", release) if text is None else text
+    rows = layout(parsing.JOB_COLUMNS).records(shown, report)
     return {job.job.job_id: job for job in parsing.queued_jobs(rows, report)}, report
 
 
-def recorded_nodes(text: str | None = None):
+def recorded_nodes(text: str | None = None, release: str = OLDEST):
     report = Unread()
-    rows = layout(parsing.NODE_COLUMNS).records(recorded("sinfo.txt") if text is None else text, report)
+    shown = recorded("sinfo.txt", release) if text is None else text
+    rows = layout(parsing.NODE_COLUMNS).records(shown, report)
     return {node.name: node for node in parsing.nodes(rows, report)}, report
 
 
@@ -56,8 +61,9 @@ def one_node(**columns: str) -> str:
     return layout(()).between.join(row[name] for name in parsing.NODE_COLUMNS) + layout(()).after + "\n"
 
 
-def test_recorded_queue_is_read_in_full() -> None:
-    jobs, report = recorded_jobs()
+@of_each_release
+def test_recorded_queue_is_read_in_full(release: str) -> None:
+    jobs, report = recorded_jobs(release=release)
     assert report.malformed == 0
     assert sorted(jobs) == [1, 2, 3, 8, 9, 10, 11, 12]
     hostile = jobs[1]
@@ -116,15 +122,17 @@ def test_what_else_a_new_jobs_user_said_is_read() -> None:
     assert submitted(EligibleTime="N/A").eligible_time is None
 
 
-def test_recorded_array_stands_for_its_waiting_tasks() -> None:
-    jobs, _ = recorded_jobs()
+@of_each_release
+def test_recorded_array_stands_for_its_waiting_tasks(release: str) -> None:
+    jobs, _ = recorded_jobs(release=release)
     assert jobs[2].job.array_tasks == 14
     assert jobs[8].array_job_id == 2
     assert jobs[8].job.array_tasks == 1
 
 
-def test_recorded_held_and_dependent_jobs_do_not_queue() -> None:
-    jobs, _ = recorded_jobs()
+@of_each_release
+def test_recorded_held_and_dependent_jobs_do_not_queue(release: str) -> None:
+    jobs, _ = recorded_jobs(release=release)
     assert jobs[3].is_held
     assert not jobs[3].is_queued
     assert jobs[2].is_queued
@@ -138,8 +146,9 @@ def test_recorded_held_and_dependent_jobs_do_not_queue() -> None:
     assert jobs[11].start_time is None
 
 
-def test_recorded_nodes() -> None:
-    nodes, report = recorded_nodes()
+@of_each_release
+def test_recorded_nodes(release: str) -> None:
+    nodes, report = recorded_nodes(release=release)
     assert report.malformed == 0
     assert sorted(nodes) == ["burst1", "burst2", "burst3", "onprem1", "onprem2"]
     assert nodes["burst2"].is_cloud
@@ -150,17 +159,20 @@ def test_recorded_nodes() -> None:
     assert nodes["onprem1"].memory_mb == 4000
 
 
-def test_recorded_partitions_configuration_and_version() -> None:
-    partitions = {partition.name: partition for partition in parsing.partitions(recorded("partitions.txt"))}
+@of_each_release
+def test_recorded_partitions_configuration_and_version(release: str) -> None:
+    partitions = {
+        partition.name: partition for partition in parsing.partitions(recorded("partitions.txt", release))
+    }
     assert partitions["burst"].total_processors == 12
     assert partitions["burst"].max_minutes is None
     assert partitions["burst"].suspend_seconds == 60.0
     assert [partition.name for partition in partitions.values() if partition.is_default] == ["onprem"]
     assert (partitions["burst"].total_nodes, partitions["burst"].max_nodes) == (3, None)
-    config = parsing.config(recorded("config.txt"))
+    config = parsing.config(recorded("config.txt", release))
     assert config["ClusterName"] == "lab"
     assert config["AuthInfo"].endswith("cred_expire=5")
-    assert parsing.version(recorded("version.txt")) == (22, 5, 8)
+    assert parsing.version(recorded("version.txt", release)) == RELEASES[release]
 
 
 @given(st.text(max_size=300))

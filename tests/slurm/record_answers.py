@@ -1,0 +1,64 @@
+"""Record what this machine's Slurm answers, as fixtures of ``test_parsing``.
+
+``python -m tests.slurm.record_answers`` makes the same jobs with the same ids on every release, in a lab, and
+writes to ``fixtures/RELEASE``.
+"""
+
+from __future__ import annotations
+
+import time
+
+from advisor.slurm import parsing
+from advisor.testing.lab import Lab, LabOptions
+from advisor.testing.lab_processes import wait_until
+from tests.slurm.test_parsing import FIXTURES, layout
+
+HOSTILE = 'evil\nname %i "q" = x'
+
+
+def make_jobs(lab: Lab) -> None:
+    """Jobs 1 to 12; see ``test_parsing`` for what is special about each."""
+    lab.sbatch("-n2", "-t5", "--job-name", HOSTILE, "--comment", "a=b\n|c", script="sleep 250")
+    lab.run("scontrol", "update", "jobid=1", 'admincomment={"advice":"abc","x":1}')
+    lab.sbatch("--array=1-19%3", "--hold", script="sleep 250")
+    lab.sbatch("-n3", "--hold")
+    others = [lab.sbatch("--hold").job_id for _ in range(2)]
+    lab.run("scontrol", "release", "2")
+    wait_until(lambda: shown(lab, "2_3") == "RUNNING", seconds=60, what="three tasks run")
+    lab.run("scancel", "2_1", "2_2", *map(str, others))
+    wait_until(lambda: shown(lab, "2_5") == "RUNNING", seconds=90, what="three other tasks run")
+    lab.sbatch(
+        "--partition=onprem,burst", "--begin=now+1hour", "--constraint=onprem&x86", "--comment=no-burst"
+    )
+    lab.sbatch("--dependency=afterok:1", "--no-requeue", "-N2", "-n6")
+
+
+def shown(lab: Lab, task: str) -> str:
+    return lab.run("squeue", "-h", "-j", task, "-o", "%T", check=False).stdout.strip()
+
+
+def main() -> None:
+    node_view = ("sinfo", "--noheader", "--all", "--Node")
+    options = LabOptions(suspend_seconds=60, resume_timeout_seconds=30)
+    with Lab.temporary(options) as lab:
+        make_jobs(lab)
+        reason = 'bad = disk, "really"'
+        lab.run("scontrol", "update", "nodename=burst3", "state=drain", f"reason={reason}")
+        time.sleep(3)  # a reason, and the scheduler's view of the last jobs
+        jobs, nodes = layout(parsing.JOB_COLUMNS), layout(parsing.NODE_COLUMNS)
+        version = lab.run("scontrol", "--version").stdout
+        answers = {
+            "version.txt": version,
+            "squeue.txt": lab.run("squeue", "--noheader", "--all", f"--Format={jobs.argument}").stdout,
+            "sinfo.txt": lab.run(*node_view, f"--Format={nodes.argument}").stdout,
+            "partitions.txt": lab.run("scontrol", "--oneliner", "--all", "show", "partitions").stdout,
+            "config.txt": lab.run("scontrol", "show", "config").stdout.replace(str(lab.folder), "/var/lab"),
+        }
+    folder = FIXTURES / ".".join(version.split()[1].split(".")[:2])
+    folder.mkdir(exist_ok=True)
+    for name, text in answers.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
