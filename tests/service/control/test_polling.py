@@ -151,3 +151,21 @@ def test_seeds_r1_discovered_reservations_count_in_decisions(
         tmp_path, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
     )
     assert loop.cloud_state(NODES).reserved_free_nodes == free
+
+
+@pytest.mark.parametrize(("hook", "jobs"), [(True, 2), (False, 1)])
+def test_g20_2_without_a_hook_a_new_job_meets_the_queue_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, hook: bool, jobs: int
+) -> None:
+    """As inside `sbatch`: what is still to be advised is not in the state that advice rests on."""
+    advised = make_queued(7, reason="Resources", submit_time=1_799_999_999.0, admin_comment="{}")
+    new = make_queued(8, reason="Resources", submit_time=1_799_999_999.0)
+    monkeypatch.setattr(Slurm, "jobs", (advised, new))
+    loop = make_loop(tmp_path, open_now=(True, True), cluster={"hook": hook})
+    for step in (loop.poll, loop.publish):
+        step()
+    published = snapshots.read(tmp_path / "snapshot.msgpack")
+    assert published.state.cluster is not None
+    assert published.state.cluster.queue_size == jobs
+    assert published.queue is not None
+    assert len(published.queue.waiting_jobs) == jobs

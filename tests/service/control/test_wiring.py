@@ -31,6 +31,7 @@ def make_control(tmp_path: Path) -> Control:
         (tmp_path / name).mkdir(mode=0o700)
     settings = Settings(
         paths=PathSettings(state=tmp_path, run=tmp_path / "run"),
+        cluster={"hook": False},
         hedge=HedgeSettings(enabled=True),
         portfolio=PortfolioSettings(enabled=True),
         acquirer=AcquirerSettings(kept_nodes=1),
@@ -120,6 +121,7 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     status = control.status()
     named = {
         "HedgeFeature.watch": "places",
+        "AdvisingFeature.loop": "advising",
         "PortfolioFeature.loop": "portfolio",
         "PriceFeature.loop": "price",
         "PriceFeature.keeper": "price",
@@ -138,6 +140,7 @@ def test_every_loop_runs(control: Control) -> None:
         "watch",
         "portfolio",
         "portfolio judge",
+        "advise",
         "price",
         "provision",
         "reconcile",
@@ -148,7 +151,7 @@ def test_every_loop_runs(control: Control) -> None:
         "learn",
     }
     steering = {name for feature in control.features for name in feature.steering}
-    assert steering == {"watch", "portfolio", "price", "match", "acquire"}
+    assert steering == {"watch", "portfolio", "advise", "price", "match", "acquire"}
 
 
 _DAY_ONE = """
@@ -176,6 +179,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         "service.hedge.watching",
         "service.portfolio.portfolio_loop",
         "service.stability.match_loop",
+        "service.waiting.advising",
         "service.waiting.asking_again",
         "simulate.portfolio",
     ):
