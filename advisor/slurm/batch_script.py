@@ -137,18 +137,19 @@ _OTHER_LETTERS: Final = frozenset("BDeFhikmMoOQsSvVWx")
 _OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFm")
 _FLAGS: Final = {"requeue": ("requeue", True), "no-requeue": ("requeue", False), "hold": ("held", True)}
 _OTHERS: Final = """
-acctg-freq bb bbf burst-buffer chdir cluster-constraint clusters container container-id contiguous
-core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot distribution error exclude
-exclusive export export-file extra extra-node-info get-user-env gid gpu-bind gpu-freq
-gpus-per-socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep mail-type mail-user
-mcs-label mem-bind mem-per-gpu mincpus network nice no-bell no-kill nodefile ntasks-per-core
-ntasks-per-gpu ntasks-per-socket open-mode output overcommit oversubscribe parsable power prefer
-priority profile propagate quiet reboot resv-ports segment share signal sockets-per-node spread-job
-spread-segments stepmgr switches test-only thread-spec threads-per-core time-min tmp tres-bind
-tres-per-task uid usage use-min-nodes verbose version wait wait-all-nodes wckey workdir wrap
+acctg-freq bb bbf burst-buffer chdir cluster-constraint clusters container container-id
+container-type contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot
+distribution error exclude exclusive export export-file extra extra-node-info get-user-env gid
+gpu-bind gpu-freq gpus-per-socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep
+mail-type mail-user mcs-label mem-bind mem-per-gpu mem-update mincpus network nice no-bell no-kill
+nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket oom-kill-step open-mode output overcommit
+oversubscribe parsable power prefer priority profile propagate quiet reboot resv-ports segment share
+signal sockets-per-node spread-job spread-segments stepmgr switches test-only thread-spec
+threads-per-core time-min tmp tres-bind tres-per-task uid usage use-min-nodes verbose version wait
+wait-all-nodes wckey workdir wrap
 """
 _UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
-"""Other long options of sbatch, 22.05 to 25.11; a test compares them with the installed sbatch."""
+"""Other long options of sbatch, 22.05 to 26.05; a test compares them with the installed sbatch."""
 
 
 def read_script(text: str, *, where: str) -> SubmittedOptions:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,10 @@ def test_a_script():
     assert not found.heterogeneous
 
 
+def test_an_expedited_requeue_is_a_requeue():
+    assert read_options(["--requeue=expedite"], where="x").fields == {"requeue": True}
+
+
 def test_every_way_to_write_an_option():
     for words in (["-t", "5"], ["-t5"], ["--time=5"], ["--time", "5"], ["-t=5"]):
         assert read_options(words, where="here").fields == {"time_limit": 5}
@@ -135,23 +140,33 @@ def test_wrong_scripts_say_where(text, where, what):
     assert caught.value.mend
 
 
-def test_day_one_8_every_option_of_the_sbatch_that_is_here_is_known(tmp_path):
+def installed_help(folder: Path) -> str:
+    """What ``sbatch --help`` of this machine prints; empty without Slurm."""
     sbatch = shutil.which("sbatch")
     if sbatch is None:
-        pytest.skip("no sbatch here")
-    conf = tmp_path / "slurm.conf"
+        return ""
+    conf = folder / "slurm.conf"
     conf.write_text("ClusterName=x\nSlurmctldHost=localhost\n")
-    done = subprocess.run(
-        [sbatch, "--help"], capture_output=True, text=True, check=True, env={"SLURM_CONF": str(conf)}
-    )
-    options = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", done.stdout))
+    command = [sbatch, "--help"]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, env={"SLURM_CONF": str(conf)}
+    ).stdout
+
+
+@pytest.mark.parametrize("release", ["installed", "24.11", "26.05"])
+def test_day_one_8_every_option_of_sbatch_is_known(release, tmp_path):
+    recorded = Path(__file__).parent / "fixtures" / release / "sbatch_help.txt"
+    text = installed_help(tmp_path) if release == "installed" else recorded.read_text()
+    if not text:
+        pytest.skip("no sbatch here")
+    options = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", text))
     assert len(options) > 80
     unknown = []
     for option in sorted(options):
         with suppress(BadInput):  # known, and 1 is not what it takes
             unknown += read_options([f"{option}=1"], where="x").unknown
     assert unknown == []
-    letters = re.findall(r"^ +-([A-Za-z]),", done.stdout, re.MULTILINE)
+    letters = re.findall(r"^ +-([A-Za-z]),", text, re.MULTILINE)
     assert len(letters) > 25
     for letter in letters:
         with suppress(BadInput):  # known, and its value is missing
