@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from advisor.ec2.tags import INTENT_TAG, node_of
 from advisor.history.store import HistoryStore
-from advisor.model.errors import AdvisorError
+from advisor.model.errors import AdvisorError, RetryLater
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.lease_file import LEASE, read_holder
 from advisor.testing.lab import LabOptions
@@ -234,19 +234,21 @@ class _Trial:
             site.serve.kill()
             site.lab.stop_slurmctld(kill=True)
         result: dict[str, Any] = {"how": how}
-        self._wait(lambda: read_holder(site.state).host == _BACKUP)
+        self._wait("the backup has the lease", lambda: read_holder(site.state).host == _BACKUP)
         result["lease_taken_after_seconds"] = _since(before)
-        self._wait(lambda: load.last_started > before)
+        self._wait("a submission is taken", lambda: load.last_started > before)
         result["first_submission_taken_after_seconds"] = _since(before)
-        self._wait(lambda: self._launched_by(number + 1) > 0)
+        self._wait("the backup launches", lambda: self._launched_by(number + 1) > 0)
         result["first_launch_after_seconds"] = _since(before)
         if not self._only_control:
-            self._wait(lambda: self._advised_there() > advised)
+            self._wait("the backup advises", lambda: self._advised_there() > advised)
             result["advised_by_the_backup"] = self._advised_there() - advised
         if how == "stop":
             time.sleep(max(0.0, _STOPPED_SECONDS - (time.monotonic() - before)))
             site.control.signal(signal.SIGCONT)
-            self._wait(lambda: not site.control.is_running)  # it has seen that it has lost the lease
+            self._wait(
+                "it ends", lambda: not site.control.is_running
+            )  # it has seen that it has lost the lease
         self._bring_back()
         result["hand_back_seconds"] = self._hand_back()
         return result
@@ -255,7 +257,9 @@ class _Trial:
         site = self._site
         if not self._only_control:
             site.lab.start_slurmctld()
-            self._wait(lambda: "(primary) at" in (shown := self._ping()) and shown.count("UP") == 2)
+            self._wait(
+                "both slurmctld", lambda: "(primary) at" in (shown := self._ping()) and shown.count("UP") == 2
+            )
             site.serve.start()
         site.control.start()
 
@@ -263,7 +267,7 @@ class _Trial:
         """An admin stops the holder: the first side's process takes over at once."""
         before = time.monotonic()
         self._backup.control.stop()
-        self._wait(lambda: read_holder(self._site.state).host == self._here)
+        self._wait("it has the lease back", lambda: read_holder(self._site.state).host == self._here)
         seconds = _since(before)
         self._backup.control.start()
         return seconds
@@ -279,8 +283,12 @@ class _Trial:
         start = f"advisor-{number}-"
         return sum(item["tags"].get(INTENT_TAG, "").startswith(start) for item in self._site.ec2.instances())
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        self._site.wait_until("a step of the takeover", condition, seconds=_LIMIT_SECONDS)
+    def _wait(self, what: str, condition: Callable[[], bool]) -> None:
+        try:
+            self._site.wait_until(what, condition, seconds=_LIMIT_SECONDS)
+        except RetryLater as late:
+            log = self._backup.control.log.read_text(errors="replace").splitlines()
+            raise RetryLater("\n".join([str(late), "--- the backup's", *log[-30:]]), code=late.code) from None
 
     # ------------------------------------------------------------------------- the figures
 
