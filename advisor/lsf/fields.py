@@ -95,6 +95,10 @@ class Fields:
             raise self._unfit(name, "a name", token)
         return _unquoted(token) if token[0] == '"' else token
 
+    def next_is_text(self) -> bool:
+        """Whether the next field is a string in quotes."""
+        return self._forms[self._next : self._next + 1] == "s"
+
     def wholes(self, name: str) -> list[int]:
         """Take all whole numbers up to the next other field."""
         end = self._next
@@ -103,10 +107,11 @@ class Fields:
         return [self.whole(name) for _ in range(self._next, end)]
 
     def all_of(self, row: Layout) -> dict[str, Value]:
-        """Take a row of fields; of those named ``-`` only the form is checked."""
+        """Take a row of fields; those named ``-`` may be of any kind."""
         begin = self._next
         if self._forms[begin : begin + len(row.forms)] != row.forms:
-            self._raise_for_misfit(row)
+            self._check_wanted(row)
+            self._next = begin
         found: dict[str, Value] = {}
         for place, name, kind in row.wanted:
             token = self._found[begin + place]
@@ -118,10 +123,13 @@ class Fields:
         self._next = begin + len(row.forms)
         return found
 
-    def _raise_for_misfit(self, row: Layout) -> None:
+    def _check_wanted(self, row: Layout) -> None:
         take: dict[str, Callable[[str], Value]] = {"s": self.text, "d": self.whole, "f": self.real}
         for name, kind in row.fields:
-            take[kind](name)
+            if name == "-":
+                self._take(name)
+            else:
+                take[kind](name)
 
     def _take(self, name: str) -> str:
         if self._next >= len(self._found):

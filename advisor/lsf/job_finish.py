@@ -1,4 +1,4 @@
-"""One ``JOB_FINISH`` record of ``lsb.acct``, of any release since LSF 5.
+"""One ``JOB_FINISH`` record of ``lsb.acct``, of any release since LSF 5, or of volclava.
 
 The fields are in the order of IBM's page "lsb.acct" (Spectrum LSF 10.1 configuration reference), except for
 the run limit (:mod:`advisor.lsf.run_limit`). Releases append fields: LSF 5.1 ends after the reservation, 7.06
@@ -24,8 +24,9 @@ _SUBMISSION: Final = layout(
 """The last seven: pre-execution command, submission host, folder, input, output and error file, job file."""
 _RESULT: Final = layout("status:d host_factor:f name:s -:s user_seconds:f system_seconds:f")
 _REST_OF_RUSAGE: Final = layout("-:f " * 17)
-_IDENTITY: Final = layout("-:s project:s exit_status:d max_processors:d -:s -:s array_index:d")
-_MEMORY: Final = layout("max_resident_kb:d -:d -:s -:s reservation:s")
+_IDENTITY: Final = layout("-:s project:s exit_status:d max_processors:d -:s")
+_MEMORY: Final = layout("max_resident_kb:d -:d -:s -:s")
+_RESERVATION: Final = layout("reservation:s")
 _TERMINATION: Final = layout(
     "service_class:s -:d -:s exit_info:d -:s -:d share_account:s -:s application:s -:s -:d -:s"
     " requeue_exit_values:s -:d -:s -:d long_reservation:s description:s"
@@ -137,6 +138,9 @@ def _read_common_fields(found: Fields, values: dict[str, Any]) -> None:
     values.update(found.all_of(_RESULT))
     found.all_of(_REST_OF_RUSAGE)
     values.update(found.all_of(_IDENTITY))
+    if found.next_is_text():
+        found.text("time event")  # volclava, whose format is LSF 4's, has none
+    values["array_index"] = found.whole("array_index")
     if values["processors"] < 0 or values["array_index"] < -1:
         raise MalformedRecord("a number of processors or an array index below 0")
 
@@ -144,6 +148,7 @@ def _read_common_fields(found: Fields, values: dict[str, Any]) -> None:
 def _read_later_fields(found: Fields, values: dict[str, Any]) -> None:
     """Add each complete group of fields; raises MalformedRecord at the first one that cannot be read."""
     values.update(found.all_of(_MEMORY))
+    values.update(found.all_of(_RESERVATION))
     values.update(found.all_of(_TERMINATION))
     for _ in range(_count(found, "submission extensions")):
         found.whole("key")

@@ -103,7 +103,10 @@ def test_numbers_up_to_something_else() -> None:
     assert fields.text("x") == "x"
 
 
-def test_unwanted_fields_are_looked_at_all_the_same() -> None:
+def test_unwanted_fields_do_not_decide_but_must_be_there() -> None:
     assert Fields('7 "x" 1.5 8').all_of(layout("a:d -:s -:f b:d")) == {"a": 7, "b": 8}
-    with pytest.raises(MalformedRecord, match="an unused field"):
-        Fields("7 8").all_of(layout("a:d -:s"))
+    assert Fields('7 0 "x" 8').all_of(layout("a:d -:s -:f b:d")) == {"a": 7, "b": 8}
+    with pytest.raises(MalformedRecord, match="is a string instead of a whole number"):
+        Fields('7 0 1.5 "x"').all_of(layout("a:d -:s -:f b:d"))
+    with pytest.raises(MalformedRecord, match="the record ends after 2 fields, before an unused field"):
+        Fields("7 0").all_of(layout("a:d -:s -:f"))

@@ -173,3 +173,30 @@ def test_a_record_with_any_field_replaced_is_refused_or_read(
     except (MalformedRecord, AssertionError):
         return
     assert record.array_index >= -1
+
+
+VOLCLAVA = (
+    '"JOB_FINISH" "22" 1795366001 1 1001 33619971 1 1795365937 0 0 1795365941 "volclava" '
+    '"normal" "" "" "" "vm"'
+    ' "/tmp" "" "" "" "1795365937.1" 0 1 "vm" '
+    '64 1.0 "test" "sleep 60" 0.020373 0.000000 5800 0 -1 0 0 814 1 0'
+    ' 160 64 -1 0 0 0 21 8 -1 "" "default" 0 1 "" 0 6872 12192 "" ""'
+)
+
+
+def test_record_of_volclava_has_no_time_event() -> None:
+    """As its mbatchd wrote it: the array index is where LSF has the time event."""
+    found = Fields(VOLCLAVA)
+    assert record_type(found) == "JOB_FINISH"
+    job = read_job_finish(found)
+    assert (job.job_id, job.user, job.queue, job.hosts) == (1, "volclava", "normal", ("vm",))
+    assert (job.start_time, job.event_time, job.array_index) == (1795365941, 1795366001, 0)
+    assert (job.project, job.max_processors, job.max_resident_kb) == ("default", 1, 6872)
+    assert job.reservation is None
+
+
+def test_fields_of_no_interest_may_be_of_another_kind() -> None:
+    changed = VOLCLAVA.replace(" 0.020373 0.000000 5800 0 -1 ", ' 0.020373 0.000000 "" 0 -1 ')
+    found = Fields(changed)
+    record_type(found)
+    assert read_job_finish(found).array_index == 0
