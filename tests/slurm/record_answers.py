@@ -7,8 +7,10 @@ writes to ``fixtures/RELEASE``.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from advisor.slurm import parsing
+from advisor.slurm.commands import Commands
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 from tests.slurm.test_parsing import FIXTURES, layout
@@ -38,21 +40,20 @@ def shown(lab: Lab, task: str) -> str:
 
 
 def main() -> None:
-    node_view = ("sinfo", "--noheader", "--all", "--Node")
-    options = LabOptions(suspend_seconds=60, resume_timeout_seconds=30)
+    options = LabOptions(suspend_seconds=60, resume_timeout_seconds=30, priority_type="priority/basic")
     with Lab.temporary(options) as lab:
         make_jobs(lab)
-        reason = 'bad = disk, "really"'
-        lab.run("scontrol", "update", "nodename=burst3", "state=drain", f"reason={reason}")
-        time.sleep(3)  # a reason, and the scheduler's view of the last jobs
+        lab.run("scontrol", "update", "nodename=burst3", "state=drain", 'reason=bad = disk, "really"')
+        time.sleep(3)  # the scheduler's view of the last jobs
         jobs, nodes = layout(parsing.JOB_COLUMNS), layout(parsing.NODE_COLUMNS)
-        version = lab.run("scontrol", "--version").stdout
+        asked = Commands(Path("/usr/bin"), lab.conf).text
+        version = asked("scontrol", "--version")
         answers = {
             "version.txt": version,
-            "squeue.txt": lab.run("squeue", "--noheader", "--all", f"--Format={jobs.argument}").stdout,
-            "sinfo.txt": lab.run(*node_view, f"--Format={nodes.argument}").stdout,
-            "partitions.txt": lab.run("scontrol", "--oneliner", "--all", "show", "partitions").stdout,
-            "config.txt": lab.run("scontrol", "show", "config").stdout.replace(str(lab.folder), "/var/lab"),
+            "squeue.txt": asked("squeue", "--noheader", "--all", f"--Format={jobs.argument}"),
+            "sinfo.txt": asked("sinfo", "--noheader", "--all", "--Node", f"--Format={nodes.argument}"),
+            "partitions.txt": asked("scontrol", "--oneliner", "--all", "show", "partitions"),
+            "config.txt": asked("scontrol", "show", "config").replace(str(lab.folder), "/var/lab"),
         }
     folder = FIXTURES / ".".join(version.split()[1].split(".")[:2])
     folder.mkdir(exist_ok=True)

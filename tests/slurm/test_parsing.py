@@ -16,7 +16,7 @@ from advisor.slurm.records import Layout, Unread
 
 FIXTURES = Path(__file__).parent / "fixtures"
 OLDEST = "22.05"
-RELEASES = {"22.05": (22, 5, 8)}
+RELEASES = {"22.05": (22, 5, 8), "24.11": (24, 11, 5), "26.05": (26, 5, 5)}
 of_each_release = pytest.mark.parametrize("release", RELEASES)
 WORD = "0123456789abcdef"
 
@@ -72,7 +72,8 @@ def test_recorded_queue_is_read_in_full(release: str) -> None:
     assert hostile.admin_comment == '{"advice":"abc","x":1}'
     assert hostile.holds_processors
     assert hostile.start_time is not None
-    assert min(job.priority for job in jobs.values()) > 4_000_000_000
+    waiting = [job.priority for job in jobs.values() if not job.is_held]  # a held job may show 0
+    assert min(waiting) > 4_000_000_000
 
 
 @pytest.mark.parametrize(
