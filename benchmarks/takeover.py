@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from advisor.ec2.tags import INTENT_TAG, node_of
 from advisor.history.store import HistoryStore
+from advisor.model.bill import MIN_SECONDS
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.lease_file import LEASE, read_holder
@@ -354,8 +355,10 @@ class _Trial:
             time.sleep(1.0)
 
     def _paid(self, instances: list[dict[str, Any]]) -> dict[str, Any]:
-        """Seconds that the history has as paid, beside those that the instances have lived."""
-        lived = sum((item["ended"] or time.time()) - item["launched"] for item in instances)
+        """Seconds that the history has as paid, beside those that EC2 bills."""
+        billed = sum(
+            max(MIN_SECONDS, (item["ended"] or time.time()) - item["launched"]) for item in instances
+        )
         with HistoryStore(f"sqlite:///{self._site.state / 'history.db'}") as store:
             paid = store.paid_since(0.0)
         of_instance: dict[str, list[tuple[float, float]]] = {}
@@ -367,7 +370,7 @@ class _Trial:
             if any(later[0] < one[1] for one, later in pairwise(sorted(pieces)))
         ]
         return {
-            "lived_seconds": lived,
+            "billed_seconds": billed,
             "paid_seconds": sum(piece.until - piece.since for piece in paid),
             "paid_twice": twice,
         }
