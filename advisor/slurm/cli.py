@@ -141,10 +141,17 @@ class CliBackend:
         readable = [line for line in lines.values() if line is not None]
         refusal: RetryLater | None = None
         for begin in range(0, len(readable), _LINES_A_CALL):
-            try:
-                self._commands.text("scontrol", given="".join(readable[begin : begin + _LINES_A_CALL]))
-            except RetryLater as error:
-                refusal = error
+            given = "".join(readable[begin : begin + _LINES_A_CALL])
+            attempts = _PARTITION_ATTEMPTS if "partition=" in given.lower() else 1
+            for attempt in range(1, attempts + 1):  # a change that was made is made again without harm
+                try:
+                    self._commands.text("scontrol", given=given)
+                except RetryLater as error:
+                    if attempt == attempts or error.code != "slurm.command_failed":
+                        refusal = error
+                        break
+                else:
+                    break
         for job_id in [job_id for job_id, line in lines.items() if line is None]:
             try:
                 self.update_job([job_id], changes[job_id])
