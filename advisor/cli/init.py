@@ -49,12 +49,8 @@ def init(
 
     path = file or DEFAULT_PATH
     if not dry_run and not force and path.exists():
-        raise BadInput(
-            "it exists already",
-            where=str(path),
-            mend="Name another file with --output, see what would be written with --dry-run, or --force",
-            code="init.exists",
-        )
+        mend = "Name another file with --output, see what would be written with --dry-run, or --force"
+        raise BadInput("it exists already", where=str(path), mend=mend, code="init.exists")
     with working("asking Slurm"):
         found = proposal_for(look(slurm_bin))
     text = starting_file(found.values, found.notes)

@@ -130,7 +130,7 @@ class CliBackend:
         ]
         attempts = _PARTITION_ATTEMPTS if "partition" in changes else 1
         for ids in _in_lists(job_ids):
-            self._update(f"jobid={ids}", pairs, attempts)
+            self._change("update", f"jobid={ids}", *pairs, attempts=attempts)
 
     def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`.
@@ -142,16 +142,12 @@ class CliBackend:
         refusal: RetryLater | None = None
         for begin in range(0, len(readable), _LINES_A_CALL):
             given = "".join(readable[begin : begin + _LINES_A_CALL])
-            attempts = _PARTITION_ATTEMPTS if "partition=" in given.lower() else 1
-            for attempt in range(1, attempts + 1):  # a change that was made is made again without harm
-                try:
-                    self._commands.text("scontrol", given=given)
-                except RetryLater as error:
-                    if attempt == attempts or error.code != "slurm.command_failed":
-                        refusal = error
-                        break
-                else:
-                    break
+            try:  # a change that was made is made again without harm
+                self._change(
+                    given=given, attempts=_PARTITION_ATTEMPTS if "partition=" in given.lower() else 1
+                )
+            except RetryLater as error:
+                refusal = error
         for job_id in [job_id for job_id, line in lines.items() if line is None]:
             try:
                 self.update_job([job_id], changes[job_id])
@@ -160,11 +156,11 @@ class CliBackend:
         if refusal is not None:
             raise refusal
 
-    def _update(self, jobs: str, pairs: Sequence[str], attempts: int) -> None:
+    def _change(self, *words: str, attempts: int, given: str = "") -> None:
         while True:
             attempts -= 1
             try:
-                self._commands.text("scontrol", "update", jobs, *pairs)
+                self._commands.text("scontrol", *words, given=given)
             except RetryLater as refusal:
                 if not attempts or refusal.code != "slurm.command_failed":
                     raise

@@ -217,3 +217,16 @@ def test_one_scontrol_reads_many_changes_and_others_get_a_call_of_their_own(tmp_
         "update jobid=9 nice=2",
         "update jobid=8 comment=two words",
     ]
+
+
+def test_many_changes_of_partitions_are_tried_again_when_slurmctld_refuses_one_at_random(
+    tmp_path: Path,
+) -> None:
+    said = tmp_path / "said"
+    install(tmp_path, "scontrol", f"cat >> {said}; [ $(wc -l < {said}) -ge 3 ]")
+    backend(tmp_path).update_jobs({7: {"partition": "burst"}})
+    assert said.read_text() == 3 * "update jobid=7 partition=burst\n"
+    said.unlink()
+    with pytest.raises(RetryLater):
+        backend(tmp_path).update_jobs({7: {"nice": "1"}})
+    assert said.read_text() == "update jobid=7 nice=1\n"
