@@ -178,7 +178,7 @@ def test_for_people(site: Path) -> None:
 
 
 def test_settings_of_one_policy_are_shown_under_it(site: Path) -> None:
-    changes = ["cluster.policy=ambati2021", "waiting.long_job_seconds=600"]
+    changes = ["cluster.policy=ambati2021", "waiting.long_job_seconds=600", "budget.usd=40000"]
     assert changed(site, *changes, "waiting.short_wait_seconds=1", jobs=60)["moved_jobs"] > 0
 
 
