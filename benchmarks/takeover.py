@@ -156,6 +156,9 @@ def run(
     lab = LabOptions(
         nodes=1, processors=16, burst_nodes=8, database=True, suspend_seconds=4, suspend_timeout_seconds=2,
         resume_timeout_seconds=60, min_job_age_seconds=3600,
+        # else a node that registers while no control acts has no address: slurmctld looks up its name for
+        # 10 s, with its locks held, and sbatch is refused
+        slurmctld_parameters=("cloud_reg_addrs",),
         extra=(
             f"SlurmctldHost={_BACKUP}({_ADDRESS})", "SlurmctldTimeout=10",
             "CommunicationParameters=NoCtldInAddrAny",
