@@ -10,12 +10,12 @@ from advisor.ec2.tags import has_tags
 
 
 def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """Every instance with exactly these tags that EC2 lists, terminated ones included.
+    """Return every instance that EC2 lists and that has all these tags, terminated ones included.
 
     EC2 reads `*` and `?` in a filter's value as wildcards, so the tags are compared again here.
 
     Raises:
-        AdvisorError: A page cannot be read; callers must not act on a part of the list (F23).
+        AdvisorError: A page cannot be read. On a part of the list, a caller would take nodes for lost (F23).
     """
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]

@@ -57,7 +57,7 @@ def as_mapping(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def has_tags(raw: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
-    """Whether a resource in EC2's answer has exactly these tags."""
+    """Whether a resource in EC2's answer has all these tags with these values; it may have others."""
     found = as_mapping(raw.get("Tags") or ())
     return all(found.get(name) == value for name, value in tags.items())
 

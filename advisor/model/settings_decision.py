@@ -202,8 +202,9 @@ class WaitingSettings(Section):
         0.0,
         "b of the waiting policy: no job is kept waiting longer than this. A job that is forecast to wait "
         "longer moves at once, one that is forecast to wait less stays unless it is shorter than "
-        "`long_job_seconds`. 0 switches this half of the policy off; long jobs then wait without a bound.",
-        why="Off, every job moves that question 2 lets move.",
+        "`long_job_seconds`. 0 sets no bound. Where `long_job_seconds` is not set either, 86,400 s and 900 s "
+        "hold.",
+        why="A site that sets neither b nor t gets those of `advisor replay waiting`.",
         unit="s",
         ge=0.0,
         expert=True,
@@ -211,8 +212,9 @@ class WaitingSettings(Section):
     long_job_seconds: float = setting(
         math.inf,
         "t of the waiting policy: a job that is forecast to run longer than this waits on-premise, a "
-        "shorter one does not. `inf` switches this half of the policy off.",
-        why="Off, every job moves that question 2 lets move.",
+        "shorter one does not. With `inf` run times decide nothing. Where `short_wait_seconds` is not set "
+        "either, 86,400 s and 900 s hold.",
+        why="A site that sets neither b nor t gets those of `advisor replay waiting`.",
         unit="s",
         gt=0.0,
         expert=True,
@@ -220,8 +222,9 @@ class WaitingSettings(Section):
     speculate: bool = setting(
         False,
         "Run a job whose length is uncertain in the cloud for `long_job_seconds`, and bring it back to its "
-        "place in the on-premise queue if it has not ended. It needs the same helper as `hedge.enabled`.",
-        why="It is off because it requeues jobs, which users must expect.",
+        "place in the on-premise queue if it has not ended. It needs the same helper as `hedge.enabled`. The "
+        "policy fixes this setting: true under `ambati2021`, false under every other policy.",
+        why="It requeues jobs, which users must expect.",
         expert=True,
     )
     ask_again_seconds: float = setting(

@@ -52,8 +52,8 @@ class PriceSettings(Section):
 
     loss_weight: float = setting(
         1.0,
-        "How many hours that a job may save one hour that it may lose outweighs, when its start in the cloud "
-        "is valued.",
+        "The weight of lost time: an hour that a job may lose in the cloud counts as this many hours that it "
+        "may save.",
         why="At 1 the expected time decides; a larger number makes the advisor more careful.",
         ge=1.0,
         le=100.0,

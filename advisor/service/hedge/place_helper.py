@@ -185,7 +185,8 @@ class HelpedPlaceholders(Placeholders):
         except FileNotFoundError:
             raise TellAdmin(
                 f"no place helper listens at {self._helper.path}. Only root may submit users' placeholders: "
-                "enable advisor-places.socket, or set hedge.enabled = false and waiting.speculate = false",
+                "enable advisor-places.socket; or set hedge.enabled = false, and a cluster.policy other than "
+                "ambati2021",
                 code="hedge.no_helper",
             ) from None
         except (OSError, msgspec.DecodeError) as error:

@@ -1,7 +1,7 @@
 """What the match loop sets in Slurm, and how it is undone.
 
-To undo it needs neither EC2 nor a forecast: no job may wait, and no node lack its feature, because
-credentials have expired or the cloud was removed from the settings (docs/designs/0015-stability-live.md).
+Undoing needs neither EC2 nor a forecast. So expired credentials, or a cloud that was removed from the
+settings, leave no job delayed and no node without its feature (docs/designs/0015-stability-live.md).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class MatchActuators:
         self.steering.forget(pending, {queued.job.job_id for queued in snapshot.jobs})
 
     def end_holds(self) -> None:
-        """Release jobs held off for long enough; release all if no node is marked."""
+        """End the exclusions of nodes (ExcNodeList) that are due; end all if no node is marked."""
         snapshot = self._view.fresh()
         self.see(snapshot)
         if self.marks.of(burst_nodes(snapshot, self._settings)):
@@ -165,5 +165,5 @@ class TakeBackLoop:
         return () if self._actuators.is_empty else (Step("take back", self._actuators.take_back),)
 
     def stop(self) -> None:
-        """Release all jobs held off: no job may wait for a process that has ended."""
+        """End all exclusions of nodes, so that no job waits because of a process that has ended."""
         self._actuators.steering.release_all()
