@@ -19,11 +19,12 @@ def cancel_all(lab: Lab) -> None:
     wait_until(lambda: not lab.run("squeue", "-h").stdout.strip(), seconds=240, what="the queue is empty")
 
 
-def moved(site: Site, *options: str, script: str = "true") -> Submission:
+def moved(site: Site, *options: str, script: str = "true", release: bool = True) -> Submission:
     """Submit a job that the advice sends to the cloud; it starts when that is so, never before.
 
     One submission may stay: the hook does not wait for an advisor that is late, and the last look at the
     cluster may still show what the test before has left. Then the job is cancelled and sent again.
+    With ``release=False`` it is still held when it is given back.
     """
     stayed = ""
     for _ in range(_TRIES):
@@ -34,7 +35,8 @@ def moved(site: Site, *options: str, script: str = "true") -> Submission:
         else:
             shown = site.lab.job(job.job_id)
             if shown["Partition"] == "burst":
-                site.lab.run("scontrol", "release", str(job.job_id))
+                if release:
+                    site.lab.run("scontrol", "release", str(job.job_id))
                 return job
             stayed = str(shown)
             site.lab.run("scancel", str(job.job_id))

@@ -96,7 +96,10 @@ def test_g17_12_a_job_that_has_waited_b_is_moved_while_it_waits(site: tuple[Site
         record = store.advice_of(job)
     assert record is not None
     assert record.advice.placement is Placement.BURST
-    assert MAX_WAIT <= record.advice.time - record.job.submit_time < 200.0
+    # on a busy machine the job before it has waited a second or two: a forecast, so that it leaves before b
+    forecast = record.estimates.wait.seconds
+    assert forecast < MAX_WAIT / 2.0
+    assert MAX_WAIT - forecast <= record.advice.time - record.job.submit_time < 200.0
     cancel_all(here.lab)
 
 

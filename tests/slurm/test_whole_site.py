@@ -177,8 +177,10 @@ def test_submit_server_stopped(site: Site) -> None:
 
 def test_f14_control_away_while_slurm_wants_a_node(site: Site) -> None:
     instances_end(site)
+    # while control is away the snapshot ages, and after 20 s no job is moved any more: it is moved before
+    job = moved(site, LONG, release=False)
     site.control.kill()
-    job = moved(site, LONG)
+    site.lab.run("scontrol", "release", str(job.job_id))
     folder = site.state / "handover"
     site.wait_until("resume leaves a file", lambda: any(folder.glob("*.json")))
     assert alive(site) == []
