@@ -89,9 +89,14 @@ def _run(*command: str) -> None:
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise TellAdmin(f"{command[0]}: {problem}", code="uninstall.command") from None
+        raise TellAdmin(
+            f"{command[0]}: {problem}. Mend this and run `advisor uninstall` again", code="uninstall.command"
+        ) from None
     if done.returncode:
-        raise TellAdmin(f"{command[0]}: {done.stderr.strip()[:500]}", code="uninstall.command")
+        raise TellAdmin(
+            f"{command[0]}: {done.stderr.strip()[:500]}. Mend this and run `advisor uninstall` again",
+            code="uninstall.command",
+        )
 
 
 def _instances_of(settings: Settings) -> Callable[[], list[str]]:
@@ -111,7 +116,11 @@ def _instances_of(settings: Settings) -> Callable[[], list[str]]:
             failure = failure_of(problem)
             if failure is None:
                 raise
-            raise TellAdmin(f"{failure.code}: {failure.message}", code="uninstall.ec2") from None
+            raise TellAdmin(
+                f"EC2 does not list the instances: {failure.code}: {failure.message}. "
+                "Mend this and run `advisor uninstall` again",
+                code="uninstall.ec2",
+            ) from None
         return [found.instance_id for found in map(as_instance, raw) if found.is_alive]
 
     return ask

@@ -48,7 +48,10 @@ class Fence:
         except FileNotFoundError:
             found = b""
         if found != self.content:
-            raise TellAdmin("another control process has taken over", code="lease.lost")
+            raise TellAdmin(
+                "another control process has taken over, and this one ends. Nothing need be done",
+                code="lease.lost",
+            )
 
 
 _in_force: Fence | None = None

@@ -62,7 +62,11 @@ class CliBackend:
         nodes = parsing.nodes(columns.records(answer, report), report)
         if not nodes:
             # every cluster has nodes, so this answer is wrong
-            raise RetryLater("sinfo shows no node that can be read", code="slurm.unreadable")
+            raise RetryLater(
+                "sinfo shows no node that can be read. Run `sinfo -N` as the user of this service: a node "
+                "must be shown",
+                code="slurm.unreadable",
+            )
         seconds = self._monotonic() - began
         return SlurmSnapshot(time=now, jobs=queue, nodes=nodes, seconds=seconds, malformed=report.malformed)
 
@@ -194,7 +198,10 @@ class CliBackend:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         values = parsing.config(self._commands.text("scontrol", "show", "config"))
         if "ClusterName" not in values:
-            raise RetryLater("scontrol show config names no cluster", code="slurm.unreadable")
+            raise RetryLater(
+                "scontrol show config names no cluster. Set ClusterName in slurm.conf",
+                code="slurm.unreadable",
+            )
         return values
 
     def is_administrator(self, user: str) -> bool:

@@ -85,7 +85,9 @@ class Commands:
         with output, tempfile.TemporaryFile() as errors, _readable(given) as source:
             code = self._run(name, arguments, (source, output, errors), timeout, limit)
             if code == -signal.SIGXFSZ or os.fstat(output.fileno()).st_size >= limit:
-                raise RetryLater(f"{name}: more than {limit} bytes", code="slurm.too_long")
+                raise RetryLater(
+                    f"{name}: its answer is longer than {limit} bytes and is not read", code="slurm.too_long"
+                )
             if code:
                 self._check_slurm_conf(name)
                 errors.seek(0)
@@ -132,7 +134,10 @@ class Commands:
             return process.wait(timeout)
         except subprocess.TimeoutExpired:
             self._check_slurm_conf(name)
-            raise RetryLater(f"{name}: no answer in time", code="slurm.timeout") from None
+            raise RetryLater(
+                f"{name}: no answer within {timeout:g} s. `scontrol ping` says whether slurmctld answers",
+                code="slurm.timeout",
+            ) from None
         finally:
             if process.returncode is None:
                 process.kill()

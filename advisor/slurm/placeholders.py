@@ -325,11 +325,16 @@ def _as_user(uid: int) -> list[str]:
         return []
     if os.geteuid() != 0:
         raise TellAdmin(
-            "only root may keep the place of another user's job (docs/options.md)",
+            "only root may keep the place of another user's job. "
+            "Enable advisor-places.socket (docs/options.md)",
             code="hedge.not_root",
         )
     try:
         group = pwd.getpwuid(uid).pw_gid
     except KeyError:
-        raise RetryLater(f"user id {uid} is not known here", code="hedge.no_user") from None
+        raise RetryLater(
+            f"user id {uid} is not known here: no place is kept. "
+            f"`getent passwd {uid}` must find it on this host",
+            code="hedge.no_user",
+        ) from None
     return [f"--uid={uid:d}", f"--gid={group:d}"]

@@ -154,7 +154,8 @@ class PortfolioJudge:
         if self._clock.monotonic() - self._began > _MAX_SECONDS:
             self._is_done = True  # once an hour is often enough for that
             raise RetryLater(
-                f"the simulation took {_MAX_SECONDS:.0f} s and was stopped",
+                f"the simulation took {_MAX_SECONDS:.0f} s and was stopped: "
+                "the policy that leads stays, and the simulation is tried again in an hour",
                 code="portfolio.too_slow",
             )
 

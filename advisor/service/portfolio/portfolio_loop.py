@@ -165,7 +165,11 @@ class PortfolioLoop:
         """For the judge: number of nodes, processors of one, boot time in seconds."""
         nodes = [node for node in burst_nodes(self._view.fresh(), self._settings) if node.is_cloud]
         if not nodes:
-            raise RetryLater("Slurm shows no cloud node in the burst partition", code="portfolio.no_nodes")
+            raise RetryLater(
+                "Slurm shows no cloud node in the burst partition. "
+                "Correct cluster.burst_partition or slurm.conf",
+                code="portfolio.no_nodes",
+            )
         return len(nodes), min(node.processors for node in nodes), self._boot_seconds
 
     @property
