@@ -1,4 +1,8 @@
-"""Wait, run time and size class of a submission, from three models."""
+"""Wait, run time and size class of a submission, from three models.
+
+This is what the published policies ask. Under the `price` policy the run time comes from
+`advisor.predict.run_times` and the wait from a simulation of the queue; only the size class is from here.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ class SizeClassifier(Protocol):
     """The methods of :class:`advisor.predict.size.size_model.SizeModel` that a predictor needs."""
 
     def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
-        """Small or large, by the share of the forest's votes."""
+        """Small or large, by the model's probability that the job is small."""
         ...
 
 
@@ -36,10 +40,10 @@ class Predictor:
         wait, run: Of the two estimators, which share the features (Cunha et al., section IV-A).
         size: Without it every job's size is unknown. It is stored separately: it is retrained weekly, whereas
             the knowledge bases change every few seconds.
-        probability_cut: Share of the votes from which a job is small.
+        probability_cut: Probability, 0 to 1, from which a job is small.
 
     Notes:
-        An instance belongs to one thread, or to the holder of its owner's lock.
+        One thread uses an instance, or each caller holds a lock of its own around every call.
     """
 
     def __init__(

@@ -2,8 +2,11 @@
 
 Under EASY backfilling the last job of a queue delays no other job before it starts itself. So it starts at
 the first scheduling pass that leaves it room: the free processors suffice, and it either ends before the
-head's reservation or takes only processors that stay free then. One simulation by time limits serves every
-job that might join, and finding a start takes a microsecond.
+head's reservation or takes only processors that stay free then.
+
+The submission path needs this wait for every job, and a simulation for each would take too long. So one
+simulation, by time limits, is made for each snapshot of the queue, and serves every job that might join it:
+finding a start in it takes a microsecond.
 """
 
 from __future__ import annotations
