@@ -203,7 +203,7 @@ class WaitingSettings(Section):
         "b of the waiting policy: no job is kept waiting longer than this. A job that is forecast to wait "
         "longer moves at once, one that is forecast to wait less stays unless it is shorter than "
         "`long_job_seconds`. 0 sets no bound. Where `long_job_seconds` is not set either, 86,400 s and 900 s "
-        "hold.",
+        "apply.",
         why="A site that sets neither b nor t gets those of `advisor replay waiting`.",
         unit="s",
         ge=0.0,
@@ -213,7 +213,7 @@ class WaitingSettings(Section):
         math.inf,
         "t of the waiting policy: a job that is forecast to run longer than this waits on-premise, a "
         "shorter one does not. With `inf` run times decide nothing. Where `short_wait_seconds` is not set "
-        "either, 86,400 s and 900 s hold.",
+        "either, 86,400 s and 900 s apply.",
         why="A site that sets neither b nor t gets those of `advisor replay waiting`.",
         unit="s",
         gt=0.0,

@@ -53,8 +53,8 @@ class EstimatorSettings(Section):
     )
     kernel_width: float = setting(
         1.0,
-        "The width omega of the Gaussian kernel that weighs the neighbours, until `advisor tune` finds a "
-        "better one.",
+        "The width of the Gaussian kernel that weighs the neighbours, in units of the HEOM distance: a "
+        "larger one lets more distant jobs count. It is used until `advisor tune` finds a better one.",
         why="Below about 0.8 the kernels of 16 typical neighbours sum up to less than 1: the variance is "
         "then undefined and the cutoff moves no job.",
         gt=0.0,

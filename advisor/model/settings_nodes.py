@@ -15,7 +15,8 @@ class MatchingSettings(Section):
     enabled: bool = setting(
         False,
         "Rank the cloud nodes by their expected life and steer long jobs to those that are likely to last. "
-        "Running jobs are never touched. If false, `advisor nodes` still shows the forecasts.",
+        "Running jobs are never touched. If false, `advisor nodes` still shows the forecasts. The policy "
+        "fixes this setting, except under `price`: true under `agarwal2023`, false under the others.",
         why="It changes which node Slurm fills first; an admin should look at the forecasts before.",
         expert=True,
     )
@@ -55,7 +56,8 @@ class AcquirerSettings(Section):
     kept_nodes: int = setting(
         0,
         "The number of cloud nodes that are kept up without jobs. 0 keeps none: nodes come and go with the "
-        "jobs. If you keep nodes, set the burst partition's SuspendTime to hours, or slurmctld ends them.",
+        "jobs. If you keep nodes, set the burst partition's SuspendTime to hours, or slurmctld ends them. "
+        "Only `price` and `agarwal2023` keep nodes.",
         why="A kept node costs money around the clock.",
         unit="nodes",
         ge=0,
@@ -63,7 +65,8 @@ class AcquirerSettings(Section):
     )
     max_nodes: int = setting(
         0,
-        "The largest number of kept nodes when they are well used; 0 means the whole partition.",
+        "The largest number of nodes that are kept up while most of them have jobs; 0 means the whole "
+        "partition.",
         why="`budget.usd` bounds the money already.",
         unit="nodes",
         ge=0,
@@ -84,16 +87,17 @@ class PortfolioSettings(Section):
     enabled: bool = setting(
         False,
         "Let the leading policy decide how many cloud nodes may be up, which job is next, and which idle "
-        "node is kept or given back. If false, Slurm's own behaviour holds.",
+        "node is kept or given back. If false, Slurm decides this. The policy fixes this setting, except "
+        "under `price`: true under `deng2013`, false under the others.",
         why="It replaces Slurm's order and fair share within the burst partition.",
         expert=True,
     )
     leader: str = setting(
         "auto",
-        "Which policy leads. `champion` is the one that would have done best on the site's own burst jobs; "
-        "`selection` is chosen anew by simulating the present queue; `auto` is the champion, or the "
-        "selection where it has proved better. The name of a policy, such as `ODX-UNICEF-FirstFit`, fixes "
-        "that one.",
+        "Which policy leads. `champion` is the one that would have done best on the site's own burst jobs "
+        "in simulations; `selection` simulates all policies on the present queue every few seconds and "
+        "takes the best; `auto` is the champion, or the selection where it has proved better. The name of "
+        "a policy, such as `ODX-UNICEF-FirstFit`, fixes that one.",
         why="It follows the selection only on sites where that has done better than the champion.",
         form="auto, champion, selection, or the name of a policy",
         pattern=r"auto|champion|selection|OD[ABEMX]-(FCFS|LXF|WFP3|UNICEF|WSPT)-(First|Best|Worst)Fit"
@@ -126,7 +130,8 @@ class PortfolioSettings(Section):
     )
     alpha: float = setting(
         1.0,
-        "The weight of utilisation, and so of money, in the score of a policy.",
+        "The weight of utilisation (the share of the paid node time in which jobs run), and so of money, in "
+        "the score of a policy.",
         why="It is the weight that the paper uses; money and waiting count alike.",
         ge=0.0,
         le=10.0,
@@ -183,7 +188,7 @@ class PortfolioSettings(Section):
     steer_nodes: bool = setting(
         True,
         "Whether idle nodes are given back, kept or warmed up as the policy says. If false, SuspendTime "
-        "decides.",
+        "decides. It has no effect where `acquirer.kept_nodes` keeps nodes.",
         why="SuspendTime knows neither the queue nor the paid hour.",
         expert=True,
     )
