@@ -238,3 +238,8 @@ class Settings(Section):
     submit: SubmitSettings = SubmitSettings()
     loops: LoopSettings = LoopSettings()
     web: WebSettings = WebSettings()
+
+    @property
+    def speculates(self) -> bool:
+        """Whether jobs of uncertain length run in the cloud for t first (Ambati et al. 2021)."""
+        return self.cluster.policy == "ambati2021"

@@ -219,14 +219,6 @@ class WaitingSettings(Section):
         gt=0.0,
         expert=True,
     )
-    speculate: bool = setting(
-        False,
-        "Run a job whose length is uncertain in the cloud for `long_job_seconds`, and bring it back to its "
-        "place in the on-premise queue if it has not ended. It needs the same helper as `hedge.enabled`. The "
-        "policy fixes this setting: true under `ambati2021`, false under every other policy.",
-        why="It requeues jobs, which users must expect.",
-        expert=True,
-    )
     ask_again_seconds: float = setting(
         600.0,
         "The period in which waiting jobs are decided again; they are also decided again when the queue has "

@@ -63,7 +63,6 @@ def test_findings(settings, text, key, severity, mend):
         ("price", "[waiting]\nshort_wait_seconds = 900\n", "waiting.short_wait_seconds", "sets it to 0.0"),
         ("price", "[placement]\ncutoff_minutes = 30\n", "placement.cutoff_minutes", 'only "cunha2017" reads'),
         ("cunha2017", "[hedge]\nenabled = true\n", "hedge.enabled", 'policy "cunha2017" sets it to false'),
-        ("ambati2021", "[waiting]\nspeculate = false\n", "waiting.speculate", "sets it to true"),
         ("agarwal2023", "[price]\nloss_weight = 2\n", "price.loss_weight", 'only "price" reads it'),
         ("deng2013", "[acquirer]\nkept_nodes = 2\n", "acquirer.kept_nodes", "sets it to 0"),
     ],

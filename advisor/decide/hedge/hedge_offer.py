@@ -37,6 +37,6 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
 def speculation_of(job: Job, settings: Settings) -> Hedge | None:
     """The job's trial of t seconds in the cloud, if question 3 grants it; None: it cannot have one."""
     limit = settings.waiting.long_job_seconds
-    if not settings.waiting.speculate or math.isinf(limit) or not may_be_brought_back(job, settings):
+    if not settings.speculates or math.isinf(limit) or not may_be_brought_back(job, settings):
         return None
     return Hedge(kind=HedgeKind.SPECULATION, stop_seconds=limit)

@@ -21,9 +21,7 @@ AMBATI_WAIT_SECONDS: Final = 86_400.0
 
 Sections = Mapping[str, Mapping[str, Any]]
 
-_NO_GATES: Final = MappingProxyType(
-    {"short_wait_seconds": 0.0, "long_job_seconds": math.inf, "speculate": False}
-)
+_NO_GATES: Final = MappingProxyType({"short_wait_seconds": 0.0, "long_job_seconds": math.inf})
 _DECIDED_ONCE: Final = MappingProxyType({**_NO_GATES, "ask_again_seconds": 0.0})
 _OFF: Final[Sections] = MappingProxyType(
     {
@@ -94,9 +92,9 @@ def _sections(settings: Settings) -> Sections:
 def _of_ambati(settings: Settings) -> Sections:
     """Long jobs wait, short waits wait, and speculation (Ambati et al. 2021)."""
     waiting = settings.waiting
-    gates: dict[str, Any] = {"speculate": True}
+    gates: dict[str, Any] = {}
     if not waiting.short_wait_seconds and math.isinf(waiting.long_job_seconds):
-        gates |= {"short_wait_seconds": AMBATI_WAIT_SECONDS, "long_job_seconds": AMBATI_SHORT_SECONDS}
+        gates = {"short_wait_seconds": AMBATI_WAIT_SECONDS, "long_job_seconds": AMBATI_SHORT_SECONDS}
     return {**_OFF, "waiting": gates}
 
 

@@ -26,8 +26,8 @@ def examine_places(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _examine(settings: Settings) -> Iterator[Diagnosis]:
-    if not (settings.hedge.enabled or settings.waiting.speculate):
-        yield ok(_CHECK, "not needed: hedge.enabled and waiting.speculate are false")
+    if not (settings.hedge.enabled or settings.speculates):
+        yield ok(_CHECK, "not needed: hedge.enabled is false, and cluster.policy is not ambati2021")
         return
     if _owner(settings.paths.control_socket) == 0:
         yield ok(_CHECK, "not needed: `advisor control` runs as root")

@@ -152,7 +152,7 @@ class Features:
         state = settings.paths.state
         is_on = (
             settings.hedge.enabled
-            or settings.waiting.speculate
+            or settings.speculates
             or (settings.size.enabled and settings.size.safeguard)
             or HEDGE_ENTRIES.at(state).path.exists()
             or SMALL_JOBS.at(state).path.exists()

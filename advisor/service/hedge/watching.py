@@ -125,8 +125,7 @@ class WatchLoop:
     @property
     def follows_polls(self) -> bool:
         """Whether a round is due after each poll of Slurm: there are hedge entries, or may be."""
-        hedge, waiting = self._settings.hedge, self._settings.waiting
-        return len(self._record) > 0 or hedge.enabled or waiting.speculate
+        return len(self._record) > 0 or self._keeps_places
 
     def stop_of(self, job_id: int) -> float | None:
         """The stop of a job that keeps a place, seconds in the cloud; infinite once it stays; for any thread.
@@ -189,9 +188,13 @@ class WatchLoop:
         """Submit placeholders of announced jobs: it cannot wait, so it also runs between a round's steps."""
         return UrgentTask(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
 
+    @property
+    def _keeps_places(self) -> bool:
+        return self._settings.hedge.enabled or self._settings.speculates
+
     def keep_places(self) -> None:
         """Submit a placeholder for each hedged job that has none."""
-        if self._settings.hedge.enabled or self._settings.waiting.speculate:
+        if self._keeps_places:
             self._places.prepare()
         self._placing.keep(self._view.fresh())
 

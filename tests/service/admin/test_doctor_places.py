@@ -75,12 +75,12 @@ def test_a_helper_that_works_is_asked_for_nothing(folder: Path) -> None:
     assert levels(settings(folder)) == [Level.OK]
 
 
-@pytest.mark.parametrize("speculate", [True, False])
-def test_nobody_listens(folder: Path, *, speculate: bool) -> None:
+@pytest.mark.parametrize("speculates", [True, False])
+def test_nobody_listens(folder: Path, *, speculates: bool) -> None:
     chosen = settings(
         folder,
-        hedge={"enabled": not speculate, "helper_socket": str(folder / "places.sock")},
-        waiting={"speculate": speculate},
+        hedge={"enabled": not speculates, "helper_socket": str(folder / "places.sock")},
+        cluster={"policy": "ambati2021" if speculates else "price"},
     )
     (found,) = examine_places(chosen)
     assert found.level is Level.ERROR
