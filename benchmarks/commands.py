@@ -139,6 +139,21 @@ def bench_hookless(
     emit(result, output, listing(result))
 
 
+@bench.command("slurm_api")
+def bench_slurm_api(
+    jobs: Annotated[int, typer.Option(min=100, help="Held jobs in the queue.")] = 5_000,
+    moves: Annotated[int, typer.Option(min=100, help="Jobs moved, most of them in one call.")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Of each back end, in turn.")] = 3,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Slurm's commands against pyslurm (which has to be installed) on a real slurmctld."""
+    from benchmarks import slurm_api
+
+    with working("starting") as tell:
+        result = slurm_api.run(jobs=jobs, moves=moves, rounds=rounds, tell=tell)
+    emit(result, output, listing(result))
+
+
 @bench.command("simulate")
 def bench_simulate(
     trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:250000",

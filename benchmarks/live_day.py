@@ -139,7 +139,7 @@ class LiveDay:
             },
             # a poll of Slurm takes half a second on a busy machine
             "loops": {"snapshot_seconds": 1.0, "learn_seconds": 10.0, "reconcile_seconds": 2.0},
-            "hedge": {"enabled": slices, "by_default": slices, "slot_held_seconds": 30.0},
+            "hedge": {"enabled": slices, "slot_held_seconds": 30.0},
         }
 
 

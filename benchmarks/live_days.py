@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, BrokenBarrierError
 from typing import Any, Final
 
 import numpy as np
@@ -84,6 +84,9 @@ def live_day(day: LiveDay, template: Path, *, slices: bool, tell: Callable[[str]
         here, priced = pool.submit(one), pool.submit(other)
         for each in (here, priced):  # a run that fails must not leave the other waiting
             each.add_done_callback(lambda done: start.abort() if done.exception() else None)
+        failed = [error for each in (here, priced) if (error := each.exception()) is not None]
+        if failed:  # the one that waited at the barrier only says that it was broken
+            raise next((error for error in failed if not isinstance(error, BrokenBarrierError)), failed[0])
         return LiveDays(day=day, on_premise=here.result(), priced=priced.result(), slices=slices)
 
 

@@ -107,6 +107,13 @@ class ClusterSettings(Section):
         "high-throughput computing advises against Lua in slurmctld; such a site sets it to false.",
         expert=True,
     )
+    slurm_api: Literal["commands", "pyslurm"] = setting(
+        "commands",
+        "How `advisor control` talks to slurmctld: by Slurm's own commands, or by pyslurm in its process. "
+        "What pyslurm cannot do is done by the commands in either case.",
+        why="The commands come with every Slurm; pyslurm has to be built for the release that is installed.",
+        expert=True,
+    )
     requeue_default: bool = setting(
         True,
         "Whether a job may be requeued when its user did not say so, as slurm.conf's `JobRequeue` does. It "

@@ -21,7 +21,7 @@ from advisor.slurm.protocol import PENDING, AccountingExport, Partition, SlurmSn
 from advisor.slurm.records import Layout, Unread
 
 _JOBS_A_CALL: Final = 500
-_PARTITION_ATTEMPTS: Final = 6
+PARTITION_ATTEMPTS: Final = 6
 """slurmctld 24.11 refuses 4 of 10 changes of the partition of a job without an association, at random.
 
 It returns an errno that another call has left in its thread (``_update_job`` after ``_retrieve_new_assoc`` in
@@ -110,7 +110,7 @@ class CliBackend:
         if state is not None:
             changes.append(f"state={_checked(state, _NODE_STATE, 'node state')}")
         if reason is not None:
-            changes.append(f"reason={_one_line(reason)}")
+            changes.append(f"reason={one_line(reason)}")
         if address is not None:
             changes.append(f"nodeaddr={_checked(address, _ADDRESS, 'node address')}")
         if hostname is not None:
@@ -129,10 +129,10 @@ class CliBackend:
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         pairs = [
-            f"{_checked(name, _FIELD, 'job field')}={_one_line(value, 16384)}"
+            f"{_checked(name, _FIELD, 'job field')}={one_line(value, 16384)}"
             for name, value in changes.items()
         ]
-        attempts = _PARTITION_ATTEMPTS if "partition" in changes else 1
+        attempts = PARTITION_ATTEMPTS if "partition" in changes else 1
         for ids in _in_lists(job_ids):
             self._change("update", f"jobid={ids}", *pairs, attempts=attempts)
 
@@ -147,9 +147,7 @@ class CliBackend:
         for begin in range(0, len(readable), _LINES_A_CALL):
             given = "".join(readable[begin : begin + _LINES_A_CALL])
             try:  # a change that was made is made again without harm
-                self._change(
-                    given=given, attempts=_PARTITION_ATTEMPTS if "partition=" in given.lower() else 1
-                )
+                self._change(given=given, attempts=PARTITION_ATTEMPTS if "partition=" in given.lower() else 1)
             except RetryLater as error:
                 refusal = error
         for job_id in [job_id for job_id, line in lines.items() if line is None]:
@@ -256,6 +254,6 @@ def _checked(value: str, pattern: re.Pattern[str], what: str) -> str:
     return value
 
 
-def _one_line(value: str, limit: int = 1000) -> str:
+def one_line(value: str, limit: int = 1000) -> str:
     """Text as one argument without control characters."""
     return re.sub(r"[\x00-\x1f\x7f]", " ", value)[:limit]

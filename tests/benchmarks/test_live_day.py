@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.model.settings import Settings
 from advisor.service.state.state_files import PRICE
 from benchmarks.live_day import (
     EARLIER_DAYS,
@@ -17,6 +18,7 @@ from benchmarks.live_day import (
     draw_live_day,
     program,
 )
+from benchmarks.live_site import PATIENT
 
 BEGIN = 1_790_000_000.0
 
@@ -34,6 +36,12 @@ def test_every_job_takes_whole_nodes_and_ends_within_its_limit(day: LiveDay) -> 
     assert window.processors.max() <= PROCESSORS
     assert np.all(window.run < window.limit)
     assert 0 < day.may_requeue.sum() < 60
+
+
+def test_its_settings_are_settings(day: LiveDay) -> None:
+    for slices in (True, False):
+        settings = day.settings(slices=slices) | {"submit": dict(PATIENT)}
+        assert Settings.model_validate(settings).hedge.enabled is slices
 
 
 def test_the_past_ended_before_the_day_and_has_its_programs(day: LiveDay) -> None:

@@ -1,7 +1,12 @@
-"""The same cases against both doubles of Slurm: a real slurmctld on this machine, and the one in memory."""
+"""The same cases against both doubles of Slurm: a real slurmctld on this machine, and the one in memory.
+
+Each is asked and told by both back ends. A real pyslurm takes part wherever one can be imported
+(docs/install.md says how it is built); elsewhere only what stands in for it does.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import time
@@ -17,10 +22,12 @@ from advisor.model.errors import RetryLater
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.pyslurm_backend import PyslurmBackend, load_pyslurm
 from advisor.slurm.running_jobs import RunningJobs
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 from advisor.testing.manual_clock import ManualClock
+from advisor.testing.memory_pyslurm import MemoryPyslurm
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
 
 NODES = ("burst1", "burst2", "burst3")
@@ -31,7 +38,7 @@ LONG, SHORT = 300.0, 1.0
 class Site(Protocol):
     """What a case does to a Slurm beside asking and telling it."""
 
-    slurm: SlurmBackend | MemorySlurm
+    slurm: SlurmBackend
     jobs: RunningJobs | MemorySlurm
 
     @property
@@ -44,9 +51,9 @@ class Site(Protocol):
 class InMemory:
     """`advisor.testing.memory_slurm`; nodes boot in two seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_pyslurm: bool) -> None:
         self.clock = ManualClock()
-        self.slurm = self.jobs = MemorySlurm(
+        self.jobs = MemorySlurm(
             now=lambda: self.clock.wall,
             program=lambda *_: None,
             answers=lambda _name, _address, since: self.clock.wall >= since + 2.0,
@@ -54,20 +61,22 @@ class InMemory:
             features=FEATURES,
             times=SlurmTimes(suspend=5.0, idle=10.0, requeue=5.0),
         )
+        by_commands: SlurmBackend = self.jobs  # type: ignore[assignment]
+        self.slurm = PyslurmBackend(MemoryPyslurm(self.jobs), by_commands) if by_pyslurm else by_commands
 
     @property
     def now(self) -> float:
         return self.clock.wall
 
     def submit(self, seconds: float, *, partition: str = "burst", nodes: int = 1, fails: bool = False) -> int:
-        return self.slurm.submit(seconds, partition=partition, nodes_wanted=nodes, fails=fails).job_id
+        return self.jobs.submit(seconds, partition=partition, nodes_wanted=nodes, fails=fails).job_id
 
     def until(self, is_so: Callable[[], bool]) -> None:
         for _ in range(600):
             if is_so():
                 return
             self.clock.pass_by(0.5)
-            self.slurm.advance()
+            self.jobs.advance()
         assert is_so()
 
     def leave(self) -> None:
@@ -77,10 +86,14 @@ class InMemory:
 class OnThisMachine:
     """`advisor.testing.lab`: one for all cases."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, *, by_pyslurm: bool) -> None:
         self.lab = lab
         commands = Commands(Path(shutil.which("squeue") or "").parent, lab.conf)
-        self.slurm, self.jobs = CliBackend(commands), RunningJobs(commands)
+        by_commands = CliBackend(commands)
+        self.jobs = RunningJobs(commands)
+        self.slurm: SlurmBackend = by_commands
+        if by_pyslurm:
+            self.slurm = PyslurmBackend(load_pyslurm(lab.conf, by_commands.version()), by_commands)
 
     @property
     def now(self) -> float:
@@ -114,12 +127,18 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(params=["memory", pytest.param("lab", marks=pytest.mark.slurm)])
+DOUBLES = ["memory", "memory pyslurm", pytest.param("lab", marks=pytest.mark.slurm)]
+if importlib.util.find_spec("pyslurm") is not None:
+    DOUBLES.append(pytest.param("lab pyslurm", marks=pytest.mark.slurm))
+
+
+@pytest.fixture(params=DOUBLES)
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    if request.param == "memory":
-        yield InMemory()
+    place, _, api = request.param.partition(" ")
+    if place == "memory":
+        yield InMemory(by_pyslurm=bool(api))
         return
-    found = OnThisMachine(request.getfixturevalue("lab"))
+    found = OnThisMachine(request.getfixturevalue("lab"), by_pyslurm=bool(api))
     yield found
     found.leave()
 

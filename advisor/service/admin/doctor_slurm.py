@@ -18,6 +18,7 @@ from advisor.service.admin.doctor_hook import hook, told_by, without_hook
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import Partition, SlurmBackend
+from advisor.slurm.pyslurm_backend import load_pyslurm
 
 _OLDEST: Final = (22, 5)
 _SHOWS_CLOUD_NODES: Final = (23, 2)
@@ -49,6 +50,7 @@ class SlurmExamination:
         yield from found
         if not self._config:
             return
+        yield from guarded("pyslurm", self._pyslurm)
         yield from guarded("slurm.conf", self._slurm_conf)
         yield from guarded("rights", self._rights)
         yield from guarded("hook", self._hook)
@@ -72,6 +74,11 @@ class SlurmExamination:
             )
         else:
             yield ok("slurm", f"slurmctld answers, release {text}")
+
+    def _pyslurm(self) -> Iterator[Diagnosis]:
+        if self._settings.cluster.slurm_api == "pyslurm":
+            module = load_pyslurm(self._settings.paths.slurm_conf, self._version)
+            yield ok("pyslurm", f"pyslurm {module.__version__} can be imported, and is for this release")
 
     def _slurm_conf(self) -> Iterator[Diagnosis]:
         wanted = [

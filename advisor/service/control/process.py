@@ -26,9 +26,9 @@ from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.state.state_files import CLOSED_POOLS, PRICES
-from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
+from advisor.slurm.pyslurm_backend import backend_of
 from advisor.slurm.running_jobs import RunningJobs
 from advisor.slurm.steering import Steering
 
@@ -59,7 +59,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     connections = Connections(
-        slurm=CliBackend.of(settings),
+        slurm=backend_of(settings),
         fleet=fleet,
         breakers=breakers,
         prices=prices,

@@ -1,0 +1,437 @@
+"""The Slurm back end that calls slurmctld through pyslurm, and runs Slurm's commands for what it cannot do.
+
+pyslurm (GPL-2) is optional, and its branch has to be that of the site's Slurm. By the documentation of its
+branch 22.5.x, and by trying it on slurmctld 22.05, it cannot
+
+- set a number to zero or clear a text: it takes both for "not given" (``nice``, ``reason`` ...),
+- set ``prefer``, or a start time relative to now, nor read ``prefer``,
+- change all tasks of an array, or all components of a heterogeneous job, in one call.
+
+Such a change is made by the command line as a whole, so none is half made. A read that fails by anything but
+slurmctld's refusal, such as a job name that is no UTF-8, is repeated by the command line, too. pyslurm holds
+Python's lock while it waits for slurmctld: no other loop of the process runs then.
+"""
+
+from __future__ import annotations
+
+import grp
+import importlib
+import os
+import pwd
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from advisor.model.cluster import Node
+from advisor.model.errors import BadInput, RetryLater
+from advisor.model.job import Job
+from advisor.model.job_words import count_array_tasks, feature_words, is_plain
+from advisor.model.settings import Settings
+from advisor.slurm.cli import PARTITION_ATTEMPTS, CliBackend, one_line
+from advisor.slurm.protocol import (
+    PENDING,
+    AccountingExport,
+    Partition,
+    QueuedJob,
+    SlurmBackend,
+    SlurmSnapshot,
+    SubmittedJob,
+)
+
+log = structlog.get_logger(__name__)
+
+_ENDED: Final = frozenset(
+    {
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+        *("PREEMPTED", "REVOKED", "TIMEOUT"),
+    }
+)
+"""Jobs that slurmctld still remembers, and squeue does not show."""
+_MAX_CHANGES: Final = 10
+"""Jobs changed in one call: scontrol starts in 8 ms, and makes many changes at twice the speed."""
+_JOB_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "admincomment": ("admin_comment", lambda value: one_line(value, 16384)),
+    "excnodelist": ("excluded_nodes", one_line),
+    "features": ("constraints", one_line),
+    "nice": ("nice", int),
+    "partition": ("partitions", one_line),
+    "sitefactor": ("site_factor", int),
+    "timelimit": ("time_limit", int),
+}
+"""Fields of ``scontrol update job``: pyslurm's name, and the value that it takes."""
+
+
+def backend_of(settings: Settings) -> SlurmBackend:
+    """The back end that the settings ask for.
+
+    Raises:
+        BadInput: pyslurm is asked for, and cannot be used (``slurm.pyslurm``).
+    """
+    commands = CliBackend.of(settings)
+    if settings.cluster.slurm_api != "pyslurm":
+        return commands
+    return PyslurmBackend(load_pyslurm(settings.paths.slurm_conf, commands.version()), commands)
+
+
+def load_pyslurm(slurm_conf: Path, release: tuple[int, ...]) -> Any:
+    """Import pyslurm for a site.
+
+    Args:
+        slurm_conf: The file that libslurm reads as it is loaded; without it libslurm ends the process.
+        release: Of the site's Slurm, e.g. ``(22, 5, 8)``.
+
+    Raises:
+        BadInput: It cannot be imported, or it is of another release (``slurm.pyslurm``).
+    """
+
+    def refused(what: str, mend: str) -> BadInput:
+        other = 'or set cluster.slurm_api = "commands", which needs nothing'
+        return BadInput(what, where="cluster.slurm_api", mend=f"{mend}, {other}", code="slurm.pyslurm")
+
+    if not os.access(slurm_conf, os.R_OK):
+        raise refused(f"pyslurm needs {slurm_conf}, which cannot be read", "Make it readable for this user")
+    os.environ["SLURM_CONF"] = str(slurm_conf)
+    try:
+        module = importlib.import_module("pyslurm")
+    except ImportError as error:
+        raise refused(
+            f"pyslurm cannot be imported: {error}",
+            "Install it for this Python, built from the branch of this Slurm's release (docs/install.md)",
+        ) from error
+    built_for = tuple(int(part) for part in str(module.__version__).split(".")[:2])
+    if built_for != release[:2]:
+        raise refused(
+            f"pyslurm {module.__version__} is not for Slurm {'.'.join(map(str, release))}",
+            "Install the pyslurm whose first two numbers are those of Slurm's release",
+        )
+    return module
+
+
+class PyslurmBackend:
+    """Reads, moves, requeues and changes nodes through pyslurm; all else through `commands`.
+
+    Args:
+        pyslurm: The module.
+        commands: The back end for what pyslurm cannot do.
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(
+        self, pyslurm: Any, commands: SlurmBackend, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._pyslurm = pyslurm
+        self._commands = commands
+        self._monotonic = monotonic
+        self._single: frozenset[int] = frozenset()
+        """Jobs of the last read that are no part of an array or of a heterogeneous job."""
+        self.by_commands = 0
+        """How often pyslurm could not do what was asked, so that the command line did it."""
+
+    # ---------------------------------------------------------------------------------------- reads
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        began = self._monotonic()
+        try:
+            jobs = tuple(_queued_job(job) for job in self._jobs())
+            nodes = tuple(_node(node) for node in self._called(self._pyslurm.Nodes.load).values())
+        except (AttributeError, TypeError, ValueError) as error:
+            self._turn_to_commands("snapshot", error)
+            return self._commands.snapshot(now)
+        if not nodes:
+            raise RetryLater("slurmctld shows no node. Run `sinfo -N`", code="slurm.unreadable")
+        return SlurmSnapshot(time=now, jobs=jobs, nodes=nodes, seconds=self._monotonic() - began)
+
+    def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`; only about new jobs squeue is asked."""
+        try:
+            waiting = [int(job.id) for job in self._jobs() if job.state == PENDING]
+        except (AttributeError, TypeError, ValueError) as error:
+            self._turn_to_commands("waiting", error)
+            return self._commands.waiting(known)
+        if all(job_id in known for job_id in waiting):
+            return dict.fromkeys(waiting)
+        return self._commands.waiting(known)
+
+    def _jobs(self) -> list[Any]:
+        """Jobs that squeue would show."""
+        jobs = [job for job in self._called(self._pyslurm.Jobs.load).values() if job.state not in _ENDED]
+        self._single = frozenset(int(job.id) for job in jobs if not (job.array_id or job.heterogeneous_id))
+        return jobs
+
+    # -------------------------------------------------------------------------------------- changes
+
+    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        said = _job_changes(changes)
+        single, others = self._divided(job_ids) if said is not None else ([], list(job_ids))
+        refusal: RetryLater | None = None
+        for job_id in single:
+            try:
+                self._modify(job_id, said or {})
+            except RetryLater as error:
+                refusal = error
+        if others:
+            self._commands.update_job(others, changes)
+        if refusal is not None:
+            raise refusal
+
+    def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        if len(changes) > _MAX_CHANGES:
+            self._commands.update_jobs(changes)
+            return
+        refusal: RetryLater | None = None
+        others: dict[int, Mapping[str, str]] = {}
+        for job_id, fields in changes.items():
+            said = _job_changes(fields)
+            if said is None or job_id not in self._single:
+                others[job_id] = fields
+                continue
+            try:
+                self._modify(job_id, said)
+            except RetryLater as error:
+                refusal = error
+        self.by_commands += bool(others)
+        if others:
+            self._commands.update_jobs(others)
+        if refusal is not None:
+            raise refusal
+
+    def _modify(self, job_id: int, said: Mapping[str, Any]) -> None:
+        attempts = PARTITION_ATTEMPTS if "partitions" in said else 1
+        while True:
+            attempts -= 1
+            try:
+                self._called(
+                    lambda: self._pyslurm.Job(job_id).modify(self._pyslurm.JobSubmitDescription(**said))
+                )
+            except RetryLater:
+                if not attempts:
+                    raise
+            else:
+                return
+
+    def _divided(self, job_ids: Collection[int]) -> tuple[list[int], list[int]]:
+        """Single jobs, and those that only the command line changes as a whole."""
+        others = [job_id for job_id in job_ids if job_id not in self._single]
+        self.by_commands += bool(others)
+        return [job_id for job_id in job_ids if job_id in self._single], others
+
+    def update_node(
+        self,
+        nodes: Collection[str],
+        *,
+        state: str | None = None,
+        reason: str | None = None,
+        address: str | None = None,
+        hostname: str | None = None,
+        weight: int | None = None,
+        features: Sequence[str] | None = None,
+    ) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        asked = {
+            "state": state,
+            "reason": None if reason is None else one_line(reason),
+            "address": address,
+            "hostname": hostname,
+            "weight": weight,
+            "active_features": None if features is None else list(features),
+        }
+        said = {name: value for name, value in asked.items() if value is not None}
+        if not said or not nodes:
+            return
+        if not all(said.values()) or self._pyslurm_refuses(said):
+            self.by_commands += 1
+            self._commands.update_node(
+                nodes,
+                state=state,
+                reason=reason,
+                address=address,
+                hostname=hostname,
+                weight=weight,
+                features=features,
+            )
+            return
+        changes = self._pyslurm.Node(**said)
+        self._called(lambda: self._pyslurm.Nodes(list(nodes)).modify(changes))
+
+    def _pyslurm_refuses(self, said: Mapping[str, Any]) -> bool:
+        try:
+            self._pyslurm.Node(**said)
+        except (AttributeError, KeyError, TypeError, ValueError):  # a state that it has no word for
+            return True
+        return False
+
+    def requeue(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        single, others = self._divided(job_ids)
+        for job_id in single:
+            self._called(self._pyslurm.Job(job_id).requeue)
+        if others:
+            self._commands.requeue(others)
+
+    def release(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        single, others = self._divided(job_ids)
+        for job_id in single:
+            self._called(self._pyslurm.Job(job_id).release)
+        if others:
+            self._commands.release(others)
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except self._pyslurm.RPCError as error:
+            raise RetryLater(
+                f"slurmctld refuses: {error}. Run `scontrol ping` as the user of this service",
+                code="slurm.command_failed",
+            ) from error
+
+    def _turn_to_commands(self, what: str, error: Exception) -> None:
+        self.by_commands += 1
+        log.info("pyslurm.cannot_read", what=what, why=str(error)[:200])
+
+    # ------------------------------------------------------------------------------ by command line
+
+    def accounting(
+        self, since: float, until: float | None = None
+    ) -> AbstractContextManager[AccountingExport]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.accounting(since, until)
+
+    def ping(self) -> bool:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.ping()
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.partitions()
+
+    def config(self) -> Mapping[str, str]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.config()
+
+    def is_administrator(self, user: str) -> bool:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.is_administrator(user)
+
+    def version(self) -> tuple[int, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.version()
+
+
+def _job_changes(changes: Mapping[str, str]) -> dict[str, Any] | None:
+    """Arguments of a JobSubmitDescription; None where pyslurm cannot make the change as it is meant."""
+    said: dict[str, Any] = {}
+    for name, value in changes.items():
+        attribute, as_value = _JOB_FIELDS.get(name.lower(), ("", str))
+        try:
+            said[attribute] = as_value(value)
+        except ValueError:
+            return None
+        if not attribute or not said[attribute]:
+            return None
+    return said
+
+
+def _queued_job(job: Any) -> QueuedJob:
+    state = str(job.state)
+    partitions = tuple(name for name in (job.partition or "").split(",") if name)
+    if not partitions or job.submit_time is None:
+        message = f"job {job.id} has no partition or no submission time"
+        raise ValueError(message)
+    constraint = ",".join(_words(job.constraints)) or None
+    minutes, nodes = job.time_limit, job.num_nodes
+    return QueuedJob(
+        job=Job(
+            job_id=int(job.id),
+            submit_time=float(job.submit_time),
+            processors=max(1, int(job.cpus or 1)),
+            user=_user_name(job.user_id),
+            group=_group_name(job.group_id),
+            queue=partitions[0],
+            requested_time=None if minutes is None else 60.0 * minutes,
+            nodes=nodes if nodes is not None and nodes > 1 else None,
+            name=job.name,
+            account=job.account,
+            qos=job.qos,
+            comment=job.comment,
+            features=feature_words(constraint),
+            requeue=job.is_requeueable,
+            array_tasks=count_array_tasks(job.array_tasks_waiting or ""),
+            licenses=",".join(_words(job.licenses)) or None,
+            reservation=job.reservation,
+            dependency=_dependency(job.dependencies),
+            gres=",".join(f"gres:{name}:{count}" for name, count in (job.gres_per_node or {}).items())
+            or None,
+            node_list=job.required_nodes,
+            interactive=not job.is_batch_job,
+            heterogeneous=bool(job.heterogeneous_id),
+            plain_constraint=is_plain(constraint),
+        ),
+        state=state,
+        partitions=partitions,
+        array_job_id=int(job.array_id or job.id),
+        # a pending job's start time is slurmctld's estimate
+        start_time=float(job.start_time) if job.start_time is not None and state != PENDING else None,
+        restarts=int(job.requeue_count or 0),
+        priority=int(job.priority or 0),
+        reason="" if job.state_reason in (None, "None") else job.state_reason,
+        nodes=job.allocated_nodes or "",
+        admin_comment=(job.admin_comment or "")[:4096],
+    )
+
+
+def _node(node: Any) -> Node:
+    states = frozenset(str(node.state).upper().split("+"))
+    if 0 < node.allocated_cpus < node.total_cpus:  # as sinfo says it; slurmctld calls it allocated
+        states = states - {"ALLOCATED", "IDLE"} | {"MIXED"}
+    return Node(
+        name=str(node.name),
+        states=states,
+        processors=int(node.total_cpus),
+        memory_mb=int(node.real_memory),
+        partitions=tuple(_words(node.partitions)),
+        features=tuple(_words(node.available_features)),
+        address=node.address,
+        reason=node.reason,
+        active_features=tuple(_words(node.active_features)),
+        weight=int(node.weight or 0),
+    )
+
+
+def _words(said: Iterable[str] | Mapping[str, Any] | None) -> list[str]:
+    return [str(word) for word in said or ()]
+
+
+def _dependency(said: Mapping[str, Any] | None) -> str | None:
+    """Dependencies as Slurm writes them, such as ``afterok:12:13,singleton``."""
+    parts = []
+    for kind, jobs in (said or {}).items():
+        if isinstance(jobs, list) and jobs:
+            parts.append(":".join([kind, *map(str, jobs)]))
+        elif jobs is True:
+            parts.append(kind)
+    return ("?" if (said or {}).get("satisfy") == "any" else ",").join(parts) or None
+
+
+@lru_cache(maxsize=65536)
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)
+
+
+@lru_cache(maxsize=65536)
+def _group_name(group_id: int) -> str:
+    try:
+        return grp.getgrgid(group_id).gr_name
+    except KeyError:
+        return str(group_id)
