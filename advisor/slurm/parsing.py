@@ -14,7 +14,7 @@ from advisor.model.cluster import Node
 from advisor.model.job import Job
 from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
 from advisor.slurm import records
-from advisor.slurm.protocol import PENDING, Partition, QueuedJob, SubmittedJob
+from advisor.slurm.protocol import PENDING, Partition, QueuedJob, SubmittedJob, state_of
 from advisor.slurm.records import Unread
 
 JOB_COLUMNS: Final = (
@@ -95,7 +95,7 @@ def queued_jobs(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[Queu
 
 def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
     job_id, submit = records.whole(row["JobID"]), records.whole(row["SubmitTime"])
-    state = row["State"].strip()
+    state = state_of(row["State"])
     partitions = tuple(name for name in row["Partition"].strip().split(",") if name)
     if job_id is None or submit is None or not partitions or not _STATE.fullmatch(state):
         return None

@@ -19,7 +19,7 @@ from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
-from advisor.slurm.protocol import JobView, QueuedJob
+from advisor.slurm.protocol import JobView, QueuedJob, state_of
 from advisor.slurm.records import Layout, Unread
 
 _VIEW_COLUMNS: Final = (
@@ -261,7 +261,7 @@ def _view_of(job_id: int, row: dict[str, str]) -> JobView:
     start, submit = records.whole(row["StartTime"]), float(records.whole(row["SubmitTime"]) or 0)
     return JobView(
         job_id=job_id,
-        state=row["State"].strip(),
+        state=state_of(row["State"]),
         reason=row["Reason"].strip(),
         partition=row["Partition"].strip(),
         priority=records.whole(row["PriorityLong"]) or 0,

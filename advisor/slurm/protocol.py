@@ -19,10 +19,17 @@ CONFIGURING: Final = "CONFIGURING"
 _HOLDS_PROCESSORS: Final = frozenset(
     {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
+_WAITING: Final = {"EXPEDITING": PENDING}
+"""What a pending job shows from 25.11 on that its node has failed, if it has ``--requeue=expedite``."""
 # pending jobs with these reasons do not wait for processors
 _NOT_QUEUED: Final = frozenset(
     {"JobHeldUser", "JobHeldAdmin", "BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
 )
+
+
+def state_of(shown: str) -> str:
+    """The state that a row of squeue shows, in the words of 22.05; an unknown one is kept."""
+    return _WAITING.get(shown.strip(), shown.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from advisor.slurm.protocol import (
     SlurmBackend,
     SlurmSnapshot,
     SubmittedJob,
+    state_of,
 )
 
 log = structlog.get_logger(__name__)
@@ -341,7 +342,7 @@ def _job_changes(changes: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _queued_job(job: Any) -> QueuedJob:
-    state = str(job.state)
+    state = state_of(str(job.state))
     partitions = tuple(name for name in (job.partition or "").split(",") if name)
     if not partitions or job.submit_time is None:
         message = f"job {job.id} has no partition or no submission time"

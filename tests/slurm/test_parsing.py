@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from advisor.model.cluster import NodePower
 from advisor.model.errors import BadInput, RetryLater
 from advisor.slurm import node_sets, parsing, records
+from advisor.slurm.protocol import PENDING
 from advisor.slurm.records import Layout, Unread
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -236,6 +237,12 @@ def test_f16_an_unknown_job_state_is_kept_and_holds_nothing() -> None:
     assert report.malformed == 0
     assert not jobs[7].holds_processors
     assert not jobs[7].is_queued
+
+
+def test_a_job_whose_requeue_is_expedited_waits() -> None:
+    jobs, _ = recorded_jobs(one_job(State="EXPEDITING"))
+    assert jobs[7].state == PENDING
+    assert jobs[7].is_queued
 
 
 @pytest.mark.parametrize(

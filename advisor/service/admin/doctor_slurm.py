@@ -23,6 +23,9 @@ from advisor.slurm.pyslurm_backend import load_pyslurm
 _OLDEST: Final = (22, 5)
 _SHOWS_CLOUD_NODES: Final = (23, 2)
 """From this release on powered-down nodes are always shown, and PrivateData has no word for it."""
+_REQUEUES_UNBOOTED: Final = (25, 5)
+"""From this release on there is SchedulerParameters=requeue_on_resume_failure."""
+_PARAMETER: Final = re.compile(r"([a-z_]+)(?:=([^,]*))?")
 _WEIGHT: Final = re.compile(r"(?:^|=)(\d+)")
 """A weight: a number, or each one of a list of TRES such as ``cpu=1000,gres/gpu=2000``."""
 _PROGRAMS_CONF: Final = "advisor_programs.conf"
@@ -121,7 +124,28 @@ class SlurmExamination:
                 f"there is a second controller, {self._config['SlurmctldHost[1]']}",
                 "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
             )
+        yield from self._requeues()
         yield from self._priorities()
+
+    def _requeues(self) -> Iterator[Diagnosis]:
+        """Check what becomes of a job whose node does not boot, and when a requeued job may start."""
+        parameters = dict(_PARAMETER.findall(self._config.get("SchedulerParameters", "")))
+        if self._version >= _REQUEUES_UNBOOTED and "requeue_on_resume_failure" not in parameters:
+            yield warning(
+                "slurm.conf",
+                "SchedulerParameters has no requeue_on_resume_failure: a job with --no-requeue ends if its "
+                "cloud node does not boot",
+                "Add it: such a job has not begun, and is requeued then like any other",
+            )
+        delay, needed = parameters.get("requeue_delay", ""), 2.0 * self._settings.loops.snapshot_seconds
+        if delay.isdecimal() and int(delay) < needed:
+            yield warning(
+                "slurm.conf",
+                f"requeue_delay={delay} in SchedulerParameters: a job that is requeued to come home may "
+                "start in the cloud again before it is moved",
+                f"Set it to {needed:g} (seconds, twice loops.snapshot_seconds) or more, or leave it out: "
+                "jobs that the advisor requeues may start as soon as they are in place",
+            )
 
     def _priorities(self) -> Iterator[Diagnosis]:
         if "multifactor" in self._config.get("PriorityType", ""):

@@ -162,7 +162,9 @@ class ProvisionLoop:
         self._cloud.budget.release(nodes, launched=True)
 
     def _resume(self, hand_over: HandOver, jobs: Mapping[str, QueuedJob]) -> None:
-        wanted = self._still_wanted(hand_over)
+        priorities = {node: queued.priority for node, queued in jobs.items()} | hand_over.priorities
+        # where money or capacity is short, the job that Slurm would start first gets its nodes
+        wanted = sorted(self._still_wanted(hand_over), key=lambda node: -priorities.get(node, 0))
         capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
 
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:

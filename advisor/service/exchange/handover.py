@@ -15,7 +15,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ class HandOver:
         nodes: Node names.
         time: When slurmctld asked, epoch seconds.
         jobs: Node to the job it is wanted for, where Slurm says so.
+        priorities: Node to that job's priority, where Slurm says so (from 26.05 on).
     """
 
     identity: str
@@ -57,6 +58,7 @@ class HandOver:
     nodes: tuple[str, ...]
     time: float
     jobs: dict[str, int]
+    priorities: dict[str, int] = field(default_factory=dict)
 
 
 def decode(line: bytes) -> HandOver:
@@ -80,26 +82,30 @@ def decode(line: bytes) -> HandOver:
         raise _refused("it names no node")
     if any(name.startswith("-") for name in nodes):
         raise _refused("a name of a node begins with -: that is an option of some program")
+    resume_file = message.get("resume_file")
     return HandOver(
         identity=identity,
         operation=operation,
         nodes=nodes,
         time=time,
-        jobs=jobs_by_node(message.get("resume_file")),
+        jobs=by_node(resume_file, "job_id"),
+        priorities=by_node(resume_file, "priority"),
     )
 
 
-def jobs_by_node(resume_file: Any) -> dict[str, int]:
-    """Which job each node is for, from Slurm's resume file; empty when it cannot be read.
+def by_node(resume_file: Any, key: str) -> dict[str, int]:
+    """A number of the job that each node is for, from Slurm's resume file; empty when it cannot be read.
 
-    22.05 writes ``nodes``, later releases ``nodes_alloc`` and ``nodes_resume``.
+    22.05 writes ``nodes``, later releases ``nodes_alloc`` and ``nodes_resume``; 26.05 writes ``priority``.
+    A job without this number is left out.
     """
     found: dict[str, int] = {}
     try:
         jobs = json.loads(resume_file)["jobs"] if resume_file else []
         for job in jobs:
             nodes = job.get("nodes_resume") or job.get("nodes_alloc") or job.get("nodes") or ""
-            found.update(dict.fromkeys(expand(str(nodes)), int(job["job_id"])))
+            if key in job:
+                found.update(dict.fromkeys(expand(str(nodes)), int(job[key])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, BadInput) as error:
         log.warning("handover.resume_file_unreadable", error=str(error)[:200])
     return found

@@ -122,6 +122,24 @@ def test_newer_releases_show_powered_down_nodes_by_themselves() -> None:
     assert all(each.level is Level.OK for each in examine(slurm)["slurm.conf"])
 
 
+@pytest.mark.parametrize(
+    ("release", "parameters", "said"),
+    [
+        ((24, 11, 5), "(null)", ""),
+        ((26, 5, 5), "(null)", "requeue_on_resume_failure"),
+        ((26, 5, 5), "bf_interval=2,requeue_on_resume_failure", ""),
+        ((26, 5, 5), "requeue_on_resume_failure,requeue_delay=1,defer", "requeue_delay=1"),
+        ((26, 5, 5), "requeue_delay=10,requeue_on_resume_failure", ""),
+    ],
+)
+def test_what_newer_releases_do_at_a_requeue(release: tuple[int, ...], parameters: str, said: str) -> None:
+    slurm = Talker(SOUND | {"SchedulerParameters": parameters})
+    slurm.release = release
+    bad = [each for each in examine(slurm)["slurm.conf"] if each.level is not Level.OK]
+    assert [each.level for each in bad] == ([Level.WARNING] if said else [])
+    assert all(said in each.what and each.mend for each in bad)
+
+
 @pytest.mark.usefixtures("common_user")
 @pytest.mark.parametrize(("administrator", "level"), [(True, Level.OK), (False, Level.ERROR)])
 def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, level: Level) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -81,9 +82,18 @@ class Rig:
             make_look(self.hands.wall, [*nodes, *rest], jobs), make_cluster(time=self.hands.wall)
         )
 
-    def hand_over(self, operation: str, nodes: str, jobs: dict[int, str] | None = None) -> None:
+    def hand_over(
+        self,
+        operation: str,
+        nodes: str,
+        jobs: dict[int, str] | None = None,
+        *,
+        priorities: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         self._number += 1
-        resume_file = {"jobs": [{"job_id": job, "nodes": names} for job, names in (jobs or {}).items()]}
+        rows = [{"job_id": job, "nodes": names} for job, names in (jobs or {}).items()]
+        said = [row | {"priority": priorities[row["job_id"]]} if priorities else row for row in rows]
+        resume_file = {"jobs": said}
         message = {
             "v": 1,
             "op": operation,

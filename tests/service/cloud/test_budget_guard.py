@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -27,8 +29,14 @@ def rig(tmp_path: Path) -> Rig:
     return rig
 
 
-def ask(rig: Rig, jobs: dict[int, tuple[str, float]]) -> None:
-    """Each job wants a node of its own for so many hours."""
+def ask(
+    rig: Rig,
+    jobs: dict[int, tuple[str, float]],
+    *,
+    polled: Mapping[int, int] = MappingProxyType({}),
+    told: Mapping[int, int] = MappingProxyType({}),
+) -> None:
+    """Each job wants a node of its own for so many hours; priorities of the queue and of the resume file."""
     rig.look(
         jobs=[
             make_queued(
@@ -37,12 +45,13 @@ def ask(rig: Rig, jobs: dict[int, tuple[str, float]]) -> None:
                 requested_time=hours * HOUR,
                 queue="burst",
                 admin_comment=comment(capacity=Capacity.ON_DEMAND),
+                priority=polled.get(number, 0),
             )
             for number, (account, hours) in jobs.items()
         ]
     )
     nodes = ",".join(f"burst{number}" for number in jobs)
-    rig.hand_over("resume", nodes, {number: f"burst{number}" for number in jobs})
+    rig.hand_over("resume", nodes, {number: f"burst{number}" for number in jobs}, priorities=told)
     rig.provision.act_on_handovers()
 
 
@@ -52,6 +61,18 @@ def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> N
     assert states_told(rig.slurm) == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
     assert rig.provision.returning == {2, 4}
     assert rig.provision.refusals == {"Budget": 2}
+
+
+@pytest.mark.parametrize(
+    ("polled", "told"),
+    [({1: 10, 2: 20, 3: 30}, {}), ({1: 30, 2: 20, 3: 10}, {1: 10, 2: 20, 3: 30})],
+    ids=["of the queue", "of the resume file"],
+)
+def test_what_is_left_goes_to_the_highest_priority(
+    rig: Rig, polled: dict[int, int], told: dict[int, int]
+) -> None:
+    ask(rig, dict.fromkeys((1, 2, 3), ("biology", 1.0)), polled=polled, told=told)
+    assert rig.fleet.of("resume")[0][0] == ("burst3", "burst2")
 
 
 def test_house_2_a_node_that_a_cap_forbids_says_which_and_not_that_ec2_had_none(rig: Rig) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
-from advisor.service.exchange.handover import ControlSocket, HandoverFolder, decode, jobs_by_node
+from advisor.service.exchange.handover import ControlSocket, HandoverFolder, by_node, decode
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.slurm import hook_files
 
@@ -92,7 +92,17 @@ def test_f28_no_bytes_raise_anything_else(content: bytes) -> None:
     ],
 )
 def test_resume_files_of_several_releases(resume_file: str | None, jobs: dict[str, int]) -> None:
-    assert jobs_by_node(resume_file) == jobs
+    assert by_node(resume_file, "job_id") == jobs
+
+
+def test_the_resume_file_of_26_05_has_priorities() -> None:
+    jobs = [
+        {"job_id": 7, "priority": 5, "nodes_resume": "burst[1-2]"},
+        {"job_id": 8, "nodes_resume": "burst3"},
+    ]
+    hand_over = decode(line(nodes="burst[1-3]", resume_file=json.dumps({"jobs": jobs})))
+    assert hand_over.jobs == {"burst1": 7, "burst2": 7, "burst3": 8}
+    assert hand_over.priorities == {"burst1": 5, "burst2": 5}
 
 
 def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
