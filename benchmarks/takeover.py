@@ -291,8 +291,11 @@ class _Trial:
         try:
             self._site.wait_until(what, condition, seconds=_LIMIT_SECONDS)
         except RetryLater as late:
-            log = self._backup.control.log.read_text(errors="replace").splitlines()
-            raise RetryLater("\n".join([str(late), "--- the backup's", *log[-30:]]), code=late.code) from None
+            found = [str(late)]
+            slurm = sorted((self._site.lab.folder / "log").glob("slurmctld*.log"))
+            for path in (self._backup.control.log, *slurm):
+                found += [f"--- {path.name}", *path.read_text(errors="replace").splitlines()[-30:]]
+            raise RetryLater("\n".join(found), code=late.code) from None
 
     # ------------------------------------------------------------------------- the figures
 

@@ -54,7 +54,7 @@ def history_url(database: str | None, config: Path | None) -> str:
         return database
     from advisor.config import load
 
-    return load(config, os.environ).settings.paths.history_url
+    return load(config, os.environ).settings.history_url
 
 
 @ingest.command("swf")

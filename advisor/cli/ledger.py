@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def _store(config: Any) -> HistoryStore:
     from advisor.history.store import HistoryStore
 
-    return HistoryStore(settings_of(config).paths.history_url)
+    return HistoryStore(settings_of(config).history_url)
 
 
 def _job_id(text: str | None) -> int | None:

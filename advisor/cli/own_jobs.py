@@ -96,7 +96,7 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
     from advisor.history.store import HistoryStore
     from advisor.replay.closed_loop import own_jobs as own
 
-    with HistoryStore(settings.paths.history_url, read_only=True) as store:
+    with HistoryStore(settings.history_url, read_only=True) as store:
         whole = own.in_epoch_seconds(store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds))
         went = in_burst(whole, settings.cluster.burst_partition)
         machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)

@@ -46,7 +46,7 @@ def report(
     begin = parse_since(since, now)
     found = LedgerReport(begin, now, settings.cluster.utc_offset_seconds)
     with working("reading the ledger") as doing:
-        with HistoryStore(settings.paths.history_url) as store:
+        with HistoryStore(settings.history_url) as store:
             found.decided(store.decisions(begin))
             found.ended(store.ledger(begin))
             found.paid(money_view(store, begin))

@@ -51,7 +51,7 @@ def retrain(
     os.nice(10)  # the submit server on the same host comes first
     began = time.perf_counter()
     settings = settings_of(config)
-    with HistoryStore(settings.paths.history_url) as store, working("reading the history"):
+    with HistoryStore(settings.history_url) as store, working("reading the history"):
         outcomes = [outcome_here(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
     # the history's own clock, so that an old log can be used as well

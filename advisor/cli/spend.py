@@ -37,7 +37,7 @@ def spend(
 
     settings, now = settings_of(config), time.time()
     begin = parse_since(since, now)
-    with HistoryStore(settings.paths.history_url) as store:
+    with HistoryStore(settings.history_url) as store:
         today = known_so_far(lambda: spend_view(settings, store, now))
         jobs = predicted_against_billed(store, begin)
     result = {**today, "since": begin, "jobs": jobs}

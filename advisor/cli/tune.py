@@ -228,7 +228,7 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
     from advisor.history.columns import on_premise
     from advisor.history.store import HistoryStore
 
-    with HistoryStore(settings.paths.history_url) as store, working("reading the history"):
+    with HistoryStore(settings.history_url) as store, working("reading the history"):
         table = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
     return on_premise(table, settings.cluster.burst_partition)  # as `advisor control` learns them
 

@@ -84,7 +84,7 @@ def _nothing_known(job_id: JobId, word: JobRecordInSlurm | None) -> BadInput:
 def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
     from advisor.history.store import HistoryStore
 
-    with HistoryStore(settings.paths.history_url) as store:
+    with HistoryStore(settings.history_url) as store:
         return store.advice_of(job_id)
 
 
@@ -92,7 +92,7 @@ def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
     """Whether the history has the job as a heterogeneous one, also when Slurm has forgotten it."""
     from advisor.history.store import HistoryStore
 
-    with HistoryStore(settings.paths.history_url) as store:
+    with HistoryStore(settings.history_url) as store:
         finished = store.of_job(job_id)
     return finished is not None and finished.job.heterogeneous
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -41,6 +42,7 @@ _SQLITE_ADMIN = {
     sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was lost",
     sqlite3.SQLITE_IOERR: "the disk reports errors",
 }
+_SCHEMA: Final = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 _POSTGRESQL_RETRY = ("08", "40", "53", "55P03", "57P")
 _POSTGRESQL_MEND = {
     "42501": "the user lacks the right: grant it",
@@ -57,7 +59,7 @@ class Database:
     """Connections to the history, with short transactions and limited waits.
 
     Args:
-        url: ``sqlite:///path`` or ``postgresql://user@host/name``.
+        url: ``sqlite:///path`` or ``postgresql://user@host/name``, which may end in ``?schema=name``.
         busy_seconds: Longest wait for another writer before :class:`RetryLater`.
         read_only: Do not create, migrate or write the database.
         later: Open it at its first use, which then raises the errors below, and again at each use until it
@@ -141,8 +143,12 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _open(self) -> Engine:
-        self._url = _parse(self._given)
+        self._url, self._schema = _parse(self._given)
         self.where = self._url.render_as_string(hide_password=True)
+        if self._schema:
+            self.where += f", schema {self._schema}"
+        if self._schema and not self._read_only:
+            self._make_schema(self._schema)
         engine = self._make_reader() if self._read_only else self._make_engine()
         try:
             if self._read_only:
@@ -171,12 +177,40 @@ class Database:
 
     def _make_postgresql_engine(self, *options: str) -> Engine:
         timeout = max(1, round(self._busy_seconds))
-        words = (f"-c lock_timeout={round(self._busy_seconds * 1000)}", *options)
+        path = (f'-c search_path="{self._schema}"',) if self._schema else ()
+        words = (f"-c lock_timeout={round(self._busy_seconds * 1000)}", *path, *options)
         return sa.create_engine(
             self._url,
             pool_pre_ping=True,
             connect_args={"connect_timeout": timeout, "options": " ".join(words)},
         )
+
+    def _make_schema(self, name: str) -> None:
+        """Make a cluster's schema in PostgreSQL.
+
+        Raises:
+            BadInput: There is none yet, and a history in the schema ``public``, where the only cluster of a
+                database had it before.
+        """
+        engine = sa.create_engine(self._url)
+        try:
+            with self._translated(), engine.begin() as connection:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+                found = sa.inspect(connection)
+                if name in found.get_schema_names():
+                    return
+                quoted = connection.dialect.identifier_preparer.quote_identifier(name)
+                if found.has_table("alembic_version", schema="public"):
+                    raise BadInput(
+                        "the schema public has the history of one cluster, of an earlier release",
+                        where=self.where,
+                        mend=f"If it is this cluster's, run: ALTER SCHEMA public RENAME TO {quoted}; "
+                        f"else run: CREATE SCHEMA {quoted}",
+                        code="history.schema",
+                    )
+                connection.exec_driver_sql(f"CREATE SCHEMA {quoted}")
+        finally:
+            engine.dispose()
 
     def _make_reader(self) -> Engine:
         """Connections to an existing database that cannot write."""
@@ -302,19 +336,28 @@ class Database:
         return TellAdmin(f"{self.where}: {detail}", code="history.database")
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str) -> tuple[URL, str]:
+    """The URL for the driver, and the name of PostgreSQL's schema; empty: the user's own."""
     try:
         parsed = sa.make_url(url)
         backend = parsed.get_backend_name()
     except (sa.exc.ArgumentError, ValueError):
         backend = ""
     if backend == "sqlite":
-        return parsed
+        return parsed, ""
     if backend in ("postgresql", "postgres"):
         with suppress(ImportError):
             import psycopg  # noqa: F401, PLC0415 - an extra: said below how to get it
 
-            return parsed.set(drivername="postgresql+psycopg")
+            name = parsed.query.get("schema", "")
+            if not isinstance(name, str) or not _SCHEMA.fullmatch(name):
+                raise BadInput(
+                    "not the name of a schema that is supported",
+                    where="history database",
+                    mend="Use letters, digits and . _ -, at most 63",
+                    code="history.url",
+                )
+            return parsed.difference_update_query(["schema"]).set(drivername="postgresql+psycopg"), name
         raise BadInput(
             "PostgreSQL needs the psycopg package",
             where="history database",

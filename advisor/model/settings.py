@@ -52,6 +52,10 @@ Policy: TypeAlias = Literal["price", "cunha2017", "zrigui2022", "ambati2021", "d
 """What decides about jobs and nodes (`advisor.decide.submission.policy`)."""
 
 
+SCHEMA_WORD: Final = "schema="
+"""Of the query of a PostgreSQL URL: the schema that the history is in."""
+
+
 class ClusterSettings(Section):
     """The partitions, and what the advisor may do in each of them."""
 
@@ -164,7 +168,8 @@ class PathSettings(Section):
     database_url: str | None = setting(
         None,
         "The SQLAlchemy URL of the job history, such as `postgresql:///advisor`. It must not contain a "
-        "password. Without it the history is the SQLite file `history.db` in `paths.state`.",
+        "password. Several clusters may share the database: each has a schema named after `cluster.name`. "
+        "Without it the history is the SQLite file `history.db` in `paths.state`.",
         why="SQLite needs no server and serves some ten million jobs.",
     )
     state: Path = setting(
@@ -218,11 +223,6 @@ class PathSettings(Section):
         """Advice given and not yet in the ledger, one JSON object a line."""
         return self.state / "spool"
 
-    @property
-    def history_url(self) -> str:
-        """SQLAlchemy URL in force."""
-        return self.database_url or f"sqlite:///{self.state / 'history.db'}"
-
 
 class Settings(Section):
     """All settings of one site, first those that a site decides."""
@@ -250,3 +250,11 @@ class Settings(Section):
     def speculates(self) -> bool:
         """Whether jobs of uncertain length run in the cloud for t first (Ambati et al. 2021)."""
         return self.cluster.policy == "ambati2021"
+
+    @property
+    def history_url(self) -> str:
+        """SQLAlchemy URL in force; on PostgreSQL each cluster has a schema of its own, named after it."""
+        url = self.paths.database_url or f"sqlite:///{self.paths.state / 'history.db'}"
+        if not url.startswith("postgres") or SCHEMA_WORD in url:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{SCHEMA_WORD}{self.cluster.name}"

@@ -52,7 +52,7 @@ class Site:
 
     def history(self) -> HistoryStore:
         """The history, opened for reading; the caller closes it."""
-        return HistoryStore(self.settings().paths.history_url, busy_seconds=_BUSY_SECONDS, read_only=True)
+        return HistoryStore(self.settings().history_url, busy_seconds=_BUSY_SECONDS, read_only=True)
 
     @staticmethod
     def now() -> float:

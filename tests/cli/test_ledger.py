@@ -102,7 +102,7 @@ def test_hedged_starts_are_told_from_others(config, mode):
     settings = make_settings(cluster={"default_mode": mode, "policy": "ambati2021"})
     in_doubt = make_estimates(run=300.0)
     advice = replace(ask(estimates=in_doubt, settings=settings), advice_id="advice-14", time=NOW + 9.0)
-    with HistoryStore(settings_of(config).paths.history_url) as store:
+    with HistoryStore(settings_of(config).history_url) as store:
         store.add_advice([AdviceRecord(advice=advice, job=make_job(), estimates=in_doubt)])
     found = json.loads(call(config, "decisions", "--format", "json"))
     assert [row["hedge"] for row in found["decisions"]] == [None, None, None, "speculation"]
@@ -127,7 +127,7 @@ def test_ledger(config):
 
 def test_a_job_its_user_put_there_is_counted_by_itself(config):
     explicit = make_job(submit_time=NOW, queue="burst", explicit_partition=True)
-    with HistoryStore(settings_of(config).paths.history_url) as store:
+    with HistoryStore(settings_of(config).history_url) as store:
         advice = replace(ask(explicit), advice_id="advice-14", time=NOW)
         assert advice.decisive.reason == "rule.explicit_burst"
         store.add_advice([AdviceRecord(advice=advice, job=explicit, estimates=make_estimates())])
@@ -146,7 +146,7 @@ def test_a_job_its_user_put_there_is_counted_by_itself(config):
 def test_day_one_10_the_ledger_says_what_nodes_have_cost_and_who_used_them(config, tmp_path):
     stretch = {"instance_id": "i-1", "node": "burst1", "since": NOW - 3600.0, "until": NOW}
     used = {"node": "burst1", "end": NOW, "processors": 1.0}
-    with HistoryStore(settings_of(config).paths.history_url) as store:
+    with HistoryStore(settings_of(config).history_url) as store:
         store.add_paid([PaidTime(usd_per_hour=4.0, **stretch)])
         store.add_uses([NodeUse(job_id=21, start=NOW - 1800.0, account="law", **used)])
         store.add_uses([NodeUse(job_id=22, start=NOW - 900.0, **used)])
@@ -287,7 +287,7 @@ def test_day_one_6_a_heterogeneous_job_that_slurm_has_forgotten_is_in_the_histor
     for name, value in commands(tmp_path).items():  # both commands fail
         monkeypatch.setenv(name, value)
     job = replace(make_job(), job_id=97, submit_time=NOW, heterogeneous=True)
-    with HistoryStore(settings_of(config).paths.history_url) as store:
+    with HistoryStore(settings_of(config).history_url) as store:
         store.add([JobOutcome(job=job, start_time=NOW + 1.0, end_time=NOW + 2.0)])
     found = json.loads(call(config, "why", "97+1", "--format", "json"))
     assert (found["reason"], found["source"]) == ("rule.heterogeneous", "history")

@@ -264,7 +264,7 @@ def test_the_clouds_jobs_are_no_examples_of_the_queue(tmp_path):
     from advisor.model.settings import PathSettings, Settings
 
     settings = Settings(paths=PathSettings(state=tmp_path))
-    with HistoryStore(settings.paths.history_url) as store:
+    with HistoryStore(settings.history_url) as store:
         for job_id, partition in enumerate(("onprem", "burst", "onprem"), 1):
             job = Job(job_id=job_id, submit_time=1e9 + job_id, processors=1, queue=partition)
             store.add([JobOutcome(job=job, start_time=2e9, end_time=2e9 + job_id, partition=partition)])

@@ -62,7 +62,7 @@ def since(site: Path, jobs: int) -> str:
     """A moment after which so many jobs of the history were submitted."""
     from advisor.cli.context import settings_of
 
-    with HistoryStore(settings_of(site).paths.history_url) as store:
+    with HistoryStore(settings_of(site).history_url) as store:
         times = sorted(outcome.job.submit_time for outcome in store.outcomes())
     return time.strftime(MOMENT, time.localtime(times[-jobs]))
 

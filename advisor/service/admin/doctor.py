@@ -172,7 +172,7 @@ def _controllers(settings: Settings) -> Iterator[Diagnosis]:
 
 def _history(settings: Settings) -> Iterator[Diagnosis]:
     try:
-        with HistoryStore(settings.paths.history_url, busy_seconds=2.0) as store:
+        with HistoryStore(settings.history_url, busy_seconds=2.0) as store:
             jobs = store.count()
     except AdvisorError as problem:
         mend = "Learning and the ledger pause until this is mended; then they continue by themselves"

@@ -72,7 +72,7 @@ class Control:
         self.settings = settings
         self.clock = clock or Clock()
         # opened by the loops that learn: whatever is wrong with it, instances have to be ended
-        self.store = HistoryStore(settings.paths.history_url, later=True)
+        self.store = HistoryStore(settings.history_url, later=True)
         self.metrics = ControlMetrics()
         self.view = SharedView(self.clock, settings.submit.snapshot_max_age_seconds)
         self.cloud = CloudRecord(settings.paths.state, self.clock)
