@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -19,6 +18,7 @@ from advisor.cli.own_jobs import jobs_since
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import LogOption, NodesOption, ProcessesOption, SinceOption
+from advisor.parallel import cores
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def plan(
         since=since,
         trace=None if trace is None else Path(find_trace(str(trace))),
         nodes=nodes,
-        asked=(node_cores, own_usd, wait, processes or len(os.sched_getaffinity(0))),
+        asked=(node_cores, own_usd, wait, processes or cores()),
     )
     result["seconds"] = time.perf_counter() - begun
     emit(result, output, lambda console: _draw(console, result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -18,6 +17,7 @@ from advisor.cli.own_jobs import jobs_of_site, lasting_state
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import NodesOption, ProcessesOption
+from advisor.parallel import cores
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
@@ -101,7 +101,7 @@ def _recommended(
     from advisor.service.admin.recommend_words import reason_words
 
     with ticking("reading the history") as tick:
-        own, asked, terms = _window(settings, weeks, nodes, processes or len(os.sched_getaffinity(0)))
+        own, asked, terms = _window(settings, weeks, nodes, processes or cores())
         jobs = own.jobs
         curve = curve_of(jobs, asked, () if usd is None else (usd,), tick, terms)
         fidelity = fidelity_of_site(own.here, asked.world)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +28,7 @@ from advisor.cli.rehearse_shipped import (
 )
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.parallel import cores
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _asked(
         world=world,
         usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, CloudState(), settings_of(config)),
         shares=CURVE_SHARES if out is not None else (),
-        processes=processes or len(os.sched_getaffinity(0)),
+        processes=processes or cores(),
     )
 
 

@@ -14,10 +14,10 @@ from advisor.cli.context import loaded_settings
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
+    from advisor.parallel import Tick
     from advisor.rehearsal.cloud_market import CloudMarket
     from advisor.replay.closed_loop.log import LoopJobs
     from advisor.replay.closed_loop.rehearse import Rehearsal
-    from advisor.replay.closed_loop.tasks import Tick
     from advisor.simulate.pool.rules import Rules
 
 ShippedOption = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.own_jobs import jobs_since
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.parallel import cores
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def whatif(
         since,
         trace,
         nodes,
-        processes or len(os.sched_getaffinity(0)),
+        processes or cores(),
     )
     result["seconds"] = time.perf_counter() - begun
     emit(result, output, lambda console: _draw(console, result))

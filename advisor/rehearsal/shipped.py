@@ -10,6 +10,7 @@ import numpy as np
 from advisor.decide.submission.policy import in_force
 from advisor.model.advice import Mode
 from advisor.model.settings import Settings
+from advisor.parallel import Tick, side_by_side
 from advisor.rehearsal.cloud_market import CloudMarket
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
@@ -17,7 +18,6 @@ from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
-from advisor.replay.closed_loop.tasks import Tick, side_by_side
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
 SHIPPED: Final = "shipped"

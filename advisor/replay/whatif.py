@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from advisor.parallel import Tick
 from advisor.replay.closed_loop.fidelity import fidelity_of
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.own_jobs import OwnJobs
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
 from advisor.replay.closed_loop.site_settings import Simulation
-from advisor.replay.closed_loop.tasks import Done, Task, Tick, run_tasks
+from advisor.replay.closed_loop.tasks import Done, Task, run_tasks
 from advisor.replay.closed_loop.world import LoopResult, WorldOptions
 
 _HOUR: Final = 3600.0

@@ -16,8 +16,10 @@ from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.cli.whatif import ProcessesOption
 from advisor.model.errors import BadInput
 from advisor.papers.commands.groups import group
+from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def placement(
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
     ] = None,
+    processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Advise a log's jobs one by one and count the time that would have been saved.
@@ -92,6 +95,7 @@ def placement(
         generations=generations,
         seed=seed,
         budgets=budget_list,
+        processes=processes or usual_processes(len(table)),
     )
     found = replay_placement(table, options, phase)
     seconds = time.perf_counter() - begun

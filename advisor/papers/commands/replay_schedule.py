@@ -12,8 +12,10 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.cli.whatif import ProcessesOption
 from advisor.papers.commands.choices import chosen
 from advisor.papers.commands.groups import group
+from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
 
@@ -35,6 +37,7 @@ def schedule(
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
     ] = None,
+    processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Schedule a log under each order, with and without job classes, on the simulated cluster."""
@@ -47,7 +50,15 @@ def schedule(
     wanted = replay.VARIANTS if variants is None else chosen(variants, known, "--variants")
     with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
-        result = replay.report(table, cores=cores, policies=orders, variants=wanted, seed=seed, progress=tick)
+        result = replay.report(
+            table,
+            cores=cores,
+            policies=orders,
+            variants=wanted,
+            seed=seed,
+            processes=processes or usual_processes(len(table)),
+            progress=tick,
+        )
     if plot is not None:
         from advisor.papers.schedule.schedule_plots import write_schedule
 

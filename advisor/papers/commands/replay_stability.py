@@ -11,8 +11,10 @@ from rich.console import Console
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.whatif import ProcessesOption
 from advisor.papers.commands.choices import chosen
 from advisor.papers.commands.groups import group
+from advisor.parallel import cores
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +52,7 @@ def stability(  # noqa: PLR0917 - typer passes options by name
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
     ] = None,
+    processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Run long tasks on nodes that change, with and without matching them to those that stay.
@@ -69,6 +72,7 @@ def stability(  # noqa: PLR0917 - typer passes options by name
             longest=longest,
             seed=seed,
             draws=draws,
+            processes=processes or cores(),
             progress=tick,
         )
     if plot is not None:

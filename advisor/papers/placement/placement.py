@@ -36,12 +36,13 @@ from advisor.papers.placement.placement_results import (
     PlacementReplay,
     TunedParameters,
 )
+from advisor.parallel import Tick, side_by_side
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import TEST_ENTRIES, Target, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns, states_of
 from advisor.predict.knn.tuning import GeneticSettings, tune
-from advisor.replay.cutoff_choice import PastJobs, choose_cutoff
+from advisor.replay.cutoff_choice import ChosenCutoff, PastJobs, choose_cutoff
 from advisor.replay.estimates import EstimateColumns, estimate_rows
 
 Floats = NDArray[np.float64]
@@ -91,6 +92,7 @@ class PlacementOptions:
     record_jobs: int = 20_000
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
     budgets: tuple[float, ...] = ()
+    processes: int = 1
 
 
 def replay_placement(table: JobTable, options: PlacementOptions, progress: Progress) -> PlacementReplay:
@@ -133,19 +135,14 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
     actual = _past_jobs(table, window, estimates, judged)
     own = _forecasts(table, options, progress)
     recorded = len(own["wait"].rows) - len(window)
-    rows = list[FactorRow]()
-    with progress("deciding", len(options.factors)) as tick:
-        for factor in options.factors:
-            placement = _published(factor, options)
-            learned = Cutoff(scale=cutoff.scale, decay=cutoff.decay)
-            sent = {
-                "without_cutoff": _sent(cases, placement.model_copy(update={"use_cutoff": False})),
-                "with_cutoff": _sent(cases, placement, learned),
-                "advisor": sent_by_the_advisor(table, own, placement, recorded)[recorded:],
-            }
-            hedged = hedge_rows(table, own, recorded, factor, options.baseline, options.budgets)
-            rows.append(_factor_row(factor, sent, actual.saved_seconds(factor, options.baseline), hedged))
-            tick(1)
+    decided = _Decided(table, own, cases, cutoff, actual, recorded, options)
+    tasks = [(decided, factor) for factor in options.factors]
+    with progress("deciding", len(tasks)) as tick:
+        done = _Done(tick)
+        rows = side_by_side(
+            _row_of, tasks, [1] * len(tasks), processes=options.processes, tick=done.tell, what="factors"
+        )
+        done.tell("factors", len(tasks), len(tasks))
     epoch = table.submit[window] + table.start_of_log + table.utc_offset_seconds
     truths = {"wait": np.where(table.wait >= 0, table.wait, np.nan)[window], "run": table.run[window]}
     return PlacementReplay(
@@ -159,6 +156,50 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
         rows=tuple(rows),
         hedge_curve=_curve(table, own, recorded, options, progress) if options.budgets else (),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Decided:
+    """What is the same for every factor."""
+
+    table: JobTable
+    own: dict[Target, ForecastColumns]
+    cases: list[tuple[Job, SiteState, Estimates]]
+    cutoff: ChosenCutoff
+    actual: PastJobs
+    recorded: int
+    options: PlacementOptions
+
+
+def _row_of(task: tuple[_Decided, float], tick: Tick | None) -> FactorRow:
+    """One factor's row; it may be made in a process of its own."""
+    decided, factor = task
+    options, recorded = decided.options, decided.recorded
+    placement = _published(factor, options)
+    learned = Cutoff(scale=decided.cutoff.scale, decay=decided.cutoff.decay)
+    sent = {
+        "without_cutoff": _sent(decided.cases, placement.model_copy(update={"use_cutoff": False})),
+        "with_cutoff": _sent(decided.cases, placement, learned),
+        "advisor": sent_by_the_advisor(decided.table, decided.own, placement, recorded)[recorded:],
+    }
+    hedged = hedge_rows(decided.table, decided.own, recorded, factor, options.baseline, options.budgets)
+    row = _factor_row(factor, sent, decided.actual.saved_seconds(factor, options.baseline), hedged)
+    if tick is not None:
+        tick("factors", 1, 1)
+    return row
+
+
+class _Done:
+    """Turns how many are done into how many more."""
+
+    def __init__(self, more: Callable[[int], None]) -> None:
+        self._more, self._told = more, 0
+
+    def tell(self, _what: str, done: int, total: int) -> None:
+        """Tell those that are new."""
+        if total > 1 and done > self._told:
+            self._more(done - self._told)
+            self._told = done
 
 
 def _curve(

@@ -20,6 +20,7 @@ from advisor.papers.classify.classify import ClassifiedJobs, classify_table
 from advisor.papers.cluster.demand import DOUBTFUL, LARGE, PROBED, SMALL, Demand, demand_of
 from advisor.papers.cluster.engine import Schedule, simulate
 from advisor.papers.cluster.policies import EASY_PLUS_PLUS, Order, Policy
+from advisor.parallel import Tick, side_by_side
 from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
 
 Floats = NDArray[np.float64]
@@ -119,6 +120,7 @@ def report(
     classified: ClassifiedJobs | None = None,
     rules: Rules = RULES,
     seed: int = 1,
+    processes: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """What ``advisor replay schedule --format json`` prints.
@@ -131,6 +133,7 @@ def report(
         classified: Classes of the table's jobs; learned here when a variant needs them.
         rules: How classes are used.
         seed: Of the flipped predictions.
+        processes: Schedules that are made at the same time.
         progress: Called with (what, done, all).
     """
     jobs, processors = prepared(table, cores)
@@ -141,18 +144,13 @@ def report(
         else:
             classified = classify_table(jobs, progress=lambda done, all_: tell("classes: weeks", done, all_))
     case = _Case(jobs, processors, classified, rules, seed)
-    began, scheduled = time.perf_counter(), 0
-    todo = [(policy, variant) for variant in variants for policy in _policies_of(variant, policies)]
-    rows = []
-    for done, (policy, variant) in enumerate(todo):
-        tell("schedules", done, len(todo))
-        schedules = list(case.schedules(policy, variant))
-        scheduled += len(schedules) * len(jobs)
-        rows.append(
-            {"policy": policy, "variant": variant, **_measured(jobs, schedules, classified.truly_small)}
-        )
+    began = time.perf_counter()
+    todo = [(case, policy, variant) for variant in variants for policy in _policies_of(variant, policies)]
+    done = side_by_side(
+        _row, todo, [1] * len(todo), processes=processes, tick=lambda _, at, all_: tell("schedules", at, all_)
+    )
     tell("schedules", len(todo), len(todo))
-    seconds = time.perf_counter() - began
+    rows = [row for row, _, _ in done]
     _compare(rows)
     return {
         "trace": table.name,
@@ -160,9 +158,23 @@ def report(
         "jobs_left_out": len(table) - len(jobs),
         "cores": processors,
         "rows": rows,
-        "jobs_per_second": scheduled / seconds,
-        "seconds": seconds,
+        "jobs_per_second": sum(scheduled for _, scheduled, _ in done)
+        / sum(seconds for _, _, seconds in done),
+        "seconds": time.perf_counter() - began,
     }
+
+
+def _row(task: tuple[_Case, str, str], tick: Tick | None) -> tuple[dict[str, Any], int, float]:
+    """One row, the jobs scheduled for it, and the seconds that took."""
+    case, policy, variant = task
+    began = time.perf_counter()
+    schedules = list(case.schedules(policy, variant))
+    seconds = time.perf_counter() - began
+    row = {"policy": policy, "variant": variant}
+    row |= _measured(case.jobs, schedules, case.classified.truly_small)
+    if tick is not None:
+        tick("schedules", 1, 1)
+    return row, len(schedules) * len(case.jobs), seconds
 
 
 def _true_classes(jobs: JobTable) -> ClassifiedJobs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +32,7 @@ from advisor.papers.stability.task_files import load_tasks
 from advisor.papers.stability.world.cluster import Outcome
 from advisor.papers.stability.world.nodes import Floats, NodeChanges, node_changes
 from advisor.papers.stability.world.tasks import RUNTIMES, TaskMix, Tasks, draw_tasks
+from advisor.parallel import side_by_side
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 
@@ -75,6 +77,7 @@ def report(
     most_tasks: int = MAX_TASKS,
     seed: int | None = None,
     draws: int | None = None,
+    processes: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run the same tasks on the same nodes under each scheduler.
@@ -91,6 +94,7 @@ def report(
         draws: The tasks are drawn so many times, with this seed and the next ones, and rows are means over
             the draws: on a small trace one draw says little. 3 by default on a real trace; tasks of a file
             are not drawn.
+        processes: Schedulers that run at the same time.
         progress: Called with (row, tasks done, tasks).
 
     Raises:
@@ -111,7 +115,7 @@ def report(
         work = _tasks(rented, tasks, load, longest, most_tasks, np.random.default_rng([chance, _TASKS]))
         if estimate_error > 0:
             work = work.misjudged(np.random.default_rng([chance, _TASKS, 1]), estimate_error)
-        drawn.append(_rows(pool, work, wanted, chance, progress))
+        drawn.append(_rows(pool, work, wanted, chance, processes, progress))
     rows = [_mean_row(same) for same in zip(*drawn, strict=True)]
     return {
         "nodes": nodes,
@@ -167,19 +171,23 @@ def _tasks(
 
 
 def _rows(
-    pool: NodePool, work: Tasks, wanted: Sequence[Scheduler], seed: int, progress: Progress | None
+    pool: NodePool,
+    work: Tasks,
+    wanted: Sequence[Scheduler],
+    seed: int,
+    processes: int,
+    progress: Progress | None,
 ) -> list[dict[str, Any]]:
     """One draw of tasks under each scheduler; the first one is what the others are measured by."""
     turns = 2 + int(work.submit[-1] / pool.changes.until)
     changes = pool.changes.repeated(turns)
-    rows: list[dict[str, Any]] = []
-    base: Floats | None = None
-    for scheduler in wanted:
-        outcome = _run(changes, work, scheduler, pool.rented, seed, progress)
-        completion = completion_times(work, outcome)
-        base = completion if base is None else base
-        rows.append(_row(scheduler, outcome, completion, base))
-    return rows
+    runs = [_Run(changes, work, scheduler, pool.rented, seed) for scheduler in wanted]
+    outcomes = side_by_side(_outcome, runs, [len(work)] * len(runs), processes=processes, tick=progress)
+    completions = [completion_times(work, outcome) for outcome in outcomes]
+    return [
+        _row(scheduler, outcome, completion, completions[0])
+        for scheduler, outcome, completion in zip(wanted, outcomes, completions, strict=True)
+    ]
 
 
 def _mean_row(same: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -197,14 +205,24 @@ def _mean_row(same: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _run(
-    changes: NodeChanges, work: Tasks, scheduler: Scheduler, rented: int, seed: int, progress: Progress | None
-) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The tasks under one scheduler; ``seed`` is that of its chance."""
+
+    changes: NodeChanges
+    work: Tasks
+    scheduler: Scheduler
+    rented: int
+    seed: int
+
+
+def _outcome(asked: _Run, progress: Progress | None) -> Outcome:
     def tick(done: int, total: int) -> None:
         if progress is not None:
-            progress(scheduler.name, done, total)
+            progress(asked.scheduler.name, done, total)
 
-    return run(changes, work, scheduler, np.random.default_rng([seed, _CHANCE]), rented=rented, progress=tick)
+    chance = np.random.default_rng([asked.seed, _CHANCE])
+    return run(asked.changes, asked.work, asked.scheduler, chance, rented=asked.rented, progress=tick)
 
 
 def completion_times(work: Tasks, outcome: Outcome) -> Floats:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from pymoo.core.population import Population
 from pymoo.core.problem import Problem
@@ -169,7 +169,10 @@ class _Search:
     ) -> None:
         self._fitness = fitness
         # one a thread: each has its own scratch arrays
-        self._fitnesses = (fitness, *(Fitness(fitness.problem) for _ in range(_cores() - 1)))
+        self._fitnesses = (
+            fitness,
+            *(Fitness(fitness.problem) for _ in range(min(len(os.sched_getaffinity(0)), _MAX_THREADS) - 1)),
+        )
         self._space = space
         self._settings = settings
         self._generator = generator
@@ -229,14 +232,9 @@ class _Search:
             for index in share:
                 measured[index] = fitness(self._space.decode(population[index]))
 
-        with ThreadPoolExecutor(len(self._fitnesses)) as pool:
-            list(pool.map(measure, self._fitnesses, shares))
+        pairs = zip(self._fitnesses, shares, strict=True)
+        Parallel(n_jobs=len(shares), backend="threading")(delayed(measure)(*pair) for pair in pairs)
         return measured
-
-
-def _cores() -> int:
-    """Processors that this process may use, at most ``_MAX_THREADS``."""
-    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
 
 
 def _sorted_state(population: Floats, fitness: Floats, **fields: Any) -> TuningState:

@@ -14,12 +14,13 @@ import numpy as np
 
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
+from advisor.parallel import Tick
 from advisor.replay.closed_loop.fidelity import Fidelity, fidelity_of
 from advisor.replay.closed_loop.log import Floats, LoopJobs
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
 from advisor.replay.closed_loop.rehearse import Rehearsal
-from advisor.replay.closed_loop.tasks import Task, Tick, run_tasks
+from advisor.replay.closed_loop.tasks import Task, run_tasks
 from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions
 
 SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10, 0.20)

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from advisor.model.errors import BadInput
+from advisor.parallel import Tick
 from advisor.replay.closed_loop.fidelity import fidelity_of
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import PolicyRow, measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
-from advisor.replay.closed_loop.tasks import Done, Task, Tick, run_tasks
+from advisor.replay.closed_loop.tasks import Done, Task, run_tasks
 from advisor.replay.closed_loop.world import WorldOptions
 
 CURVE_SHARES: Final = (0.01, 0.02, 0.05, 0.10)

@@ -13,10 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from advisor.parallel import Tick
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
-from advisor.replay.closed_loop.tasks import Task, Tick, run_tasks
+from advisor.replay.closed_loop.tasks import Task, run_tasks
 from advisor.replay.closed_loop.world import LoopResult, WorldOptions
 
 SIZES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
