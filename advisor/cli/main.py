@@ -41,6 +41,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.cli.ingest",
     "advisor.cli.tune",
     "advisor.cli.retrain",
+    "advisor.cli.notify",
     "advisor.papers.commands.replay_classify",
     "advisor.papers.commands.replay_placement",
     "advisor.papers.commands.replay_portfolio",

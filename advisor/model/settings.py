@@ -18,6 +18,7 @@ from advisor.model.settings_decision import PlacementSettings, RuleSettings, Wai
 from advisor.model.settings_hedge import HedgeSettings
 from advisor.model.settings_learning import EstimatorSettings, SizeSettings
 from advisor.model.settings_nodes import AcquirerSettings, MatchingSettings, PortfolioSettings
+from advisor.model.settings_notices import NoticeSettings
 from advisor.model.settings_price import BudgetSettings, PriceSettings
 from advisor.model.settings_section import Section, setting
 from advisor.model.settings_service import LoopSettings, SubmitSettings, WebSettings
@@ -32,6 +33,7 @@ __all__ = [
     "HedgeSettings",
     "LoopSettings",
     "MatchingSettings",
+    "NoticeSettings",
     "PathSettings",
     "PlacementSettings",
     "PortfolioSettings",
@@ -245,6 +247,7 @@ class Settings(Section):
     submit: SubmitSettings = SubmitSettings()
     loops: LoopSettings = LoopSettings()
     web: WebSettings = WebSettings()
+    notices: NoticeSettings = NoticeSettings()
 
     @property
     def speculates(self) -> bool:

@@ -49,6 +49,8 @@ def test_all_are_there() -> None:
         "advisor-control.service",
         "advisor-retrain.service",
         "advisor-retrain.timer",
+        "advisor-notify.service",
+        "advisor-notify.timer",
         "advisor-places@.service",
         "advisor-places.socket",
         "advisor-web.service",

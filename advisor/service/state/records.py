@@ -243,3 +243,25 @@ class PriceRecord(msgspec.Struct):
     price: Amount
     next_reading: EpochSeconds
     seen: dict[str, SeenSlice]
+
+
+class ToldNotice(msgspec.Struct):
+    """What is known of something that an admin should know.
+
+    Attributes:
+        since: Seen since then, epoch seconds.
+        told_at: Told last, epoch seconds; None: not yet.
+        text: As it was last.
+        is_event: It has no end.
+    """
+
+    since: EpochSeconds
+    told_at: EpochSeconds | None = None
+    text: str = ""
+    is_event: bool = False
+
+
+class ToldNotices(msgspec.Struct):
+    """What `advisor notify` has seen and told, by key."""
+
+    notices: dict[str, ToldNotice] = {}

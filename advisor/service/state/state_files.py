@@ -25,6 +25,7 @@ from advisor.service.state.records import (
     RequeuedSmallJobs,
     SiteFactors,
     SteeredJobs,
+    ToldNotices,
 )
 
 
@@ -172,6 +173,12 @@ PRICE: Final = KnownFile(
     loss="The price is read anew from the history and from demand; what may be spent follows from the record "
     "of spending, as if the budget had begun with its present period.",
 )
+NOTICES: Final = KnownFile(
+    name="notices.json",
+    record=ToldNotices,
+    writer="cli/notify.py",
+    loss="Troubles that last, and shares of the budget that are reached, are told once more.",
+)
 
 STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     BUDGET,
@@ -192,6 +199,7 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     STEERED_JOBS,
     ACQUIRER,
     PRICE,
+    NOTICES,
 )
 
 

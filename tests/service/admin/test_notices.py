@@ -1,0 +1,279 @@
+"""What is told, when, and once; and that it arrives at a real HTTP and a real mail server."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.model.errors import BadInput, RetryLater
+from advisor.model.settings import NoticeSettings
+from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, conditions, decide
+from advisor.service.admin.telling import tell
+from advisor.service.state.records import ToldNotices
+from advisor.service.state.state_files import NOTICES
+
+NOW = 1_790_000_000.0
+DAY = 86_400.0
+
+
+def report(**control: Any) -> dict[str, Any]:
+    """A report of `advisor status` in which nothing is wrong, but for these fields of control."""
+    return {
+        "time": NOW,
+        "serve": {"running": True},
+        "control": {"running": True, "pid": 7, "loops": {}, "cloud_report": None, **control},
+        "snapshot": {"usable": True, "cloud": {"spot_open": True, "on_demand_open": True}},
+    }
+
+
+def spend(spent: float, budget: float | None = 100.0, **more: Any) -> dict[str, Any]:
+    found = {"budget_usd": budget, "budget_period": "month", "spent_usd": spent, "spent_by_account": {}}
+    return {"cloud_report": {"spend": {**found, "account_budgets_usd": {}, **more}, "counters": {}}}
+
+
+def keys(found: dict[str, Any]) -> list[str]:
+    return [condition.key for condition in conditions(found)]
+
+
+def test_nothing_wrong_is_nothing_to_tell() -> None:
+    assert keys(report()) == []
+
+
+def test_each_trouble_has_a_key_that_its_numbers_do_not_change() -> None:
+    down = report(running=False, cloud_report=None) | {"serve": {"running": False}}
+    assert keys(down) == ["serve.down", "control.down"]
+    stale = report(history_problem="the disk is full")
+    stale["snapshot"] = {"usable": False, "cloud": {"spot_open": False, "on_demand_open": False}}
+    assert keys(stale) == ["snapshot.old", "history", "pool.spot", "pool.on_demand"]
+    failing = {
+        "poll": {"open_failures": {"poll Slurm": {"message": "5 s ago", "code": "slurm.timeout"}}},
+        "learn": {"open_failures": {"ingest": {"message": "full", "code": "history.database"}}},
+    }
+    assert keys(report(loops=failing)) == ["loop.poll.poll Slurm"]
+    counters = {"orphans_collected": 2, "handovers_stuck": ["a"]}
+    assert keys(report(cloud_report={"spend": {}, "counters": counters})) == [
+        "orphans.7.2",
+        "handovers.stuck",
+    ]
+    doubt = report(**spend(1.0, launches_wait=True, in_doubt="the file was lost"))
+    assert "budget.doubt" in keys(doubt)
+
+
+@pytest.mark.parametrize(
+    ("spent", "percent"),
+    [(49.9, None), (50.0, 50), (79.9, 50), (80.0, 80), (99.0, 80), (100.0, 100), (130, 100)],
+)
+def test_shares_of_the_budget(spent: float, percent: int | None) -> None:
+    expected = [] if percent is None else [f"budget.2026-09-01.month..{percent}"]
+    assert keys(report(**spend(spent))) == expected
+
+
+def test_an_account_has_its_own_shares_and_no_budget_has_none() -> None:
+    own = spend(10.0, account_budgets_usd={"chem": 20.0}, spent_by_account={"chem": 10.0})
+    (condition,) = conditions(report(**own))
+    assert condition.key.endswith(".chem.50")
+    assert "account chem has spent 10.00 of the 20.00 USD of this month" in condition.text
+    assert keys(report(**spend(10.0, budget=None))) == []
+
+
+class Site:
+    """Rounds of `advisor notify`."""
+
+    def __init__(self) -> None:
+        self.told = ToldNotices()
+        self.now = NOW
+
+    def round(self, *found: Condition, after: float = 60.0) -> list[Notice]:
+        self.now += after
+        notices, self.told = decide(found, self.told, now=self.now, repeat_seconds=DAY)
+        return notices
+
+
+TROUBLE = Condition(key="serve.down", text="serve does not answer")
+EVENT = Condition(key="budget.x.80", text="80 %", is_event=True)
+
+
+def test_a_trouble_is_told_when_it_lasts_once_a_day_and_when_it_is_over() -> None:
+    site = Site()
+    assert site.round(TROUBLE) == []
+    assert site.round(TROUBLE, after=WAIT_SECONDS - 1.0) == []
+    assert site.round(TROUBLE, after=1.0) == [Notice(key="serve.down", text="serve does not answer")]
+    assert site.round(TROUBLE) == []
+    assert len(site.round(TROUBLE, after=DAY)) == 1
+    over = Notice(key="serve.down", text="over: serve does not answer", is_over=True)
+    assert site.round() == [over]
+    assert site.round() == []
+
+
+def test_a_short_trouble_is_never_told() -> None:
+    site = Site()
+    assert site.round(TROUBLE) == []
+    assert site.round() == []
+    assert site.round(TROUBLE, after=WAIT_SECONDS) == []
+
+
+def test_an_event_is_told_at_once_and_once() -> None:
+    site = Site()
+    assert len(site.round(EVENT)) == 1
+    assert site.round(EVENT, after=10 * DAY) == []
+    assert site.round() == []
+    assert site.round(EVENT) == []
+
+
+class Mailbox(socketserver.StreamRequestHandler):
+    """As much of SMTP as takes mail."""
+
+    def handle(self) -> None:
+        def say(line: str) -> None:
+            self.wfile.write(f"{line}\r\n".encode())
+
+        say("220 mail")
+        content: list[str] = []
+        is_data = False
+        for raw in self.rfile:
+            line = raw.decode().rstrip("\r\n")
+            if is_data and line == ".":
+                is_data = False
+                self.server.mails.append("\n".join(content))  # type: ignore[attr-defined]
+                say("250 taken")
+            elif is_data:
+                content.append(line)
+            elif line.upper() == "DATA":
+                is_data = True
+                say("354 go on")
+            elif line.upper() == "QUIT":
+                say("221 bye")
+                return
+            else:
+                say("250 ok")
+
+
+@contextmanager
+def serving(server: socketserver.BaseServer) -> Iterator[int]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def mails() -> Iterator[tuple[int, list[str]]]:
+    """Port of a mail server, and the mails it has taken."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
+        server.mails = []  # type: ignore[attr-defined]
+        with serving(server) as port:
+            yield port, server.mails  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def posts() -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Port of a web server, and what was posted to it; ``/no`` is refused."""
+    taken: list[dict[str, Any]] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path != "/no":
+                taken.append(content)
+            self.send_response(500 if self.path == "/no" else 200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Hook)) as port:
+        yield port, taken
+
+
+def hook_file(folder: Path, url: str) -> Path:
+    path = folder / "webhook"
+    path.write_text(f"{url}\n")
+    return path
+
+
+def test_notices_arrive_both_ways(
+    tmp_path: Path, mails: tuple[int, list[str]], posts: tuple[int, list[dict[str, Any]]]
+) -> None:
+    settings = NoticeSettings(
+        webhook_file=hook_file(tmp_path, f"http://127.0.0.1:{posts[0]}/hook"),
+        mail_to=("admin@example.org", "b@example.org"),
+        mail_server=f"127.0.0.1:{mails[0]}",
+    )
+    notices = [Notice(key="a", text="serve does not answer: look at it"), Notice(key="b", text="80 %")]
+    assert tell(notices, settings, "c1") == []
+    assert [post["text"] for post in posts[1]] == [f"Burst Advisor, c1: {notice.text}" for notice in notices]
+    assert posts[1][0] == {"text": posts[1][0]["text"], "key": "a", "is_over": False, "cluster": "c1"}
+    (mail,) = mails[1]
+    assert "Subject: Burst Advisor, c1: serve does not answer, and 1 more" in mail
+    assert "To: admin@example.org, b@example.org" in mail
+    assert "look at it" in mail
+
+
+def test_one_way_that_refuses_leaves_the_other(
+    tmp_path: Path, mails: tuple[int, list[str]], posts: tuple[int, list[dict[str, Any]]]
+) -> None:
+    secret = f"http://127.0.0.1:{posts[0]}/no"
+    settings = NoticeSettings(
+        webhook_file=hook_file(tmp_path, secret), mail_to=("a@b.c",), mail_server=f"127.0.0.1:{mails[0]}"
+    )
+    notice = Notice(key="a", text="trouble")
+    (refused,) = tell([notice], settings, "c1")
+    assert "status 500" in refused
+    assert len(mails[1]) == 1
+    with pytest.raises(RetryLater) as none_left:
+        tell([notice], NoticeSettings(webhook_file=settings.webhook_file), "c1")
+    assert secret not in str(none_left.value)
+
+
+@pytest.mark.parametrize("content", ["", "no url", "ftp://x", "https://a b"])
+def test_a_file_without_a_url(tmp_path: Path, content: str) -> None:
+    with pytest.raises(BadInput, match="has no URL"):
+        tell([Notice(key="a", text="t")], NoticeSettings(webhook_file=hook_file(tmp_path, content)), "c1")
+    with pytest.raises(BadInput, match="cannot be read"):
+        tell([Notice(key="a", text="t")], NoticeSettings(webhook_file=tmp_path / "missing"), "c1")
+
+
+def run(config: Path, *arguments: str) -> Any:
+    return CliRunner().invoke(app, ["notify", "--config", str(config), "--format", "json", *arguments])
+
+
+def test_the_command_tells_of_services_that_do_not_run_and_remembers(
+    tmp_path: Path, posts: tuple[int, list[dict[str, Any]]]
+) -> None:
+    config = tmp_path / "advisor.toml"
+    paths = f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n'
+    config.write_text(paths)
+    refused = run(config)
+    assert refused.exit_code != 0
+    assert isinstance(refused.exception, BadInput)
+    config.write_text(
+        f'{paths}[notices]\nwebhook_file = "{hook_file(tmp_path, f"http://127.0.0.1:{posts[0]}")}"\n'
+    )
+    assert json.loads(run(config, "--test").stdout)["told"][0]["key"] == "test"
+    assert len(posts[1]) == 1
+    assert json.loads(run(config).stdout) == {"told": []}  # they may be starting
+    state = NOTICES.at(tmp_path)
+    known = state.read()
+    assert known.notices.keys() >= {"serve.down", "control.down"}
+    for notice in known.notices.values():
+        notice.since -= WAIT_SECONDS
+    state.write(known)
+    assert len(json.loads(run(config, "--dry-run").stdout)["told"]) >= 2
+    assert len(posts[1]) == 1
+    told = {one["key"] for one in json.loads(run(config).stdout)["told"]}
+    assert told >= {"serve.down", "control.down"}
+    assert {post["key"] for post in posts[1]} >= told
+    assert json.loads(run(config).stdout) == {"told": []}
