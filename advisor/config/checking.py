@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.config.explaining import did_you_mean
-from advisor.config.loading import LoadedSettings
+from advisor.config.loading import LoadedSettings, Source
 from advisor.config.redacting import has_password
 from advisor.config.reference import toml_text, values_of
 from advisor.decide.submission.policy import READ_BY, fixed
@@ -81,6 +81,10 @@ def _partitions(loaded: LoadedSettings, existing: Collection[str] | None) -> Ite
                 key,
                 f"the cluster has no partition {name!r}",
                 did_you_mean_partition(name, existing or ()),
+                # a cluster without a cloud partition may begin in shadow mode, where no job moves
+                warn=key == "cluster.burst_partition"
+                and loaded.origins[key].source is Source.DEFAULT
+                and Mode.ACT not in (cluster.default_mode, *cluster.modes.values()),
             )
     for name in cluster.modes:
         if name not in cluster.on_premise_partitions:

@@ -56,9 +56,9 @@ def test_show_says_where_values_come_from(file):
 def test_check_ends_with_2_on_an_unknown_partition(file):
     good = call("check", "--config", str(file), "--partitions", "onprem,burst")
     assert "no mistakes" in words(good)
-    bad = runner.invoke(app, ["config", "check", "--config", str(file), "--partitions", "onprem,bust"])
+    bad = runner.invoke(app, ["config", "check", "--config", str(file), "--partitions", "onprm,burst"])
     assert bad.exit_code == 2
-    assert "Did you mean bust?" in words(bad.stdout)
+    assert "Did you mean onprm?" in words(bad.stdout)
     as_json = runner.invoke(
         app, ["config", "check", "--config", str(file), "--partitions", "x", "--format", "json"]
     )
@@ -74,7 +74,7 @@ def test_check_ends_with_2_on_an_unknown_partition(file):
 def test_check_reads_the_partitions_of_slurm_conf(tmp_path):
     (tmp_path / "slurm.conf").write_text("PartitionName=onprem\n")
     path = tmp_path / "advisor.toml"
-    path.write_text(f'[paths]\nslurm_conf = "{tmp_path}/slurm.conf"\n')
+    path.write_text(f'[cluster]\nburst_partition = "cloud"\n[paths]\nslurm_conf = "{tmp_path}/slurm.conf"\n')
     result = runner.invoke(app, ["config", "check", "--config", str(path)])
     assert result.exit_code == 2
     assert "cluster.burst_partition" in result.stdout

@@ -24,6 +24,21 @@ def test_good_settings_have_no_findings(settings):
 
 
 @pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("", "warning"),
+        ('[cluster]\nburst_partition = "burst"\n', "error"),
+        ('[cluster]\ndefault_mode = "act"\n', "error"),
+        ('[cluster.modes]\nonprem = "act"\n', "error"),
+    ],
+    ids=["not set", "set", "jobs move", "some jobs move"],
+)
+def test_shadow_mode_needs_no_burst_partition(settings, text, severity):
+    found = check(settings(text), {"onprem"})
+    assert [f.severity for f in found if f.key == "cluster.burst_partition"] == [severity]
+
+
+@pytest.mark.parametrize(
     ("text", "key", "severity", "mend"),
     [
         ('[cluster]\nburst_partition = "brust"\n', "cluster.burst_partition", "error", "Did you mean burst?"),

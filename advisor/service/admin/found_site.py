@@ -79,7 +79,14 @@ def _name(site: FoundSite, found: Proposal) -> None:
 def _partitions(site: FoundSite, found: Proposal) -> None:
     """The burst partition is the one whose nodes are all State=CLOUD; the default partition comes first."""
     cloud = [p for p in site.partitions if (nodes := _nodes_of(site, p)) and all(n.is_cloud for n in nodes)]
-    fixed = [p for p in site.partitions if not any(node.is_cloud for node in _nodes_of(site, p))]
+    fixed = [
+        p for p in site.partitions if (nodes := _nodes_of(site, p)) and not any(n.is_cloud for n in nodes)
+    ]
+    if hidden := [p.name for p in site.partitions if not _nodes_of(site, p)]:
+        found.notes.append(
+            f"No node is shown of {', '.join(hidden)}: left out. If they are cloud nodes of a Slurm older "
+            "than 23.02, set PrivateData=cloud in slurm.conf, and run this again."
+        )
     ours = sorted((p for p in fixed if p.is_up), key=lambda p: not p.is_default)
     if ours:
         names = [partition.name for partition in ours]

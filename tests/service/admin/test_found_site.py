@@ -60,6 +60,16 @@ def test_a_cluster_with_a_cloud_partition_is_described() -> None:
     }
 
 
+def test_a_partition_whose_nodes_are_hidden_is_said_and_is_not_on_premise(tmp_path: Path) -> None:
+    shown = make_node("n1", "IDLE", partitions=("work",))
+    found = propose(partitions=(partition("work"), partition("burst")), nodes=(shown,))
+    assert values(found)["cluster.on_premise_partitions"] == ["work"]
+    assert any("burst" in note and "PrivateData=cloud" in note for note in found.notes)
+    path = tmp_path / "advisor.toml"
+    path.write_text(starting_file(found.values, found.notes))
+    assert load(path, {}).settings.cluster.on_premise_partitions == ("work",)
+
+
 @pytest.mark.parametrize(
     ("config", "fields", "key", "value"),
     [
