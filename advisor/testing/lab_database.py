@@ -86,7 +86,9 @@ class LabDatabase:
     def _start_daemons(self, *, new: bool) -> None:
         self._start_mariadb()
         if new:
+            # slurmdbd makes a missing database itself, but cannot use that connection with libmariadb 3.4.9
             self._sql(
+                "create database if not exists slurm_acct_db; "
                 "create user if not exists slurm@localhost identified by 'lab'; "
                 "grant all on slurm_acct_db.* to slurm@localhost;"
             )

@@ -53,12 +53,14 @@ class Host:
         run: Runs a command, and raises an `AdvisorError` where it fails.
         instances: Ids of the EC2 instances that run; it may raise.
         own_units, package_units: Folders of systemd's units.
+        systemd: A folder that is there while systemd runs; in a container it does not, and stops nothing.
     """
 
     run: Callable[..., object]
     instances: Callable[[], list[str]]
     own_units: Path = OWN_UNITS
     package_units: tuple[Path, ...] = PACKAGE_UNITS
+    systemd: Path = Path("/run/systemd/system")
 
 
 @dataclass(slots=True)
@@ -93,11 +95,13 @@ class Remnants:
             return
 
         def undo() -> None:
-            self.host.run("systemctl", "disable", "--now", *names)
+            runs = self.host.systemd.is_dir()
+            self.host.run("systemctl", "disable", *(["--now"] if runs else []), *names)
             for path in own:
                 if path.is_file():
                     path.unlink()
-            self.host.run("systemctl", "daemon-reload")
+            if runs:
+                self.host.run("systemctl", "daemon-reload")
 
         yield Remnant(f"units: {', '.join(names)}", f"systemctl disable --now {' '.join(names)}", undo)
         if packaged:

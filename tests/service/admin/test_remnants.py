@@ -76,6 +76,7 @@ class World:
             instances=self.instances,
             own_units=self.folder / "own",
             package_units=(self.folder / "package",),
+            systemd=self.folder / "systemd",
         )
         slurm: Any = self.slurm
         return list(Remnants(settings, slurm, host).all())
@@ -192,12 +193,19 @@ def test_units_are_stopped_and_those_of_a_package_stay_files(world: World) -> No
     (world.folder / "own" / "advisor-serve.service").write_text("")
     (world.folder / "package" / "advisor-control.service").write_text("")
     (world.folder / "package" / "advisor-places@.service").write_text("")
+    (world.folder / "systemd").mkdir()
     left = world.undo()
     names = ("advisor-serve.service", "advisor-control.service")
     assert world.ran == [("systemctl", "disable", "--now", *names), ("systemctl", "daemon-reload")]
     assert not (world.folder / "own" / "advisor-serve.service").exists()
     assert (world.folder / "package" / "advisor-control.service").exists()
     assert any("apt-get remove" in one.how for one in left)
+
+
+def test_where_systemd_does_not_run_nothing_is_stopped(world: World) -> None:
+    (world.folder / "package" / "advisor-control.service").write_text("")
+    world.undo()
+    assert world.ran == [("systemctl", "disable", "advisor-control.service")]
 
 
 def test_what_cannot_be_looked_at_is_said_and_the_history_is_kept(world: World) -> None:
