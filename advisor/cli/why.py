@@ -54,8 +54,8 @@ def why(
     word = _in_slurm(settings, job_id)
     if word is not None and word.recorded is not None:
         _emit_recorded(job_id, word.recorded, output)
-    elif word is not None and word.leader is not None:
-        _emit_heterogeneous(job_id, word.leader, output)
+    elif word is not None and word.het_job_id is not None:
+        _emit_heterogeneous(job_id, word.het_job_id, output)
     elif trouble is None and _was_heterogeneous(settings, job_id.job):
         _emit_heterogeneous(job_id, None, output)
     else:

@@ -22,7 +22,7 @@ class JobId:
 
     Attributes:
         job: The job; of an array its own number, which all its tasks share; of a heterogeneous job its
-            leader's.
+            HetJobID.
         name: The job, task or part as Slurm's commands take it, without a step: steps are never placed by
             themselves.
         part: One component of a heterogeneous job, counted from 0.

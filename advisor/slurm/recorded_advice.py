@@ -10,7 +10,7 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.slurm.commands import Commands
 
-_LEADER_WIDTH: Final = 24
+_ID_WIDTH: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,12 @@ class JobRecordInSlurm:
 
     Attributes:
         recorded: The advice in its AdminComment; None when there is none.
-        leader: Of a heterogeneous job, the id that its parts share.
+        het_job_id: Of a heterogeneous job, the id that its parts share.
     """
 
     is_known: bool = False
     recorded: RecordedAdvice | None = None
-    leader: int | None = None
+    het_job_id: int | None = None
 
 
 def record_in_slurm(commands: Commands, job: str) -> JobRecordInSlurm:
@@ -36,29 +36,29 @@ def record_in_slurm(commands: Commands, job: str) -> JobRecordInSlurm:
     Raises:
         BadInput: Slurm's commands are not installed.
     """
-    known, leader = False, None
-    for found_leader, comment in _answers(commands, job):
-        known, leader = True, leader or found_leader
+    known, het_job_id = False, None
+    for found_id, comment in _answers(commands, job):
+        known, het_job_id = True, het_job_id or found_id
         if (recorded := parse_admin_comment(comment.strip())) is not None:
-            return JobRecordInSlurm(is_known=True, recorded=recorded, leader=leader)
-        if leader is not None:
+            return JobRecordInSlurm(is_known=True, recorded=recorded, het_job_id=het_job_id)
+        if het_job_id is not None:
             break
-    return JobRecordInSlurm(is_known=known, leader=leader)
+    return JobRecordInSlurm(is_known=known, het_job_id=het_job_id)
 
 
 def _answers(commands: Commands, job: str) -> Iterator[tuple[int | None, str]]:
     """HetJobID (None for other jobs) and AdminComment of each part or array task."""
-    columns = f"HetJobID:{_LEADER_WIDTH},admin_comment:4096"
+    columns = f"HetJobID:{_ID_WIDTH},admin_comment:4096"
     for line in _lines(
         commands, "squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={columns}"
     ):
-        yield _number(line[:_LEADER_WIDTH]), line[_LEADER_WIDTH:]
+        yield _number(line[:_ID_WIDTH]), line[_ID_WIDTH:]
     options = ("--noheader", "--allocations", "--parsable2", "--format=JobID,AdminComment")
     for line in _lines(commands, "sacct", *options, f"--jobs={job}"):
         name, bar, comment = line.partition("|")
         if bar:
-            leader, plus, _ = name.partition("+")
-            yield _number(leader) if plus else None, comment
+            het_job_id, plus, _ = name.partition("+")
+            yield _number(het_job_id) if plus else None, comment
 
 
 def _lines(commands: Commands, name: str, *arguments: str) -> Iterator[str]:

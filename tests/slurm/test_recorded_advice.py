@@ -19,7 +19,7 @@ def test_day_one_6_slurm_tells_parts_of_a_heterogeneous_job_from_tasks_of_an_arr
         leader = int(done.stdout.split(";")[0])
         for name in (f"{leader}", f"{leader}+1", f"{leader + 1}"):
             word = record_in_slurm(commands, name)
-            assert (word.is_known, word.leader, word.recorded) == (True, leader, None), name
+            assert (word.is_known, word.het_job_id, word.recorded) == (True, leader, None), name
         array = int(lab.run("sbatch", "--parsable", "--array=1-2", "--hold", "--wrap", "true").stdout)
         comment = (
             '{"burst_advisor":1,"id":"a-1","to":"burst","mode":"act","why":"capacity.spot","size":"small"}'
@@ -27,7 +27,7 @@ def test_day_one_6_slurm_tells_parts_of_a_heterogeneous_job_from_tasks_of_an_arr
         lab.run("scontrol", "update", f"jobid={array}", f"admincomment={comment}")
         for name in (f"{array}", f"{array}_2"):
             word = record_in_slurm(commands, name)
-            assert word.leader is None, name
+            assert word.het_job_id is None, name
             assert word.recorded is not None, name
             assert word.recorded.advice_id == "a-1"
         assert record_in_slurm(commands, "999999").is_known is False
