@@ -88,9 +88,20 @@ class Backup:
 
     def start(self) -> None:
         """Start its slurmctld, `advisor control` and `advisor serve`."""
-        self._site.lab.run(*self._alone, "slurmctld", "-i", env={"SLURM_CONF": str(self.conf)})
+        self._start_slurmctld()
         self.control.start()
         self.serve.start()
+
+    def _start_slurmctld(self) -> None:
+        self._site.lab.run(*self._alone, "slurmctld", "-i", env={"SLURM_CONF": str(self.conf)})
+
+    def revived(self) -> bool:
+        """Start its slurmctld anew if it has ended: one of 22.05 may die of a job's end as it hands back."""
+        pid = pid_in(self._site.lab.folder / "run" / "slurmctld-b.pid")
+        if pid is not None and is_alive(pid):
+            return False
+        self._start_slurmctld()
+        return True
 
     def stop(self) -> None:
         """End them."""
@@ -209,6 +220,7 @@ class _Trial:
         self._drawn = drawn
         self._tell = tell
         self._here = os.uname().nodename
+        self._revived = 0
 
     def run(self, times: int, pause: float) -> dict[str, Any]:
         began = time.monotonic()
@@ -219,13 +231,17 @@ class _Trial:
         try:
             for number in range(times):
                 time.sleep(self._drawn.uniform(2.0, 10.0) + (0.0 if self._only_control else _STANDBY_SECONDS))
+                if not self._only_control and self._backup.revived():
+                    self._revived += 1
+                    self._wait("both slurmctld", lambda: self._ping().count("UP") == 2)
                 how = "stop" if self._only_control and number % 2 else "kill"
                 rounds.append(self._round(load, how))
                 self._tell(f"{number + 1} of {times}: {json.dumps(rounds[-1])}")
         finally:
             load.ending.set()
             thread.join(90.0)
-        return {"rounds": rounds, **self._figures(load), "seconds": time.monotonic() - began}
+        figures = {"backup_slurmctld_died_by_itself": self._revived, **self._figures(load)}
+        return {"rounds": rounds, **figures, "seconds": time.monotonic() - began}
 
     # ------------------------------------------------------------------------ one takeover
 
