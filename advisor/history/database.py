@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -18,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
 from advisor.history import schema
+from advisor.history.database_url import parse
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 
 _MIGRATION_LOCK = 0x42757273744164  # PostgreSQL advisory lock: one process migrates, the others wait
@@ -42,7 +42,6 @@ _SQLITE_ADMIN = {
     sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was lost",
     sqlite3.SQLITE_IOERR: "the disk reports errors",
 }
-_SCHEMA: Final = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 _POSTGRESQL_RETRY = ("08", "40", "53", "55P03", "57P")
 _POSTGRESQL_MEND = {
     "42501": "the user lacks the right: grant it",
@@ -143,7 +142,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _open(self) -> Engine:
-        self._url, self._schema = _parse(self._given)
+        self._url, self._schema = parse(self._given)
         self.where = self._url.render_as_string(hide_password=True)
         if self._schema:
             self.where += f", schema {self._schema}"
@@ -334,42 +333,6 @@ class Database:
             return BadInput(f"the database is {what}", where=self.where, mend=mend, code="history.unreadable")
         detail = _SQLITE_ADMIN.get(code, str(original))
         return TellAdmin(f"{self.where}: {detail}", code="history.database")
-
-
-def _parse(url: str) -> tuple[URL, str]:
-    """The URL for the driver, and the name of PostgreSQL's schema; empty: the user's own."""
-    try:
-        parsed = sa.make_url(url)
-        backend = parsed.get_backend_name()
-    except (sa.exc.ArgumentError, ValueError):
-        backend = ""
-    if backend == "sqlite":
-        return parsed, ""
-    if backend in ("postgresql", "postgres"):
-        with suppress(ImportError):
-            import psycopg  # noqa: F401, PLC0415 - an extra: said below how to get it
-
-            name = parsed.query.get("schema", "")
-            if not isinstance(name, str) or not _SCHEMA.fullmatch(name):
-                raise BadInput(
-                    "not the name of a schema that is supported",
-                    where="history database",
-                    mend="Use letters, digits and . _ -, at most 63",
-                    code="history.url",
-                )
-            return parsed.difference_update_query(["schema"]).set(drivername="postgresql+psycopg"), name
-        raise BadInput(
-            "PostgreSQL needs the psycopg package",
-            where="history database",
-            mend="Install burst-advisor[postgresql]",
-            code="history.url",
-        )
-    raise BadInput(
-        "not a database URL that is supported",  # not repeated here: it may carry a password
-        where="history database",
-        mend="Use sqlite:///folder/history.db or postgresql://user@host/name",
-        code="history.url",
-    )
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -14,35 +14,28 @@ Python's lock while it waits for slurmctld: no other loop of the process runs th
 
 from __future__ import annotations
 
-import grp
 import importlib
 import os
-import pwd
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from advisor.model.cluster import Node
 from advisor.model.errors import BadInput, RetryLater
-from advisor.model.job import Job
-from advisor.model.job_words import count_array_tasks, feature_words, is_plain
 from advisor.model.settings import Settings
 from advisor.slurm.cli import PARTITION_ATTEMPTS, CliBackend, one_line
 from advisor.slurm.protocol import (
     PENDING,
     AccountingExport,
     Partition,
-    QueuedJob,
     SlurmBackend,
     SlurmSnapshot,
     SubmittedJob,
-    state_of,
 )
+from advisor.slurm.pyslurm_records import node_of, queued_job
 
 log = structlog.get_logger(__name__)
 
@@ -139,8 +132,8 @@ class PyslurmBackend:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         began = self._monotonic()
         try:
-            jobs = tuple(_queued_job(job) for job in self._jobs())
-            nodes = tuple(_node(node) for node in self._called(self._pyslurm.Nodes.load).values())
+            jobs = tuple(queued_job(job) for job in self._jobs())
+            nodes = tuple(node_of(node) for node in self._called(self._pyslurm.Nodes.load).values())
         except (AttributeError, TypeError, ValueError) as error:
             self._turn_to_commands("snapshot", error)
             return self._commands.snapshot(now)
@@ -339,100 +332,3 @@ def _job_changes(changes: Mapping[str, str]) -> dict[str, Any] | None:
         if not attribute or not said[attribute]:
             return None
     return said
-
-
-def _queued_job(job: Any) -> QueuedJob:
-    state = state_of(str(job.state))
-    partitions = tuple(name for name in (job.partition or "").split(",") if name)
-    if not partitions or job.submit_time is None:
-        message = f"job {job.id} has no partition or no submission time"
-        raise ValueError(message)
-    constraint = ",".join(_words(job.constraints)) or None
-    minutes, nodes = job.time_limit, job.num_nodes
-    return QueuedJob(
-        job=Job(
-            job_id=int(job.id),
-            submit_time=float(job.submit_time),
-            processors=max(1, int(job.cpus or 1)),
-            user=_user_name(job.user_id),
-            group=_group_name(job.group_id),
-            queue=partitions[0],
-            requested_time=None if minutes is None else 60.0 * minutes,
-            nodes=nodes if nodes is not None and nodes > 1 else None,
-            name=job.name,
-            account=job.account,
-            qos=job.qos,
-            comment=job.comment,
-            features=feature_words(constraint),
-            requeue=job.is_requeueable,
-            array_tasks=count_array_tasks(job.array_tasks_waiting or ""),
-            licenses=",".join(_words(job.licenses)) or None,
-            reservation=job.reservation,
-            dependency=_dependency(job.dependencies),
-            gres=",".join(f"gres:{name}:{count}" for name, count in (job.gres_per_node or {}).items())
-            or None,
-            node_list=job.required_nodes,
-            interactive=not job.is_batch_job,
-            heterogeneous=bool(job.heterogeneous_id),
-            plain_constraint=is_plain(constraint),
-        ),
-        state=state,
-        partitions=partitions,
-        array_job_id=int(job.array_id or job.id),
-        # a pending job's start time is slurmctld's estimate
-        start_time=float(job.start_time) if job.start_time is not None and state != PENDING else None,
-        restarts=int(job.requeue_count or 0),
-        priority=int(job.priority or 0),
-        reason="" if job.state_reason in (None, "None") else job.state_reason,
-        nodes=job.allocated_nodes or "",
-        admin_comment=(job.admin_comment or "")[:4096],
-    )
-
-
-def _node(node: Any) -> Node:
-    states = frozenset(str(node.state).upper().split("+"))
-    if 0 < node.allocated_cpus < node.total_cpus:  # as sinfo says it; slurmctld calls it allocated
-        states = states - {"ALLOCATED", "IDLE"} | {"MIXED"}
-    return Node(
-        name=str(node.name),
-        states=states,
-        processors=int(node.total_cpus),
-        memory_mb=int(node.real_memory),
-        partitions=tuple(_words(node.partitions)),
-        features=tuple(_words(node.available_features)),
-        address=node.address,
-        reason=node.reason,
-        active_features=tuple(_words(node.active_features)),
-        weight=int(node.weight or 0),
-    )
-
-
-def _words(said: Iterable[str] | Mapping[str, Any] | None) -> list[str]:
-    return [str(word) for word in said or ()]
-
-
-def _dependency(said: Mapping[str, Any] | None) -> str | None:
-    """Dependencies as Slurm writes them, such as ``afterok:12:13,singleton``."""
-    parts = []
-    for kind, jobs in (said or {}).items():
-        if isinstance(jobs, list) and jobs:
-            parts.append(":".join([kind, *map(str, jobs)]))
-        elif jobs is True:
-            parts.append(kind)
-    return ("?" if (said or {}).get("satisfy") == "any" else ",").join(parts) or None
-
-
-@lru_cache(maxsize=65536)
-def _user_name(user_id: int) -> str:
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except KeyError:
-        return str(user_id)
-
-
-@lru_cache(maxsize=65536)
-def _group_name(group_id: int) -> str:
-    try:
-        return grp.getgrgid(group_id).gr_name
-    except KeyError:
-        return str(group_id)

@@ -1,0 +1,117 @@
+"""Read the jobs and nodes of pyslurm (their properties as documented for 22.5) into typed records."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from advisor.model.cluster import Node
+from advisor.model.job import Job
+from advisor.model.job_words import count_array_tasks, feature_words, is_plain
+from advisor.slurm.protocol import PENDING, QueuedJob, state_of
+
+
+def queued_job(job: Any) -> QueuedJob:
+    """A job of `pyslurm.Jobs`, as squeue's columns say it.
+
+    Raises:
+        ValueError: It has no partition or no submission time.
+    """
+    state = state_of(str(job.state))
+    partitions = tuple(name for name in (job.partition or "").split(",") if name)
+    if not partitions or job.submit_time is None:
+        message = f"job {job.id} has no partition or no submission time"
+        raise ValueError(message)
+    constraint = ",".join(_words(job.constraints)) or None
+    minutes, nodes = job.time_limit, job.num_nodes
+    return QueuedJob(
+        job=Job(
+            job_id=int(job.id),
+            submit_time=float(job.submit_time),
+            processors=max(1, int(job.cpus or 1)),
+            user=_user_name(job.user_id),
+            group=_group_name(job.group_id),
+            queue=partitions[0],
+            requested_time=None if minutes is None else 60.0 * minutes,
+            nodes=nodes if nodes is not None and nodes > 1 else None,
+            name=job.name,
+            account=job.account,
+            qos=job.qos,
+            comment=job.comment,
+            features=feature_words(constraint),
+            requeue=job.is_requeueable,
+            array_tasks=count_array_tasks(job.array_tasks_waiting or ""),
+            licenses=",".join(_words(job.licenses)) or None,
+            reservation=job.reservation,
+            dependency=_dependency(job.dependencies),
+            gres=",".join(f"gres:{name}:{count}" for name, count in (job.gres_per_node or {}).items())
+            or None,
+            node_list=job.required_nodes,
+            interactive=not job.is_batch_job,
+            heterogeneous=bool(job.heterogeneous_id),
+            plain_constraint=is_plain(constraint),
+        ),
+        state=state,
+        partitions=partitions,
+        array_job_id=int(job.array_id or job.id),
+        # a pending job's start time is slurmctld's estimate
+        start_time=float(job.start_time) if job.start_time is not None and state != PENDING else None,
+        restarts=int(job.requeue_count or 0),
+        priority=int(job.priority or 0),
+        reason="" if job.state_reason in (None, "None") else job.state_reason,
+        nodes=job.allocated_nodes or "",
+        admin_comment=(job.admin_comment or "")[:4096],
+    )
+
+
+def node_of(node: Any) -> Node:
+    """A node of `pyslurm.Nodes`, as sinfo says it."""
+    states = frozenset(str(node.state).upper().split("+"))
+    if 0 < node.allocated_cpus < node.total_cpus:  # as sinfo says it; slurmctld calls it allocated
+        states = states - {"ALLOCATED", "IDLE"} | {"MIXED"}
+    return Node(
+        name=str(node.name),
+        states=states,
+        processors=int(node.total_cpus),
+        memory_mb=int(node.real_memory),
+        partitions=tuple(_words(node.partitions)),
+        features=tuple(_words(node.available_features)),
+        address=node.address,
+        reason=node.reason,
+        active_features=tuple(_words(node.active_features)),
+        weight=int(node.weight or 0),
+    )
+
+
+def _words(said: Iterable[str] | Mapping[str, Any] | None) -> list[str]:
+    return [str(word) for word in said or ()]
+
+
+def _dependency(said: Mapping[str, Any] | None) -> str | None:
+    """Dependencies as Slurm writes them, such as ``afterok:12:13,singleton``."""
+    parts = []
+    for kind, jobs in (said or {}).items():
+        if isinstance(jobs, list) and jobs:
+            parts.append(":".join([kind, *map(str, jobs)]))
+        elif jobs is True:
+            parts.append(kind)
+    return ("?" if (said or {}).get("satisfy") == "any" else ",").join(parts) or None
+
+
+@lru_cache(maxsize=65536)
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)
+
+
+@lru_cache(maxsize=65536)
+def _group_name(group_id: int) -> str:
+    try:
+        return grp.getgrgid(group_id).gr_name
+    except KeyError:
+        return str(group_id)
