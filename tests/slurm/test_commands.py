@@ -223,9 +223,14 @@ def test_many_changes_of_partitions_are_tried_again_when_slurmctld_refuses_one_a
     tmp_path: Path,
 ) -> None:
     said = tmp_path / "said"
-    install(tmp_path, "scontrol", f"cat >> {said}; [ $(wc -l < {said}) -ge 3 ]")
-    backend(tmp_path).update_jobs({7: {"partition": "burst"}})
-    assert said.read_text() == 3 * "update jobid=7 partition=burst\n"
+    install(
+        tmp_path,
+        "scontrol",
+        f'[ -z "$*" ] || echo "$*" >> {said}; cat >> {said}; [ $(wc -l < {said}) -ge 5 ]',
+    )
+    backend(tmp_path).update_jobs({7: {"partition": "burst"}, 8: {"partition": "burst"}})
+    both = "update jobid=7 partition=burst\nupdate jobid=8 partition=burst\n"
+    assert said.read_text() == both + 3 * "update jobid=7 partition=burst\n" + both.splitlines()[1] + "\n"
     said.unlink()
     with pytest.raises(RetryLater):
         backend(tmp_path).update_jobs({7: {"nice": "1"}})
