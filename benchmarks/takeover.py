@@ -231,9 +231,8 @@ class _Trial:
         try:
             for number in range(times):
                 time.sleep(self._drawn.uniform(2.0, 10.0) + (0.0 if self._only_control else _STANDBY_SECONDS))
-                if not self._only_control and self._backup.revived():
-                    self._revived += 1
-                    self._wait("both slurmctld", lambda: self._ping().count("UP") == 2)
+                if not self._only_control:
+                    self._wait("both slurmctld", self._both_are_up)
                 how = "stop" if self._only_control and number % 2 else "kill"
                 rounds.append(self._round(load, how))
                 self._tell(f"{number + 1} of {times}: {json.dumps(rounds[-1])}")
@@ -281,9 +280,7 @@ class _Trial:
         site = self._site
         if not self._only_control:
             site.lab.start_slurmctld()
-            self._wait(
-                "both slurmctld", lambda: "(primary) at" in (shown := self._ping()) and shown.count("UP") == 2
-            )
+            self._wait("both slurmctld", self._both_are_up)
             site.serve.start()
         site.control.start()
 
@@ -295,6 +292,11 @@ class _Trial:
         seconds = _since(before)
         self._backup.control.start()
         return seconds
+
+    def _both_are_up(self) -> bool:
+        self._revived += self._backup.revived()
+        shown = self._ping()
+        return "(primary) at" in shown and shown.count("UP") == 2
 
     def _ping(self) -> str:
         return self._site.lab.run("scontrol", "ping", check=False).stdout
