@@ -5,6 +5,7 @@ branch 22.5.x, and by trying it on slurmctld 22.05, it cannot
 
 - set a number to zero or clear a text: it takes both for "not given" (``nice``, ``reason`` ...),
 - set ``prefer``, or a start time relative to now, nor read ``prefer``,
+- read the SuspendTime of a partition, so partitions are read by the command line,
 - change all tasks of an array, or all components of a heterogeneous job, in one call.
 
 Such a change is made by the command line as a whole, so none is half made. A read that fails by anything but
@@ -162,6 +163,9 @@ class PyslurmBackend:
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        if len(job_ids) > _MAX_CHANGES:
+            self._commands.update_job(job_ids, changes)
+            return
         said = _job_changes(changes)
         single, others = self._divided(job_ids) if said is not None else ([], list(job_ids))
         refusal: RetryLater | None = None

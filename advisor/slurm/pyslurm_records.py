@@ -91,14 +91,20 @@ def _words(said: Iterable[str] | Mapping[str, Any] | None) -> list[str]:
 
 
 def _dependency(said: Mapping[str, Any] | None) -> str | None:
-    """Dependencies as Slurm writes them, such as ``afterok:12:13,singleton``."""
+    """Dependencies as Slurm writes them, such as ``afterok:12:13``; their order is lost.
+
+    pyslurm 22.5 does not know ``singleton(unfulfilled)``, as slurmctld 22.05 has it: it shows dependencies
+    of no kind then.
+    """
+    if said is None:
+        return None
     parts = []
-    for kind, jobs in (said or {}).items():
+    for kind, jobs in said.items():
         if isinstance(jobs, list) and jobs:
             parts.append(":".join([kind, *map(str, jobs)]))
         elif jobs is True:
             parts.append(kind)
-    return ("?" if (said or {}).get("satisfy") == "any" else ",").join(parts) or None
+    return ("?" if said.get("satisfy") == "any" else ",").join(parts) or "singleton"
 
 
 @lru_cache(maxsize=65536)

@@ -8,6 +8,7 @@ against it and, where one is installed, against a real pyslurm.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -50,13 +51,10 @@ class JobSubmitDescription:
     """Changes of a job."""
 
     def __init__(self, **changes: Any) -> None:
-        for name, value in changes.items():
+        for name in changes:
             if name not in _JOB_CHANGES:
                 message = f"'JobSubmitDescription' object has no attribute '{name}'"
                 raise AttributeError(message)
-            if name == "time_limit" and not isinstance(value, int):
-                message = "an integer is required"
-                raise TypeError(message)
         self.said = {_JOB_CHANGES[name]: str(value) for name, value in changes.items() if value}
 
 
@@ -118,8 +116,8 @@ class _Job:
             queued.array_job_id if queued.array_job_id != job.job_id or job.array_tasks > 1 else None
         )
         self.array_tasks_waiting = f"1-{job.array_tasks}" if job.array_tasks > 1 else None
-        self.heterogeneous_id = job.job_id if job.heterogeneous else 0
-        self.state, self.state_reason = queued.state, queued.reason or None
+        self.heterogeneous_id = job.job_id if job.heterogeneous else None
+        self.state, self.state_reason = queued.state, queued.reason or "None"
         self.partition = ",".join(queued.partitions)
         self.submit_time = int(job.submit_time)
         self.start_time = None if queued.start_time is None else int(queued.start_time)
@@ -127,16 +125,29 @@ class _Job:
         self.cpus, self.num_nodes = job.processors, job.nodes or 1
         self.user_id, self.group_id = 0, 0
         self.name, self.account, self.qos, self.comment = job.name, job.account, job.qos, job.comment
-        self.constraints = list(job.features or ()) or None
+        self.constraints = list(job.features or ())
         self.is_requeueable = job.requeue is not False
-        self.licenses = job.licenses.split(",") if job.licenses else None
+        self.licenses = job.licenses.split(",") if job.licenses else []
         self.reservation, self.required_nodes = job.reservation, job.node_list
-        self.dependencies: dict[str, Any] | None = None
+        self.dependencies = _dependencies(job.dependency)
         self.gres_per_node: dict[str, int] = {}
         self.is_batch_job = not job.interactive
         self.requeue_count, self.priority = queued.restarts, queued.priority
         self.allocated_nodes = queued.nodes or None
         self.admin_comment = queued.admin_comment or None
+
+
+def _dependencies(said: str | None) -> dict[str, Any] | None:
+    """What the real one shows: "singleton" is always False, since slurmctld adds "(unfulfilled)" to it."""
+    if said is None:
+        return None
+    kinds = ("after", "afterany", "afterburstbuffer", "aftercorr", "afternotok", "afterok")
+    found: dict[str, Any] = {kind: [] for kind in kinds}
+    for part in re.split("[,?]", said):
+        kind, _, jobs = part.partition(":")
+        if jobs:
+            found[kind] += jobs.split(":")
+    return found | {"singleton": False, "satisfy": "any" if "?" in said else "all"}
 
 
 class _JobHandle:

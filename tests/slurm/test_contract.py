@@ -1,24 +1,28 @@
 """The same cases against both doubles of Slurm: a real slurmctld on this machine, and the one in memory.
 
-Each is asked and told by both back ends. A real pyslurm takes part wherever one can be imported
-(docs/install.md says how it is built); elsewhere only what stands in for it does.
+Each is asked and told by both back ends. A real pyslurm takes part wherever one can be imported; elsewhere
+only what stands in for it does.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
+from msgspec import structs
 
 from advisor.model import Node
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
+from advisor.model.job import Job
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import QueuedJob, SlurmBackend
@@ -33,17 +37,32 @@ from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
 NODES = ("burst1", "burst2", "burst3")
 FEATURES = ("cloud", "x86")
 LONG, SHORT = 300.0, 1.0
+KINDS = (
+    ("--array=1-4,7,9%2", "--time=10"),
+    ("--job-name=a 'b\" c|d", "--comment=x\\y, z=1;", "--time=UNLIMITED"),
+    ("--job-name=é日本", "--mem=100", "--cpus-per-task=2", "--no-requeue", "--nice=20"),
+    ("--dependency=afterok:{first},afterany:{first}", "--constraint=cloud&x86", "--time=1-0"),
+    ("--dependency=afterok:{first}?afternotok:{first}", "--constraint=cloud|x86"),
+    ("--dependency=singleton", "--prefer=x86", "--account=one"),
+    ("--dependency=after:{first}+10", "--nodes=1-3"),
+    ("--nodelist=burst[1-2]", "--exclude=burst3", "--exclusive", "--nodes=2"),
+    ("--begin=now+1hour", "--constraint=x86*2&cloud", "--nodes=2"),
+    ("--partition=onprem,burst", "--ntasks=3"),
+)
 
 
 class Site(Protocol):
     """What a case does to a Slurm beside asking and telling it."""
 
     slurm: SlurmBackend
+    by_commands: SlurmBackend
+    pyslurm: Any
     jobs: RunningJobs | MemorySlurm
 
     @property
     def now(self) -> float: ...
     def submit(self, seconds: float, *, partition: str = ..., nodes: int = ..., fails: bool = ...) -> int: ...
+    def submit_all_kinds(self) -> int: ...
     def until(self, is_so: Callable[[], bool]) -> None: ...
     def leave(self) -> None: ...
 
@@ -61,8 +80,10 @@ class InMemory:
             features=FEATURES,
             times=SlurmTimes(suspend=5.0, idle=10.0, requeue=5.0),
         )
-        by_commands: SlurmBackend = self.jobs  # type: ignore[assignment]
-        self.slurm = PyslurmBackend(MemoryPyslurm(self.jobs), by_commands) if by_pyslurm else by_commands
+        self.by_commands: SlurmBackend = self.jobs  # type: ignore[assignment]
+        self.slurm, self.pyslurm = self.by_commands, MemoryPyslurm(self.jobs)
+        if by_pyslurm:
+            self.slurm = PyslurmBackend(self.pyslurm, self.by_commands)
 
     @property
     def now(self) -> float:
@@ -70,6 +91,16 @@ class InMemory:
 
     def submit(self, seconds: float, *, partition: str = "burst", nodes: int = 1, fails: bool = False) -> int:
         return self.jobs.submit(seconds, partition=partition, nodes_wanted=nodes, fails=fails).job_id
+
+    def submit_all_kinds(self) -> int:
+        """Jobs that differ in what is read of them; how many rows of squeue they make."""
+        self.jobs.hold([self.submit(LONG, partition="onprem"), self.submit(LONG, nodes=2)])
+        self.jobs.submit_array(3, LONG, partition="burst")
+        for dependency in ("afterok:1,afterany:1", "afterok:1?afternotok:1", "singleton"):
+            job_id = self.submit(LONG)
+            said = Job(job_id=job_id, submit_time=0.0, processors=4, requeue=True, dependency=dependency)
+            self.jobs.jobs[job_id].described = said
+        return len(self.jobs.snapshot(self.now).jobs)
 
     def until(self, is_so: Callable[[], bool]) -> None:
         for _ in range(600):
@@ -89,11 +120,12 @@ class OnThisMachine:
     def __init__(self, lab: Lab, *, by_pyslurm: bool) -> None:
         self.lab = lab
         commands = Commands(Path(shutil.which("squeue") or "").parent, lab.conf)
-        by_commands = CliBackend(commands)
+        self.by_commands: SlurmBackend = CliBackend(commands)
         self.jobs = RunningJobs(commands)
-        self.slurm: SlurmBackend = by_commands
+        self.slurm, self.pyslurm = self.by_commands, None
         if by_pyslurm:
-            self.slurm = PyslurmBackend(load_pyslurm(lab.conf, by_commands.version()), by_commands)
+            self.pyslurm = load_pyslurm(lab.conf, self.by_commands.version())
+            self.slurm = PyslurmBackend(self.pyslurm, self.by_commands)
 
     @property
     def now(self) -> float:
@@ -103,6 +135,17 @@ class OnThisMachine:
         options = (f"--partition={partition}", f"--nodes={nodes}", "--exclusive", "--requeue")
         script = f"sleep {seconds}; exit {int(fails)}"
         return self.lab.sbatch(*options, script=script).job_id
+
+    def submit_all_kinds(self) -> int:
+        """Jobs that differ in what is read of them; how many rows of squeue they make."""
+        first = self.submit(LONG, partition="onprem")
+        self.until(lambda: state(self, first) == "RUNNING")  # it must not start between two looks
+        for options in KINDS:
+            given = [option.format(first=first) for option in options]
+            self.lab.sbatch("--partition=burst", "--hold", *given, script=f"sleep {LONG}")
+        mixed = ("--partition=burst", "--nodes=1", "--hold")
+        self.lab.run("sbatch", *mixed, ":", *mixed, f"--wrap=sleep {LONG}")
+        return 1 + len(KINDS) + 2
 
     def until(self, is_so: Callable[[], bool]) -> None:
         try:
@@ -127,9 +170,10 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-DOUBLES = ["memory", "memory pyslurm", pytest.param("lab", marks=pytest.mark.slurm)]
+BY_PYSLURM: list[Any] = ["memory pyslurm"]
 if importlib.util.find_spec("pyslurm") is not None:
-    DOUBLES.append(pytest.param("lab pyslurm", marks=pytest.mark.slurm))
+    BY_PYSLURM.append(pytest.param("lab pyslurm", marks=pytest.mark.slurm))
+DOUBLES = ["memory", pytest.param("lab", marks=pytest.mark.slurm), *BY_PYSLURM]
 
 
 @pytest.fixture(params=DOUBLES)
@@ -164,6 +208,68 @@ def running(site: Site, seconds: float = LONG, **how: int) -> int:
     job_id = site.submit(seconds, **how)
     site.until(lambda: state(site, job_id) == "RUNNING")
     return job_id
+
+
+JOB_TYPES = {
+    **dict.fromkeys(["id", "submit_time", "cpus", "num_nodes", "user_id", "group_id", "priority"], int),
+    **dict.fromkeys(["requeue_count", "heterogeneous_id"], int),
+    **dict.fromkeys(["state", "state_reason", "partition", "name", "account", "qos", "comment"], str),
+    **dict.fromkeys(["array_tasks_waiting", "reservation", "required_nodes", "allocated_nodes"], str),
+    **dict.fromkeys(["array_id", "start_time", "time_limit"], int),
+    **dict.fromkeys(["constraints", "licenses"], list),
+    **dict.fromkeys(["is_requeueable", "is_batch_job"], bool),
+    **dict.fromkeys(["dependencies", "gres_per_node"], dict),
+    "admin_comment": str,
+}
+NODE_TYPES = {
+    **dict.fromkeys(["name", "state", "address", "reason"], str),
+    **dict.fromkeys(["real_memory", "total_cpus", "allocated_cpus", "weight"], int),
+    **dict.fromkeys(["partitions", "available_features", "active_features"], list),
+}
+
+
+@pytest.mark.parametrize("site", BY_PYSLURM, indirect=True)
+def test_pyslurm_shows_what_the_commands_show_and_in_the_types_of_its_documentation(site: Site) -> None:
+    job_id = running(site)
+    rows = site.submit_all_kinds()
+    site.until(lambda: len(site.by_commands.snapshot(site.now).jobs) >= rows)
+    assert shown(site.slurm) == shown(site.by_commands)
+    assert state(site, job_id) == "RUNNING"
+    assert isinstance(site.slurm, PyslurmBackend)
+    assert site.slurm.by_commands == 0
+    assert wrong_types(site.pyslurm.Jobs.load().values(), JOB_TYPES) == {}
+    assert wrong_types(site.pyslurm.Nodes.load().values(), NODE_TYPES) == {}
+
+
+def shown(slurm: SlurmBackend) -> dict[str, Any]:
+    """Every job and node by name.
+
+    The order of a job's dependencies means nothing. The Slurm in memory has half seconds, jobs without a
+    user, and nodes without a weight.
+    """
+    snapshot = slurm.snapshot(0.0)
+    found: dict[str, Any] = {}
+    for one in snapshot.jobs:
+        same = structs.replace(
+            one.job,
+            dependency=None,
+            submit_time=one.job.submit_time // 1,
+            user=one.job.user or "root",
+            group=one.job.group or "root",
+        )
+        begun = None if one.start_time is None else one.start_time // 1
+        bare = re.sub(r"\(\w+\)", "", one.job.dependency or "")
+        depends = sorted(re.findall(r"\d+|singleton|[?]", bare))
+        found[str(one.job.job_id)] = (replace(one, job=same, start_time=begun), depends)
+    for each in snapshot.nodes:
+        found[each.name] = replace(each, active_features=each.active_features or (), weight=each.weight or 0)
+    return found
+
+
+def wrong_types(records: Iterable[Any], types: Mapping[str, type]) -> dict[str, str]:
+    """Attributes that are neither None nor of their documented type."""
+    values = [(name, getattr(record, name), kind) for record in records for name, kind in types.items()]
+    return {name: repr(value) for name, value, kind in values if not isinstance(value, kind | None)}
 
 
 def test_a_job_resumes_its_nodes_runs_there_and_leaves(site: Site) -> None:

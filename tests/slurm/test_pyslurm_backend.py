@@ -65,6 +65,19 @@ def test_a_change_is_made_whole_by_one_of_both(
     assert backend.by_commands == by_commands
 
 
+def test_more_than_ten_jobs_are_changed_in_one_call_of_the_command_line(
+    slurm: MemorySlurm, backend: PyslurmBackend
+) -> None:
+    ids = tuple(slurm.submit(10.0, partition="burst").job_id for _ in range(11))
+    slurm.hold(ids)
+    backend.snapshot(0.0)
+    slurm.told.clear()
+    backend.update_job(ids, {"nice": "7"})
+    assert slurm.told == [("job", ids, {"nice": "7"})]
+    backend.update_job(ids[:2], {"nice": "8"})
+    assert slurm.told[1:] == [("job", (job_id,), {"nice": "8"}) for job_id in ids[:2]]
+
+
 def test_a_task_of_an_array_is_left_to_the_command_line(slurm: MemorySlurm, backend: PyslurmBackend) -> None:
     ids = [job.job_id for job in slurm.submit_array(3, 10.0, partition="burst")]
     backend.snapshot(0.0)
