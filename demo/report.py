@@ -107,7 +107,10 @@ def show(
     """Print the best and the worst moves, the comparison, and last what it brought in one sentence."""
     _show_moved(results, processors, console)
     hours = compression / 3600.0
-    console.print(f"\nOne second here is {duration(compression)} of the log; dollars are the demo's own.")
+    console.print(
+        f"\nOne second here is {duration(compression)} of the log; dollars are the demo's own. Waits are "
+        "predicted by time limits, which few jobs reach."
+    )
     table = Table(show_header=True, box=None, pad_edge=False, header_style="bold")
     for name in ("", "with the advisor", "all on-premise (simulated)"):
         table.add_column(name, justify="left" if not name else "right")
