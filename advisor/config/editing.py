@@ -18,7 +18,7 @@ from advisor.config.loading import load
 from advisor.files.whole_file import replacing
 from advisor.model.errors import BadInput
 
-_FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids"})
+_FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids", "submit.every_user"})
 _TOLD_TO_THE_HOOK: Final = frozenset(
     {"paths.run", "submit.budget_seconds", "submit.breaker_failures", "submit.breaker_seconds"}
 )

@@ -53,6 +53,13 @@ class SubmitSettings(Section):
         why="Only slurmctld needs to ask.",
         expert=True,
     )
+    every_user: bool = setting(
+        False,
+        "Whether each user may ask about a job of their own, as LSF's esub does (docs/lsf.md). The submit "
+        "socket then has mode 0666. Nobody may ask about a job of somebody else, or anything else.",
+        why="Under Slurm only slurmctld asks.",
+        expert=True,
+    )
     socket_group: str = setting(
         "",
         "The group that owns the submit socket, which has mode 0660. Empty means the group of the server.",

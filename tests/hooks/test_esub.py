@@ -59,6 +59,18 @@ class Esub:
             f"{name} = {value}\n" for name, value in {"socket": path, "budget_ms": 500, **settings}.items()
         ]
         (self.folder / "advisor_esub.conf").write_text("".join(lines))
+        self.queues("normal", "burst", "aws", "aws_spot")
+
+    def queues(self, *names: str, status: str = "Open:Active") -> None:
+        """What bqueues shows: it ends with 255 for a queue that is not there, as the real one does."""
+        program = self.folder / "bqueues"
+        rows = "|".join(names) or "-"
+        program.write_text(
+            f'#!/bin/sh\n[ "$1" = -u ] || exit 1\ncase "$3" in {rows}) ;; *) echo "$3: No such queue" >&2; '
+            "exit 255;; esac\necho 'QUEUE_NAME PRIO STATUS MAX JL/U JL/P JL/H NJOBS PEND RUN SUSP'\n"
+            f'echo "$3 30 {status} - - - - 0 0 0 0"\n'
+        )
+        program.chmod(0o755)
 
     def submit(self, text: str | None = None, **environment: str) -> Submission:
         asked, changed = self.folder / "parameters", self.folder / "modifications"
@@ -68,6 +80,7 @@ class Esub:
         done = subprocess.run(
             [self.script],
             env={
+                "PATH": f"{self.folder}:/usr/bin:/bin",
                 "LSB_SUB_PARM_FILE": str(asked),
                 "LSB_SUB_MODIFY_FILE": str(changed),
                 "LSB_SUB_ABORT_VALUE": "97",
@@ -149,7 +162,8 @@ def test_the_submit_server_moves_a_job_and_its_user_is_told(tmp_path: Path) -> N
         moved = esub.submit_until_answered(parameters(**USUAL, RERUNNABLE="Y"))
         assert moved.changes.startswith('LSB_SUB_QUEUE="burst"\n')
         assert moved.code == 0
-        assert moved.said.startswith("Burst Advisor: starts in the cloud, partition burst")
+        assert moved.said.startswith("Burst Advisor: starts in the cloud, queue burst")
+        assert "To stay: -Jd no-burst" in moved.said
         assert moved.output == "", "standard output goes to eexec"
         stays = esub.submit(parameters(**USUAL, RERUNNABLE="Y", QUEUE="normal"))
         assert (stays.code, stays.changes) == (0, ""), "-q is the user's own word"
@@ -193,6 +207,29 @@ def test_advise_serve_gets_what_the_user_asked_for(tmp_path: Path) -> None:
 def advisor_given(advisor: ServeProcess) -> int:
     with advisor.client() as client:
         return client.ping().advice_given
+
+
+# -------------------------------------------------------------------------------------- the queue it names
+def test_only_a_queue_that_is_there_and_open(tmp_path: Path, esub: Esub) -> None:
+    """Bsub refuses a job for another queue, so the job would not be submitted at all."""
+    with answering(tmp_path / "s", says(partition="burst", message="moved")):
+        assert esub.submit_until_answered().changes == 'LSB_SUB_QUEUE="burst"\n'
+        esub.queues("normal")
+        gone = esub.submit_until_answered()
+        esub.queues("burst", status="Closed:Active")
+        closed = esub.submit_until_answered()
+        (esub.folder / "bqueues").unlink()
+        unknown = esub.submit_until_answered()
+    for kept in (gone, closed, unknown):
+        assert (kept.code, kept.changes, kept.output) == (0, "", "")
+        assert "job left alone" in kept.said
+
+
+def test_a_bqueues_that_hangs_is_not_waited_for(tmp_path: Path, esub: Esub) -> None:
+    (esub.folder / "bqueues").write_text("#!/bin/sh\nexec sleep 20\n")
+    with answering(tmp_path / "s", says(partition="burst")):
+        submission = esub.submit()
+    assert (submission.code, submission.changes) == (0, "")
 
 
 # -------------------------------------------------------------------------------- whatever the server does

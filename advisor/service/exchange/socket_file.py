@@ -20,6 +20,7 @@ from advisor.model.settings import Settings
 
 _BACKLOG: Final = 128
 _MODE: Final = 0o660
+_MODE_FOR_EVERY_USER: Final = 0o666
 _FIRST_PASSED: Final = 3
 """File descriptor of the first socket that systemd passes (sd_listen_fds(3))."""
 _PROBE_SECONDS: Final = 1.0
@@ -33,17 +34,19 @@ class SocketFile:
     Args:
         path: At most 107 bytes.
         group: Group of a file that is created here; empty keeps the process's own.
+        every_user: Whether all users may connect; who connects is known by `peer_uid`.
     """
 
-    def __init__(self, path: Path, *, group: str = "") -> None:
+    def __init__(self, path: Path, *, group: str = "", every_user: bool = False) -> None:
         self.path = path
         self._made = path.with_suffix(".new")
         self._group = group
+        self._mode = _MODE_FOR_EVERY_USER if every_user else _MODE
         self._socket: socket.socket | None = None
         self._inode: int | None = None
 
     def claim(self) -> None:
-        """Take the socket that systemd has opened; without one, bind one with mode 0660.
+        """Take the socket that systemd has opened; without one, bind one with mode 0660 (0666).
 
         The file of a process that has ended is replaced.
 
@@ -100,7 +103,7 @@ class SocketFile:
             self._inode = self._made.stat().st_ino
             if self._group:
                 shutil.chown(self._made, group=self._group)
-            self._made.chmod(_MODE)
+            self._made.chmod(self._mode)
         except (OSError, LookupError):
             bound.close()
             self.remove()

@@ -49,7 +49,11 @@ class Service:
         self.metrics = ServeMetrics()
         self.spool = SpoolWriter(settings.paths.spool)
         self.announcer = Announcer(settings.paths.control_socket)
-        self._socket_file = SocketFile(settings.paths.submit_socket, group=settings.submit.socket_group)
+        self._socket_file = SocketFile(
+            settings.paths.submit_socket,
+            group=settings.submit.socket_group,
+            every_user=settings.submit.every_user,
+        )
         self._notifier = notifier
         self._server: SubmitServer | None = None
 
@@ -77,6 +81,7 @@ class Service:
             metrics=self.metrics,
             announcer=self.announcer,
             allowed_uids=permitted_uids(self.settings),
+            every_user=self.settings.submit.every_user,
         )
         tune_interpreter()
         self.holder.start()

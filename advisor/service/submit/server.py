@@ -23,7 +23,6 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.service.exchange import protocol
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.protocol import (
-    NOT_ALLOWED,
     VERSION,
     AdviseRequest,
     AgainRequest,
@@ -37,6 +36,7 @@ from advisor.service.exchange.socket_file import peer_uid
 from advisor.service.exchange.spool import SpoolWriter
 from advisor.service.running.metrics import ServeMetrics, ServeReadings
 from advisor.service.submit.answering import Answered, Answerer, is_believable, starts_hedged
+from advisor.service.submit.guests import GUEST_SECONDS, Guests
 from advisor.service.submit.state_holder import StateHolder
 
 _RECEIVE_BYTES: Final = 8192
@@ -61,6 +61,8 @@ class SubmitServer:
     Args:
         answerer, holder, spool, metrics: What it answers with, from, and where that is written down.
         announcer: Tells `advisor control` of what starts hedged.
+        allowed_uids: Users that may ask anything about anybody's job.
+        every_user: Whether all others may ask about a job of their own (`guests`).
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class SubmitServer:
         metrics: ServeMetrics,
         announcer: Announcer,
         allowed_uids: frozenset[int],
+        every_user: bool = False,
     ) -> None:
         self._listener = listener
         self._answerer = answerer
@@ -81,6 +84,7 @@ class SubmitServer:
         self._metrics = metrics
         self._announcer = announcer
         self._allowed_uids = allowed_uids
+        self._guests = Guests(most=_MAX_CONNECTIONS // 2 if every_user else 0)
         self._asked_at: dict[socket.socket, float] = {}
         self._threads: set[threading.Thread] = set()
         self._guard = threading.Lock()
@@ -120,6 +124,7 @@ class SubmitServer:
                 continue
             refusal = self._why_refused(connection)
             if refusal:
+                self._guests.leave(connection)
                 self._metrics.protocol_error(refusal)
                 _refuse(connection, refusal)
             else:
@@ -127,8 +132,9 @@ class SubmitServer:
         self._listener.close()  # never shut down: systemd may hold it as well
 
     def _why_refused(self, connection: socket.socket) -> str:
-        if peer_uid(connection) not in self._allowed_uids:
-            return NOT_ALLOWED
+        uid = peer_uid(connection)
+        if uid not in self._allowed_uids and (why := self._guests.why_refused(connection, uid)):
+            return why
         return "" if self._has_room() else "server.busy"
 
     def _has_room(self) -> bool:
@@ -165,10 +171,12 @@ class SubmitServer:
             with self._guard:
                 self._asked_at.pop(connection, None)
                 self._threads.discard(threading.current_thread())
+            self._guests.leave(connection)
             connection.close()
 
     def _answer_lines(self, connection: socket.socket) -> None:
-        _set_timeout(connection, socket.SO_RCVTIMEO, _IDLE_SECONDS)
+        idle_seconds = GUEST_SECONDS if connection in self._guests else _IDLE_SECONDS
+        _set_timeout(connection, socket.SO_RCVTIMEO, idle_seconds)
         buffer = b""
         while received := connection.recv(_RECEIVE_BYTES):
             arrived = time.perf_counter()
@@ -187,12 +195,14 @@ class SubmitServer:
                 return
             if bool(buffer) != had_half_a_line:
                 # half a line may not hold a connection for as long as an idle one
-                seconds = _HALF_LINE_SECONDS if buffer else _IDLE_SECONDS
+                seconds = min(_HALF_LINE_SECONDS, idle_seconds) if buffer else idle_seconds
                 _set_timeout(connection, socket.SO_RCVTIMEO, seconds)
 
     def _answer_line(self, connection: socket.socket, line: bytes, arrived: float) -> None:
         try:
             request = protocol.decode_request(line)
+            if connection in self._guests:
+                request = self._guests.own_question(connection, request)
         except ProtocolError as error:
             connection.sendall(protocol.refusal(error.code))
             self._metrics.protocol_error(error.code)

@@ -30,6 +30,14 @@ def refused(path: Path, group: str = "") -> str:
     return caught.value.code
 
 
+def test_made_for_every_user(tmp_path: Path) -> None:
+    file = SocketFile(tmp_path / "submit.sock", every_user=True)
+    file.claim()
+    with file.listen():
+        assert stat.S_IMODE((tmp_path / "submit.sock").stat().st_mode) == 0o666
+    file.remove()
+
+
 def test_made_for_owner_and_group_only_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "submit.sock"
     file = SocketFile(path, group=grp.getgrgid(os.getegid()).gr_name)

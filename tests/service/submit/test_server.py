@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import socket
 import threading
@@ -17,11 +18,19 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.model import Mode, RetryLater, UseFallback
+from advisor.model import Job, Mode, RetryLater, UseFallback
 from advisor.model.settings import Policy
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.client import SubmitClient
-from advisor.service.exchange.protocol import encode_line, fields_of
+from advisor.service.exchange.protocol import (
+    AdviseRequest,
+    AgainRequest,
+    ExplainRequest,
+    MetricsRequest,
+    PingRequest,
+    encode_line,
+    fields_of,
+)
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.service.exchange.spool import SpoolWriter, complete_files
 from advisor.service.running.metrics import ServeMetrics
@@ -40,6 +49,7 @@ class Running:
         allowed: frozenset[int] | None = None,
         policy: Policy = "cunha2017",
         mode: Mode = Mode.ACT,
+        every_user: bool = False,
         **submit: Any,
     ) -> None:
         settings = make_settings(folder, mode=mode, policy=policy, submit=submit)
@@ -60,6 +70,7 @@ class Running:
             metrics=self.metrics,
             announcer=self.announcer,
             allowed_uids=frozenset({os.geteuid()}) if allowed is None else allowed,
+            every_user=every_user,
         )
         self.spool.start()
         self.server.start()
@@ -272,6 +283,55 @@ def test_a_stranger_is_refused(serve: Callable[..., Running]) -> None:
     with running.connect() as client:
         assert read_reply(client)[2] == "peer.not_allowed"
     assert running.estimator.seen == []
+
+
+def own(**fields: Any) -> dict[str, Any]:
+    me = pwd.getpwuid(os.geteuid())
+    return {"uid": me.pw_uid, "user": me.pw_name, "min_cpus": 2, **fields}
+
+
+def test_every_user_may_ask_about_an_own_job(serve: Callable[..., Running]) -> None:
+    """Who asks is the kernel's word; a group, and what only a hook knows, are not the user's to say."""
+    running = serve(allowed=frozenset(), every_user=True)
+    with running.connect() as client:
+        client.sendall(encode_line(AdviseRequest(v=1, seq=1, **own(gid=0, hook_failed=7))))
+        reply = read_reply(client)
+    assert (reply[2], reply[3]) == ("", "burst")
+    assert [(job.user, job.group) for job, _ in running.estimator.seen] == [(own()["user"], None)]
+    running.stop()
+    assert "advisor_serve_hook_failed_total 7" not in running.metrics.text()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        AdviseRequest(v=1, **own(uid=4711)),
+        AdviseRequest(v=1, **own(uid=None)),
+        AdviseRequest(v=1, **own(user="somebody-else")),
+        ExplainRequest(v=1, **own(user=None)),
+        AgainRequest(v=1, job=Job(job_id=1, submit_time=1.0, processors=1)),
+        PingRequest(v=1),
+        MetricsRequest(v=1),
+    ],
+    ids=lambda question: f"{type(question).__name__}-{getattr(question, 'uid', '')}",
+)
+def test_a_user_may_ask_nothing_else(serve: Callable[..., Running], question: Any) -> None:
+    running = serve(allowed=frozenset(), every_user=True)
+    with running.connect() as client:
+        client.sendall(encode_line(question))
+        assert read_reply(client)[2] == "peer.not_own_job"
+    assert running.estimator.seen == []
+
+
+def test_one_user_does_not_take_all_connections(serve: Callable[..., Running]) -> None:
+    running = serve(allowed=frozenset(), every_user=True)
+    held = [running.connect() for _ in range(8)]
+    try:
+        with running.connect() as one_more:
+            assert read_reply(one_more)[2] == "server.busy"
+    finally:
+        for client in held:
+            client.close()
 
 
 def test_a_mistake_of_ours_is_a_refusal(serve: Callable[..., Running], monkeypatch: Any) -> None:

@@ -1,0 +1,75 @@
+"""Users who may ask about a job of their own and nothing else: LSF runs an esub as the user who submits.
+
+Who asks is what the kernel says (SO_PEERCRED). What a guest claims of itself and could not know, or what
+would count as another's, is refused or left out.
+"""
+
+from __future__ import annotations
+
+import pwd
+import socket
+import threading
+from collections import Counter
+from typing import Final
+
+from msgspec.structs import replace
+
+from advisor.service.exchange.protocol import NOT_ALLOWED, AdviseRequest, ProtocolError, Request
+
+GUEST_SECONDS: Final = 1.0
+"""A guest that asks nothing for so long is gone: an esub asks at once, and once."""
+_OF_ONE_USER: Final = 8
+NOT_OWN_JOB: Final = "peer.not_own_job"
+"""Error code of a refusal: the question is not about a job of the asking user."""
+
+
+class Guests:
+    """The connections of users who may ask about their own jobs only.
+
+    Args:
+        most: So many at once, so that they leave room for the scheduler; 0: nobody is a guest.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._uid_of: dict[socket.socket, int] = {}
+        self._guard = threading.Lock()
+
+    def __contains__(self, connection: socket.socket) -> bool:
+        return connection in self._uid_of
+
+    def why_refused(self, connection: socket.socket, uid: int) -> str:
+        """Let a user in; otherwise the code of the refusal."""
+        if not self._most:
+            return NOT_ALLOWED
+        with self._guard:
+            taken = Counter(self._uid_of.values())
+            if len(self._uid_of) >= self._most or taken[uid] >= _OF_ONE_USER:
+                return "server.busy"
+            self._uid_of[connection] = uid
+        return ""
+
+    def leave(self, connection: socket.socket) -> None:
+        """Forget a connection; one of somebody who is no guest is not known."""
+        with self._guard:
+            self._uid_of.pop(connection, None)
+
+    def own_question(self, connection: socket.socket, request: Request) -> Request:
+        """The question, if it is about a job of the guest's own; the rest is the kernel's word.
+
+        The name is asked for on the connection's own thread: a slow name service delays this guest only.
+
+        Raises:
+            ProtocolError: It is another question, or about another user (`NOT_OWN_JOB`).
+        """
+        uid = self._uid_of.get(connection)
+        if uid is None or not isinstance(request, AdviseRequest) or request.uid != uid:
+            raise ProtocolError("not a question about an own job", code=NOT_OWN_JOB)
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            raise ProtocolError("the asking user has no name", code=NOT_OWN_JOB) from None
+        if request.user != user:
+            raise ProtocolError("not a question about an own job", code=NOT_OWN_JOB)
+        # a group, the configuration's time and failures of a hook are what only a scheduler knows
+        return replace(request, gid=None, configured_at=None, hook_failed=0, hook_skipped=0)
