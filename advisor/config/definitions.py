@@ -182,7 +182,7 @@ def _kind_of(annotation: Any) -> str:
             return f"table of name = {_kind_of(arguments[1])}" + optional
         case builtin if builtin is Annotated:
             return _kind_of(arguments[0]) + optional
-    return _KIND[inner] + optional
+    return _KIND.get(inner, "table") + optional
 
 
 def _limits_of(info: FieldInfo) -> str:

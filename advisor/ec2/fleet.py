@@ -7,40 +7,33 @@ Instances are identified by id and cluster tag only, because new instances get o
 
 from __future__ import annotations
 
-import hashlib
 import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.clients import LAUNCH_CONFIG, client
-from advisor.ec2.errors import Failure, FailureClass, answer_or_failure, most_careful
+from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
-from advisor.ec2.launching import Attempt, Launcher
+from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order, Wanted
+from advisor.ec2.launching import Launcher
 from advisor.ec2.listing import described
-from advisor.ec2.pools import Pool, UnavailablePools, pools_for
+from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.reports import Launched, LaunchReport, as_launched, pool_of
-from advisor.ec2.requests import run_instances_request, user_data
-from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG, batches
+from advisor.ec2.requests import user_data
+from advisor.ec2.tags import CLUSTER_TAG, batches
 from advisor.ec2.terminating import terminate
-from advisor.files import fence
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
 __all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
 
 _LAUNCH_BATCH: Final = 500
-_TAGGED_AT_LAUNCH: Final = 20  # one call per node, and EC2 takes about ten a second: the rest is tagged later
-_TAGGED_AT_ONCE: Final = 100  # EC2's bucket for CreateTags
-_SETTLING_SECONDS: Final = 300.0  # longest time until EC2 lists a new instance
-_NO_POOL: Final = Failure(
-    FailureClass.CAPACITY, "NoPoolOpen", "all pools are unavailable after recent errors"
-)
 
 _log = structlog.get_logger("advisor.ec2")
 
@@ -72,19 +65,28 @@ class Fleet:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
         connect: Callable[..., Any] = client,
-        order: Callable[[Sequence[Pool]], Sequence[Pool]] = tuple,
+        order: Order = tuple,
     ) -> None:
-        self._order = order
         self.settings = settings
         self.cluster = cluster
         self.journal = journal
         self.unavailable = unavailable
         self._now = now
         self._monotonic = monotonic
-        self._launcher = Launcher(connect("ec2", settings, LAUNCH_CONFIG), sleep=sleep, jitter=jitter)
         self._ec2 = connect("ec2", settings)
+        self._launches = Launches(
+            settings,
+            cluster,
+            journal,
+            unavailable,
+            launcher=Launcher(connect("ec2", settings, LAUNCH_CONFIG), sleep=sleep, jitter=jitter),
+            ec2=self._ec2,
+            order=order,
+            now=now,
+            monotonic=monotonic,
+        )
+        self._class_of = class_of_nodes(settings)
         self._launching = threading.Lock()  # held from the check for an existing instance to the launch (F10)
-        self._recorded_at: dict[str, float] = {}  # instance: monotonic seconds
         self._requested_at: dict[str, float] = {}  # node: monotonic seconds
 
     # ------------------------------------------------------------------ launching
@@ -112,7 +114,7 @@ class Fleet:
                 written.
         """
         report = LaunchReport()
-        by_capacity: dict[Capacity, list[str]] = {}
+        groups: dict[tuple[Capacity, str | None], list[str]] = {}
         with self._launching:
             self._requested_at.update(dict.fromkeys(nodes, self._monotonic()))
             missing = self._without_instance(dict.fromkeys(nodes), report)
@@ -121,12 +123,15 @@ class Fleet:
             for node in missing:
                 if node in refused:
                     continue
-                by_capacity.setdefault((capacity_of or {}).get(node, Capacity.ON_DEMAND), []).append(node)
-            if by_capacity:
+                requested = (capacity_of or {}).get(node, Capacity.ON_DEMAND)
+                groups.setdefault((requested, self._class_of.get(node)), []).append(node)
+            if groups:
                 user_data(self.settings)  # raises before an intent is written that could not be repeated
-            for requested, group in by_capacity.items():
+            for (requested, node_class), group in groups.items():
+                types = instance_types_of(self.settings, node_class)
                 for batch in batches(group, _LAUNCH_BATCH):
-                    self._launch(batch, requested, report)
+                    wanted = Wanted(nodes=batch, requested=requested, instance_types=types)
+                    self._launches.launch(wanted, report)
         return report
 
     def _without_instance(self, nodes: Iterable[str], report: LaunchReport) -> list[str]:
@@ -149,91 +154,6 @@ class Fleet:
                 missing.append(node)
         return missing
 
-    def _launch(self, nodes: tuple[str, ...], requested: Capacity, report: LaunchReport) -> None:
-        """Try the pools until every node of the batch has an instance or no pool is left."""
-        left = nodes
-        failures = [_NO_POOL]
-        for pool in self._order(pools_for(requested, self.settings)):
-            if not left:
-                break
-            if not self.unavailable.claim(pool):
-                continue
-            launched, failure = self._launch_in(pool, left, requested)
-            report.launched += launched
-            have = {item.node for item in launched}
-            left = tuple(node for node in left if node not in have)
-            if failure is None:
-                self.unavailable.mark_available(pool)
-                continue
-            failures.append(failure)
-            if self.unavailable.mark_unavailable(pool, failure.kind, failure.code):
-                report.parked.append(failure)
-            _log.warning("launch.refused", pool=pool.key, code=failure.code, nodes=len(left))
-            if failure.kind not in (FailureClass.CAPACITY, FailureClass.QUOTA):
-                break  # the error is not about this pool
-        report.failed.update(dict.fromkeys(left, most_careful(failures)))
-
-    def _launch_in(
-        self, pool: Pool, nodes: tuple[str, ...], requested: Capacity
-    ) -> tuple[list[Launched], Failure | None]:
-        """Launch in one pool; if EC2 gives too few instances, the pool counts as empty for the rest."""
-        launched, attempt = self._try(pool, nodes, requested)
-        if attempt.failure is not None and attempt.failure.kind is FailureClass.TOKEN and attempt.is_certain:
-            launched, attempt = self._try(pool, nodes, requested)  # with a new token
-        self._tag({item.node: item.instance_id for item in launched[:_TAGGED_AT_LAUNCH]}, len(nodes))
-        if attempt.failure is None and len(launched) < len(nodes):
-            text = f"{len(launched)} of {len(nodes)} instances"
-            return launched, Failure(FailureClass.CAPACITY, "InsufficientInstanceCapacity", text)
-        return launched, attempt.failure
-
-    def _try(self, pool: Pool, nodes: tuple[str, ...], requested: Capacity) -> tuple[list[Launched], Attempt]:
-        intent = self._intent(pool, nodes, requested)
-        self.journal.intend(intent)
-        attempt = self._launcher.run_instances(self._request(intent))
-        return self._settle(intent, attempt), attempt
-
-    def _intent(self, pool: Pool, nodes: tuple[str, ...], requested: Capacity) -> Intent:
-        """A launch with a new client token."""
-        text = "\0".join((self.cluster, str(self.journal.next_generation()), pool.key, *nodes))
-        number = fence.number()
-        prefix = f"advisor-{number}-" if number else "advisor-"
-        return Intent(
-            token=prefix + hashlib.sha256(text.encode()).hexdigest()[: 56 - len(prefix)],
-            nodes=nodes,
-            option=pool.option,
-            instance_type=pool.instance_type,
-            subnet_id=pool.subnet_id,
-            requested=requested,
-            time=self._now(),
-            instances={},
-        )
-
-    def _request(self, intent: Intent) -> dict[str, Any]:
-        return run_instances_request(intent, self.settings, self.cluster)
-
-    def _settle(self, intent: Intent, attempt: Attempt) -> list[Launched]:
-        """Record an intent's outcome; while that is unknown, the intent stays open for `recover`."""
-        if attempt.failure is None:
-            return self._record(intent, attempt.instances)
-        if attempt.is_certain:
-            self.journal.refused(intent.token, attempt.failure.code)
-        return []
-
-    def _record(self, intent: Intent, instances: Iterable[Instance]) -> list[Launched]:
-        """Record each node's instance."""
-        by_node = {
-            intent.nodes[item.launch_index]: item
-            for item in instances
-            if item.launch_index < len(intent.nodes)
-        }
-        self.journal.launched(intent.token, {node: item.instance_id for node, item in by_node.items()})
-        now, pool = self._monotonic(), pool_of(intent)
-        self._recorded_at.update({item.instance_id: now for item in by_node.values()})
-        return [
-            Launched(node=node, instance_id=item.instance_id, private_ip=item.private_ip, pool=pool)
-            for node, item in by_node.items()
-        ]
-
     # ------------------------------------------------------------------ after a crash
 
     def recover(self, wanted: Collection[str]) -> list[Launched]:
@@ -248,31 +168,8 @@ class Fleet:
         Raises:
             AdvisorError: EC2 cannot be read: the remaining intents stay open.
         """
-        found: list[Launched] = []
         with self._launching:
-            for intent in self.journal.open_intents():
-                is_wanted = not set(intent.nodes).isdisjoint(wanted)
-                is_old = self._now() - intent.time >= _SETTLING_SECONDS
-                seen = self._described_of(intent) if is_old or not is_wanted else []
-                if seen:
-                    found += self._record(intent, map(as_instance, seen))
-                elif is_wanted:
-                    found += self._repeat(intent)
-                elif is_old:
-                    self.journal.refused(intent.token, "never seen")
-        return found
-
-    def _described_of(self, intent: Intent) -> list[Mapping[str, Any]]:
-        return described(self._ec2, {CLUSTER_TAG: self.cluster, INTENT_TAG: intent.token})
-
-    def _repeat(self, intent: Intent) -> list[Launched]:
-        attempt = self._launcher.run_instances(self._request(intent))
-        if attempt.failure is None:
-            return self._record(intent, attempt.instances)
-        # other errors, such as a missing permission or throttling, say nothing about the first call
-        if attempt.failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.TOKEN):
-            return self._settle(intent, attempt)
-        return []
+            return self._launches.recover(wanted)
 
     # ------------------------------------------------------------------ tags
 
@@ -283,18 +180,8 @@ class Fleet:
             for item in self.instances()
             if item.is_alive and item.node and not item.has_node_tag
         }
-        some = list(unnamed.items())[:_TAGGED_AT_ONCE]
-        self._tag(dict(some), len(unnamed) + 1)
+        self._launches.name(dict(list(unnamed.items())[:TAGGED_AT_ONCE]))
         return len(unnamed)
-
-    def _tag(self, instance_of: Mapping[str, str], launched_together: int) -> None:
-        if launched_together == 1:
-            return  # the launch has set the node's tag
-        for node, instance_id in instance_of.items():
-            tags = [{"Key": NODE_TAG, "Value": node}, {"Key": "Name", "Value": node}]
-            _, failure = answer_or_failure(partial(self._ec2.create_tags, Resources=[instance_id], Tags=tags))
-            if failure is not None:
-                _log.info("tag.later", instance=instance_id, node=node, code=failure.code)
 
     # ------------------------------------------------------------------ listing and terminating
 
@@ -326,10 +213,10 @@ class Fleet:
         return frozenset(node for node, _ in self._unlisted(listed).values())
 
     def _is_young(self, instance_id: str, intent: Intent) -> bool:
-        recorded = self._recorded_at.get(instance_id)
+        recorded = self._launches.recorded_at.get(instance_id)
         if recorded is not None:
-            return self._monotonic() - recorded < _SETTLING_SECONDS
-        return abs(self._now() - intent.time) < _SETTLING_SECONDS  # launched before this process started
+            return self._monotonic() - recorded < SETTLING_SECONDS
+        return abs(self._now() - intent.time) < SETTLING_SECONDS  # launched before this process started
 
     def _forget_ended(self, listed: Sequence[Instance]) -> None:
         """Remove instances from the journal that are terminated, or that EC2 has not listed for long."""
@@ -339,7 +226,7 @@ class Fleet:
         if ended:
             self.journal.forget(ended)
             for instance_id in ended:
-                self._recorded_at.pop(instance_id, None)
+                self._launches.recorded_at.pop(instance_id, None)
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
         """Terminate the instances of nodes, stopped ones too (F21); return the ids that EC2 accepted.
@@ -351,10 +238,10 @@ class Fleet:
         listed = self.instances()
         ids = [item.instance_id for item in listed if item.may_cost and item.node in wanted]
         young = [i for i, (node, _) in self._unlisted(listed).items() if node in wanted]
-        unproven = [i for i in young if i not in self._recorded_at]
+        unproven = [i for i in young if i not in self._launches.recorded_at]
         if unproven:
             _log.warning("terminate.not_listed", instances=unproven, why="only the journal knows them")
-        return self.terminate(ids + [i for i in young if i in self._recorded_at])
+        return self.terminate(ids + [i for i in young if i in self._launches.recorded_at])
 
     def terminate(self, instance_ids: Sequence[str]) -> list[str]:
         """Terminate instances (F08); return the ids that EC2 accepted or no longer knows.

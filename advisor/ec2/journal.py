@@ -42,6 +42,8 @@ class Intent:
         requested: Purchase option of the advice.
         time: Epoch seconds at which it was written.
         instances: The launched instances; empty while unknown.
+        pools: Instance types and subnets of a fleet, the first of which is also above; empty: RunInstances.
+        least: Fewer instances than this are a refusal.
         done: Whether the outcome is known.
     """
 
@@ -53,6 +55,8 @@ class Intent:
     requested: Capacity
     time: float
     instances: Mapping[str, str]
+    pools: tuple[tuple[str, str | None], ...] = ()
+    least: int = 1
     done: bool = False
 
 
@@ -205,6 +209,8 @@ class Journal:
                 requested=Capacity(record["requested"]),
                 time=float(record["time"]),
                 instances=_instances(record["instances"]),
+                pools=tuple((str(kind), subnet) for kind, subnet in record.get("pools", ())),
+                least=int(record.get("least", 1)),
                 done=bool(record["done"]),
             )
         elif token in self._intents:

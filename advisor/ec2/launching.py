@@ -1,4 +1,4 @@
-"""One RunInstances call, repeated with the same token while EC2 throttles it or does not answer.
+"""One launch call, repeated with the same token while EC2 throttles it or does not answer.
 
 botocore makes one attempt, and the loop here repeats it. Measured with 40 launches against EC2's request
 bucket (five, refilled two a second): none is lost in 53 requests; five tries in botocore's standard mode lose
@@ -8,11 +8,11 @@ bucket (five, refilled two a second): none is lost in 53 requests; five tries in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from advisor.ec2.errors import Failure, FailureClass, answer_or_failure
+from advisor.ec2.errors import Failure, FailureClass, answer_or_failure, class_of
 from advisor.ec2.instances import Instance, as_instance
 from advisor.files import fence
 
@@ -29,15 +29,17 @@ class Attempt:
     Attributes:
         is_certain: False when an answer was lost, so that instances may have been launched although none are
             known.
+        refused: What single pools of a fleet refused, by instance type and subnet.
     """
 
     instances: tuple[Instance, ...] = ()
     failure: Failure | None = None
     is_certain: bool = True
+    refused: Mapping[tuple[str, str | None], Failure] = field(default_factory=dict)
 
 
 class Launcher:
-    """Calls RunInstances.
+    """Calls RunInstances and CreateFleet.
 
     Args:
         sleep: Waits so many seconds.
@@ -55,12 +57,51 @@ class Launcher:
         A capacity or quota error is certain: if an earlier call had launched instances, EC2 would have
         answered the repetition with them.
         """
+        answer, attempt = self._repeated(self._ec2.run_instances, request)
+        if attempt.failure is not None:
+            return attempt
+        return Attempt(instances=tuple(as_instance(raw) for raw in answer.get("Instances", [])))
+
+    def create_fleet(self, request: Mapping[str, Any]) -> Attempt:
+        """The same for an instant fleet of spot instances.
+
+        EC2 numbers the instances of a fleet within a pool only. They are numbered anew, in the order of
+        their ids, which is the same whoever asks again.
+        """
+        answer, attempt = self._repeated(self._ec2.create_fleet, request)
+        if attempt.failure is not None:
+            return attempt
+        subnets = {each.get("SubnetId") for each in request["LaunchTemplateConfigs"][0]["Overrides"]}
+        refused: dict[tuple[str, str | None], Failure] = {}
+        for error in answer.get("Errors", []):
+            kind, subnet = _where(error)
+            code, text = str(error.get("ErrorCode", "Unknown")), str(error.get("ErrorMessage", ""))[:500]
+            refused[kind, subnet if subnet in subnets else None] = Failure(class_of(code), code, text)
+        found = sorted(
+            (instance_id, *_where(group))
+            for group in answer.get("Instances", [])
+            for instance_id in group["InstanceIds"]
+        )
+        raw = (
+            {
+                "InstanceId": instance_id,
+                "InstanceType": kind,
+                "SubnetId": subnet,
+                "InstanceLifecycle": "spot",
+                "AmiLaunchIndex": index,
+            }
+            for index, (instance_id, kind, subnet) in enumerate(found)
+        )
+        return Attempt(instances=tuple(map(as_instance, raw)), refused=refused)
+
+    def _repeated(self, action: Callable[..., Any], request: Mapping[str, Any]) -> tuple[Any, Attempt]:
+        """The answer of a launch call, or why there is none."""
         pause = _FIRST_PAUSE_SECONDS
         calls = lost_answers = 0
         while True:
-            answer, failure = self._call(request)
+            answer, failure = self._call(action, request)
             if failure is None:
-                return Attempt(instances=tuple(as_instance(raw) for raw in answer.get("Instances", [])))
+                return answer, Attempt()
             calls += 1
             lost_answers += failure.kind is FailureClass.SERVER
             is_over = calls >= _THROTTLED_TRIES or lost_answers >= _SERVER_TRIES
@@ -70,8 +111,14 @@ class Launcher:
             pause = min(_MAX_PAUSE_SECONDS, 2 * pause)
         refused = failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA)
         mismatch = failure.code == "IdempotentParameterMismatch"  # the token has been used for other nodes
-        return Attempt(failure=failure, is_certain=refused or not (lost_answers or mismatch))
+        return None, Attempt(failure=failure, is_certain=refused or not (lost_answers or mismatch))
 
-    def _call(self, request: Mapping[str, Any]) -> tuple[Any, Failure | None]:
+    def _call(self, action: Callable[..., Any], request: Mapping[str, Any]) -> tuple[Any, Failure | None]:
         fence.check()
-        return answer_or_failure(partial(self._ec2.run_instances, **request))
+        return answer_or_failure(partial(action, **request))
+
+
+def _where(entry: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Instance type and subnet of an entry of a fleet's answer."""
+    override = entry.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    return str(entry.get("InstanceType") or override.get("InstanceType", "")), override.get("SubnetId")

@@ -38,13 +38,20 @@ class Pool:
     subnet_id: str | None = None
 
     @property
+    def where(self) -> tuple[str, str | None]:
+        """Instance type and subnet."""
+        return self.instance_type, self.subnet_id
+
+    @property
     def key(self) -> str:
         """Name of the pool in state files, metrics and logs."""
         return "|".join((self.option.value, self.instance_type, self.subnet_id or "default"))
 
 
-def pools_for(requested: Capacity, settings: Ec2Settings) -> tuple[Pool, ...]:
-    """Pools to try for a requested capacity, in order.
+def pools_for(
+    requested: Capacity, settings: Ec2Settings, instance_types: Sequence[str] = ()
+) -> tuple[Pool, ...]:
+    """Pools to try for a requested capacity, in order; without types those of ``ec2.instance_type``.
 
     Reserved and spot fall back to on-demand. On-demand never falls back to spot: its job may not be one that
     can be requeued (docs/designs/0001, rule 1).
@@ -56,10 +63,17 @@ def pools_for(requested: Capacity, settings: Ec2Settings) -> tuple[Pool, ...]:
     }[requested]
     subnets: Sequence[str | None] = settings.subnet_ids or (None,)
     return tuple(
-        Pool(option=option, instance_type=settings.instance_type, subnet_id=subnet)
+        Pool(option=option, instance_type=instance_type, subnet_id=subnet)
         for option in order
+        for instance_type in instance_types or (settings.instance_type,)
         for subnet in subnets
     )
+
+
+def instance_types(settings: Ec2Settings) -> tuple[str, ...]:
+    """Every instance type that may be launched: ``ec2.instance_type``, then those of the classes."""
+    of_classes = (name for each in settings.classes.values() for name in each.instance_types)
+    return tuple(dict.fromkeys((settings.instance_type, *of_classes)))
 
 
 class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -145,7 +159,8 @@ class UnavailablePools:
     def is_option_available(self, option: Capacity, settings: Ec2Settings) -> bool:
         """Whether any pool of a purchase option is available; probes none."""
         now = self._now()
-        pools = [pool for pool in pools_for(option, settings) if pool.option is option]
+        every = pools_for(option, settings, instance_types(settings))
+        pools = [pool for pool in every if pool.option is option]
         with self._lock:
             return any(
                 not _is_unavailable(self._options.get(_quota_of(pool)), now)

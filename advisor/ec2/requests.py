@@ -1,4 +1,4 @@
-"""The RunInstances request of an intent (a launch call that is written down before it is made).
+"""The request of an intent (a launch call that is written down before it is made).
 
 It depends on the intent, the settings and the cluster's name only, so the same call can be repeated.
 """
@@ -14,7 +14,8 @@ from advisor.model.errors import TellAdmin
 from advisor.model.settings import Ec2Settings
 
 # IMDSv2 only: a forged request from a job must not reach the instance role's credentials.
-_METADATA: Final = {"HttpTokens": "required", "HttpEndpoint": "enabled", "InstanceMetadataTags": "enabled"}
+METADATA: Final = {"HttpTokens": "required", "HttpEndpoint": "enabled", "InstanceMetadataTags": "enabled"}
+"""Options of the metadata service on every instance."""
 
 
 def user_data(settings: Ec2Settings) -> str:
@@ -52,14 +53,14 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
     request: dict[str, Any] = {
         "ImageId": settings.image_id,
         "InstanceType": intent.instance_type,
-        "MinCount": 1,  # if the pool has too few instances, the others come from the next pool
+        "MinCount": intent.least,  # at 1, what the pool lacks comes from the next one
         "MaxCount": len(intent.nodes),
         "ClientToken": intent.token,
         "TagSpecifications": [
             {"ResourceType": "instance", "Tags": tags},
             *({"ResourceType": kind, "Tags": owner} for kind in kinds),
         ],
-        "MetadataOptions": dict(_METADATA),
+        "MetadataOptions": dict(METADATA),
         "InstanceInitiatedShutdownBehavior": "terminate",
     }
     optional = {
@@ -71,3 +72,37 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
         "InstanceMarketOptions": {"MarketType": "spot"} if spot else None,
     }
     return request | {name: value for name, value in optional.items() if value}
+
+
+def create_fleet_request(intent: Intent, cluster: str, template: str) -> dict[str, Any]:
+    """Arguments of CreateFleet, by which EC2 chooses among the intent's pools, by price and depth.
+
+    All instances get the same tags, and EC2 numbers them only within a pool: no tag names their nodes yet.
+    """
+    owner = [{"Key": CLUSTER_TAG, "Value": cluster}, {"Key": INTENT_TAG, "Value": intent.token}]
+    tags = [*owner, {"Key": "Name", "Value": f"{cluster} burst node"}]
+    options: dict[str, Any] = {"AllocationStrategy": "price-capacity-optimized"}
+    if intent.least > 1:
+        options |= {"SingleAvailabilityZone": True, "MinTargetCapacity": intent.least}
+    overrides = [
+        {"InstanceType": kind} | ({"SubnetId": subnet} if subnet else {}) for kind, subnet in intent.pools
+    ]
+    return {
+        "Type": "instant",
+        "ClientToken": intent.token,
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": template, "Version": "1"},
+                "Overrides": overrides,
+            }
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": len(intent.nodes),
+            "DefaultTargetCapacityType": "spot",
+        },
+        "SpotOptions": options,
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": tags},
+            {"ResourceType": "fleet", "Tags": owner},
+        ],
+    }

@@ -49,11 +49,11 @@ def crash_at(monkeypatch):
     [
         ("journal.intend", "before", 0),
         ("journal.intend", "after", 0),
-        ("_launcher.run_instances", "before", 0),
-        ("_launcher.run_instances", "after", 2),
+        ("_launches._launcher.run_instances", "before", 0),
+        ("_launches._launcher.run_instances", "after", 2),
         ("journal.launched", "before", 2),
         ("journal.launched", "after", 2),
-        ("_tag", "before", 2),
+        ("_launches.name", "before", 2),
     ],
 )
 @pytest.mark.parametrize("is_wanted", [True, False])

@@ -51,7 +51,7 @@ def test_a_launch_of_the_former_holder_is_repeated_with_its_token(
 ) -> None:
     """It was stopped after its last look at the lease, and its call arrives after that of the next holder."""
     first = start_fleet()
-    call = first._launcher._ec2.run_instances
+    call = first._launches._launcher._ec2.run_instances
     found: list[str] = []
 
     def late(**request: object) -> object:
@@ -60,7 +60,7 @@ def test_a_launch_of_the_former_holder_is_repeated_with_its_token(
         found.extend(item.instance_id for item in start_fleet().recover({"burst1"}))
         return call(**request)
 
-    monkeypatch.setattr(first._launcher._ec2, "run_instances", late)
+    monkeypatch.setattr(first._launches._launcher._ec2, "run_instances", late)
     first.resume(["burst1"])
     assert [item.instance_id for item in first.instances() if item.is_alive] == found
     assert len(found) == 1

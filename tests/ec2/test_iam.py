@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Intent
 from advisor.ec2.prices import PriceCache
-from advisor.ec2.requests import run_instances_request
+from advisor.ec2.requests import create_fleet_request, run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
+from advisor.ec2.templates import template_data
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 from advisor.service.state.state_files import PRICES
@@ -59,10 +61,12 @@ def test_every_call_the_advisor_makes_is_allowed(
     tmp_path: Path,
 ) -> None:
     emulator.faults([])  # forgets the calls of the fixtures
-    ours = {"subnet_ids": (subnets["us-east-1a"],)}
+    two = {"nodes": "mid[1-2]", "instance_types": ["c5.xlarge", "m5.xlarge"], "cores": 4, "memory_mb": 7000}
+    ours = {"subnet_ids": (subnets["us-east-1a"],), "classes": {"mid": two}}
     fleet = start_fleet(**ours)
     fleet.resume(["burst1", "burst2"], capacity_of={"burst1": Capacity.SPOT})
     fleet.resume(["burst3", "burst4"])
+    fleet.resume(["mid1"], capacity_of={"mid1": Capacity.SPOT})
     fleet.tag_unnamed()
     fleet.recover(["burst1"])
     fleet.suspend(["burst1", "burst2", "burst3", "burst4"])
@@ -72,6 +76,7 @@ def test_every_call_the_advisor_makes_is_allowed(
     prices.refresh_reserved()
     asked = {f"{call['service']}:{call['action']}" for call in emulator.calls()}
     allowed = {action for row in statements("controller-policy") for action in actions(row)}
+    assert {"ec2:CreateFleet", "ec2:CreateLaunchTemplate"} <= asked
     assert {"ec2:RunInstances", "ec2:CreateTags", "ec2:TerminateInstances", "pricing:GetProducts"} <= asked
     assert asked <= allowed
 
@@ -86,10 +91,18 @@ def test_a_launch_carries_the_tag_the_policy_demands_on_all_it_makes(option: Cap
     }
     made = {"instance", "volume", "network-interface"}
     assert tagged == (made | {"spot-instances-request"} if option is Capacity.SPOT else made)
-    for sid in ("LaunchInstances", "LaunchWithIt", "TagAtLaunch"):
+    for sid in ("LaunchInstances", "LaunchWithIt", "MakeFleet", "MakeTemplate", "TagAtLaunch"):
         assert statement(sid)["Condition"]["StringEquals"][f"aws:RequestTag/{CLUSTER_TAG}"] == "c1"
     resources = {name.split(":")[-1].removesuffix("/*") for name in statement("TagAtLaunch")["Resource"]}
-    assert resources == made | {"spot-instances-request"}
+    assert resources == made | {"spot-instances-request", "fleet", "launch-template"}
+
+
+def test_a_fleet_and_its_template_tag_all_they_make() -> None:
+    intent = replace(make_intent(Capacity.SPOT), pools=(("c5.xlarge", None), ("m5.xlarge", None)))
+    groups = create_fleet_request(intent, "c1", "template")["TagSpecifications"]
+    groups += template_data(Ec2Settings(), "c1")["TagSpecifications"]
+    tagged = {row["ResourceType"] for row in groups if {"Key": CLUSTER_TAG, "Value": "c1"} in row["Tags"]}
+    assert tagged == {"fleet", "instance", "volume", "network-interface", "spot-instances-request"}
 
 
 def test_a_launch_asks_for_what_the_policy_insists_on() -> None:
@@ -109,7 +122,8 @@ def test_only_owned_instances_may_be_ended_or_named() -> None:
             assert row["Condition"]["StringEquals"][owned] == "c1"
     keys = statement("NameOwnInstances")["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"]
     assert sorted(keys) == sorted([NODE_TAG, "Name"])
-    assert statement("TagAtLaunch")["Condition"]["StringEquals"]["ec2:CreateAction"] == "RunInstances"
+    made_by = statement("TagAtLaunch")["Condition"]["StringEquals"]["ec2:CreateAction"]
+    assert made_by == ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]
 
 
 @pytest.mark.parametrize("name", ["controller-policy", "node-policy", "queue-policy"])

@@ -219,3 +219,20 @@ def test_a_fleets_token(emulator, fleet):
     first = fleet(2, token="f")[2]["FleetId"]
     assert fleet(2, token="f")[2]["FleetId"] == first
     assert len(emulator.instances()) == 2
+
+
+def test_a_quota_of_vcpus_holds_for_all_types_of_a_market(emulator, run, ec2):
+    emulator.quotas({"on-demand": 6})
+    first = ids(run(MaxCount=2))  # two of two vCPUs each
+    assert refusal(run, InstanceType="c5.xlarge") == (400, "VcpuLimitExceeded")
+    assert len(run(MaxCount=5)) == 1
+    assert len(run(**SPOT)) == 1  # another quota
+    ec2.terminate_instances(InstanceIds=first)
+    assert len(run(InstanceType="c5.xlarge")) == 1
+
+
+def test_a_fleet_stops_at_the_quota(emulator, fleet):
+    emulator.quotas({"spot": 4})
+    got, errors, _ = fleet(3)
+    assert sum(number for *_, number in got) == 2
+    assert errors == {"MaxSpotInstanceCountExceeded"}

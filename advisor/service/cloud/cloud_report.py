@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from advisor.ec2.instances import Instance
-from advisor.ec2.pools import Pool, UnavailablePools, pools_for
+from advisor.ec2.pools import Pool, UnavailablePools, instance_types, pools_for
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.bill import Rows
@@ -131,7 +131,8 @@ class CloudReport:
         """Every pool that a launch may use, in the order of the purchase options, and what is known of it."""
         found: dict[str, Pool] = {}
         for requested in (Capacity.RESERVED, Capacity.SPOT):
-            found |= {pool.key: pool for pool in pools_for(requested, self._settings.ec2)}
+            every = pools_for(requested, self._settings.ec2, instance_types(self._settings.ec2))
+            found |= {pool.key: pool for pool in every}
         closed = self._breakers.unavailable() if self._breakers is not None else {}
         boots = self._cloud.boot_times()
         instances = self._instances_by_pool(found)

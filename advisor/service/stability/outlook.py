@@ -12,7 +12,7 @@ from advisor.decide.matching.tiers import Tier, tiers
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
-from advisor.ec2.pools import Pool, pools_for
+from advisor.ec2.pools import Pool, instance_types, pools_for
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
@@ -100,7 +100,7 @@ class StabilityKnowledge:
             return model
 
     def _spot_pools(self) -> list[Pool]:
-        pools = pools_for(Capacity.SPOT, self._settings.ec2)
+        pools = pools_for(Capacity.SPOT, self._settings.ec2, instance_types(self._settings.ec2))
         return [pool for pool in pools if pool.option is Capacity.SPOT]
 
     def outlook(self, snapshot: SlurmSnapshot) -> dict[str, NodeOutlook]:

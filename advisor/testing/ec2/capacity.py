@@ -1,11 +1,36 @@
-"""How many instances each pool can still give: what you say, not what EC2 has."""
+"""What pools can still give and the account may still have: what you say, not what EC2 has."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Final
+
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from advisor.testing.ec2.answers import fail
 from advisor.testing.ec2.state import EmulatorState, PoolKey
+
+QUOTA_CODE: Final = {"spot": "MaxSpotInstanceCountExceeded", "on-demand": "VcpuLimitExceeded"}
+_ALIVE: Final = ("pending", "running")
+
+
+def allowed(state: EmulatorState, wanted: PoolKey, planned: Iterable[tuple[str, int]] = ()) -> float:
+    """Instances of a type that the account may still start in a market; infinite without a quota.
+
+    `planned`: types and numbers of instances that the same call is about to start.
+    """
+    kind, _, market = wanted
+    if market not in state.quotas:
+        return math.inf
+    alive = [item for item in state.instances.values() if item.state in _ALIVE]
+    used = sum(_vcpus(i.instance_type) for i in alive if (i.lifecycle or "on-demand") == market)
+    used += sum(_vcpus(other) * number for other, number in planned)
+    return max(0, state.quotas[market] - used) // _vcpus(kind)
+
+
+def _vcpus(kind: str) -> int:
+    return int(INSTANCE_TYPES[kind]["VCpuInfo"]["DefaultVCpus"])
 
 
 def key_for(state: EmulatorState, wanted: PoolKey) -> PoolKey | None:
@@ -31,13 +56,20 @@ def take(state: EmulatorState, wanted: PoolKey, low: int, high: int) -> tuple[in
 
     Raises:
         ServerFault: InsufficientInstanceCapacity: fewer than `low`.
+        EC2ClientError: The account's quota allows fewer than `low`.
     """
+    may = allowed(state, wanted)
+    if may < low:
+        fail(
+            QUOTA_CODE[wanted[2]],
+            f"You have requested more {wanted[2]} vCPU capacity than your current limit.",
+        )
     room = left(state, wanted)
     if room < low:
         kind, zone, _ = wanted
         text = f"We currently do not have sufficient {kind} capacity in the zone you requested ({zone})."
         fail("InsufficientInstanceCapacity", text)
-    number = int(min(high, room))
+    number = int(min(high, room, may))
     key = key_for(state, wanted)
     if key is not None:
         state.capacity[key] -= number

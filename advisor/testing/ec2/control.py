@@ -48,6 +48,13 @@ class Control:
         for name, number in body.items():
             self._set_capacity(name, number)
 
+    def on_quotas(self, body: Mapping[str, int]) -> None:
+        """Set the quotas of vCPUs of the markets; those that are not named are lifted."""
+        if unknown := set(body) - {"spot", "on-demand"}:
+            msg = f"unknown market: {', '.join(sorted(unknown))}"
+            raise ValueError(msg)
+        self.state.quotas = {market: int(vcpus) for market, vcpus in body.items()}
+
     def on_prices(self, body: Mapping[str, float]) -> None:
         """Set prices."""
         for name, price in body.items():

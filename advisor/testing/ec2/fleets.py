@@ -116,7 +116,7 @@ class Fleets:
                 break
             if plan and _is_excluded(candidate, plan[0][0], options):
                 continue
-            number = self._number(candidate, missing, share, answer["Errors"])
+            number = self._number(candidate, min(math.ceil(missing / candidate.weight), share), plan, answer)
             if number:
                 plan.append((candidate, number))
                 missing -= number * candidate.weight
@@ -128,22 +128,29 @@ class Fleets:
         for candidate, number in plan:
             answer["Instances"].append(self._spawn(response, candidate, number, answer["FleetId"]))
 
-    def _number(self, candidate: _Candidate, missing: float, share: int, errors: list[dict[str, Any]]) -> int:
-        """Take what one candidate gives; note why it gives fewer than are missing."""
+    def _number(
+        self, candidate: _Candidate, needed: int, plan: list[tuple[_Candidate, int]], answer: dict[str, Any]
+    ) -> int:
+        """Take what one candidate gives; note why it gives fewer than are needed."""
+        errors: list[dict[str, Any]] = answer["Errors"]
         if candidate.market == "spot" and is_too_low(
             self.state, candidate.override.get("MaxPrice"), candidate.kind, candidate.zone
         ):
             errors.append(candidate.error("SpotMaxPriceTooLow", "Your price is lower than the minimum."))
             return 0
-        needed = min(math.ceil(missing / candidate.weight), share)
-        room = capacity.left(self.state, candidate.pool)  # now: candidates may share a number
-        if room < needed:
+        planned = [(each.kind, number) for each, number in plan]
+        may = capacity.allowed(self.state, candidate.pool, planned)
+        if may < needed:
+            code = capacity.QUOTA_CODE[candidate.market]
+            errors.append(candidate.error(code, "Your quota of vCPUs does not allow it."))
+        room = min(may, capacity.left(self.state, candidate.pool))  # now: candidates may share a number
+        if room < min(may, needed):
             code = "UnfulfillableCapacity" if candidate.market == "spot" else "InsufficientInstanceCapacity"
             text = f"There is not enough {candidate.kind} capacity in {candidate.zone}."
             errors.append(candidate.error(code, text))
         if room <= 0:
             return 0
-        return capacity.take(self.state, candidate.pool, 1, needed)[0]
+        return capacity.take(self.state, candidate.pool, 1, int(min(needed, room)))[0]
 
     def _candidates(self, response: Any, market: str) -> Iterator[_Candidate]:
         backend = response.ec2_backend

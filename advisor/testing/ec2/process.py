@@ -131,6 +131,10 @@ class Ec2Emulator:
         """Set what pools can give: ``{"c5.xlarge|us-east-1a|spot": 3}``; ``*`` for any zone or market."""
         self.control("capacity", dict(pools))
 
+    def quotas(self, vcpus: Mapping[str, int]) -> None:
+        """Set the vCPUs that the account may have: ``{"spot": 64}``; markets without an entry: any number."""
+        self.control("quotas", dict(vcpus))
+
     def prices(self, prices: Mapping[str, float]) -> None:
         """Set spot prices (``"type|zone"``) and on-demand prices (``"type"``), dollars an hour."""
         self.control("prices", dict(prices))

@@ -79,6 +79,7 @@ class EmulatorState:
 
     Attributes:
         capacity: Instances each pool can still give.
+        quotas: Virtual CPUs that may be alive in a market; no entry: any number.
         tokens: Client tokens seen: key to (digest of the request, answer).
         prices: Spot price of a zone; None: on-demand.
         history, reserved, reservations, products, savings: Rows of DescribeSpotPriceHistory,
@@ -94,6 +95,7 @@ class EmulatorState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     behaviour: Behaviour = field(default_factory=Behaviour)
     capacity: dict[PoolKey, int] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=dict)
     tokens: dict[tuple[str, ...], tuple[str, Any]] = field(default_factory=dict)
     prices: dict[tuple[str, str | None], float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -121,9 +123,9 @@ class EmulatorState:
         """Back to an empty account."""
         self.resets += 1
         tables: list[dict[Any, Any] | list[Any]] = [
-            self.capacity, self.tokens, self.prices, self.history, self.reserved, self.reservations,
-            self.products, self.savings, self.placement_scores, self.free_addresses, self.spot_requests,
-            self.instances, self.calls,
+            self.capacity, self.quotas, self.tokens, self.prices, self.history, self.reserved,
+            self.reservations, self.products, self.savings, self.placement_scores, self.free_addresses,
+            self.spot_requests, self.instances, self.calls,
         ]  # fmt: skip
         for table in tables:
             table.clear()

@@ -61,8 +61,8 @@ def open_intents_are_not_looked_at(patch: Patch) -> None:
 def a_new_token_for_each_call(patch: Patch) -> None:
     original, number = Launcher._call, itertools.count()
 
-    def call(self: Launcher, request: Any) -> Any:
-        return original(self, {**request, "ClientToken": f"advisor-{next(number)}"})
+    def call(self: Launcher, action: Any, request: Any) -> Any:
+        return original(self, action, {**request, "ClientToken": f"advisor-{next(number)}"})
 
     patch.setattr(Launcher, "_call", call)
 

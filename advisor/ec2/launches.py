@@ -1,0 +1,279 @@
+"""Launch nodes pool by pool, or in one fleet over many pools; settle what a crash left open.
+
+A class of one instance type is launched by RunInstances, pool after pool. Spot instances of a class of
+several types are launched by CreateFleet, because EC2 alone knows how deep its spot pools are. Everything
+that is launched on-demand goes to the first pool that has it (docs/designs/0008).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from advisor.ec2.errors import Failure, FailureClass, answer_or_failure, most_careful
+from advisor.ec2.instances import Instance, as_instance
+from advisor.ec2.journal import Intent, Journal
+from advisor.ec2.launching import Attempt, Launcher
+from advisor.ec2.listing import described
+from advisor.ec2.pools import Pool, UnavailablePools, pools_for
+from advisor.ec2.reports import Launched, LaunchReport, pool_of
+from advisor.ec2.requests import create_fleet_request, run_instances_request
+from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG
+from advisor.ec2.templates import GONE, Templates
+from advisor.files import fence
+from advisor.model.advice import Capacity
+from advisor.model.settings import Ec2Settings
+
+SETTLING_SECONDS: Final = 300.0
+"""The longest time until EC2 lists a new instance."""
+_TAGGED_AT_LAUNCH: Final = 20  # one call per node, and EC2 takes about ten a second: the rest is tagged later
+TAGGED_AT_ONCE: Final = 100
+"""EC2's bucket for CreateTags."""
+_NO_POOL: Final = Failure(
+    FailureClass.CAPACITY, "NoPoolOpen", "all pools are unavailable after recent errors"
+)
+_NEXT_POOL: Final = (FailureClass.CAPACITY, FailureClass.QUOTA)
+
+_log = structlog.get_logger("advisor.ec2")
+
+Order = Callable[[Sequence[Pool]], Sequence[Pool]]
+"""Orders the pools to try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Nodes that are launched together.
+
+    Attributes:
+        requested: The capacity that their jobs were advised.
+        instance_types: Any of these will do, the preferred one first.
+    """
+
+    nodes: tuple[str, ...]
+    requested: Capacity
+    instance_types: tuple[str, ...]
+
+
+class Launches:
+    """Launches of one cluster. One thread at a time may use it.
+
+    Attributes:
+        recorded_at: When instances were recorded by this process, monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Ec2Settings,
+        cluster: str,
+        journal: Journal,
+        unavailable: UnavailablePools,
+        *,
+        launcher: Launcher,
+        ec2: Any,
+        order: Order,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._cluster, self._journal = settings, cluster, journal
+        self._unavailable, self._launcher, self._ec2, self._order = unavailable, launcher, ec2, order
+        self._templates = Templates(ec2, settings, cluster)
+        self._now, self._monotonic = now, monotonic
+        self.recorded_at: dict[str, float] = {}
+
+    def launch(self, wanted: Wanted, report: LaunchReport) -> None:
+        """Try the pools until every node has an instance or no pool is left."""
+        left = wanted.nodes
+        failures = [_NO_POOL]
+        untried = list(self._order(pools_for(wanted.requested, self._settings, wanted.instance_types)))
+        while left and (pools := self._next(untried)):
+            launched, refused = self._launch_in(pools, left, wanted.requested)
+            report.launched += launched
+            have = {item.node for item in launched}
+            left = tuple(node for node in left if node not in have)
+            self._learn(pools, launched, refused, report, len(left))
+            failures += refused.values()
+            about_pools = refused.keys() & set(pools)
+            # a fleet may have asked some of its pools only: the others are asked again
+            done = about_pools | {item.pool for item in launched} if about_pools else set(pools)
+            untried = [*(pool for pool in pools if pool not in done), *untried]
+            if any(failure.kind not in _NEXT_POOL for failure in refused.values()):
+                break  # the error is not about these pools
+        report.failed.update(dict.fromkeys(left, most_careful(failures)))
+
+    def _next(self, untried: list[Pool]) -> tuple[Pool, ...]:
+        """Take the pools of the next call: one, or all spot pools of several types."""
+        while untried:
+            first = untried[0]
+            spot = [pool for pool in untried if pool.option is Capacity.SPOT]
+            is_fleet = first.option is Capacity.SPOT and len({pool.instance_type for pool in spot}) > 1
+            some = spot if is_fleet else [first]
+            untried[:] = [pool for pool in untried if pool not in some]
+            if found := tuple(pool for pool in some if self._unavailable.claim(pool)):
+                return found
+        return ()
+
+    def _learn(
+        self,
+        pools: Iterable[Pool],
+        launched: Iterable[Launched],
+        refused: Mapping[Pool | None, Failure],
+        report: LaunchReport,
+        left: int,
+    ) -> None:
+        """Close the pools that refused, open those that gave instances."""
+        for served in {item.pool for item in launched} - refused.keys():
+            self._unavailable.mark_available(served)
+        for pool, failure in refused.items():
+            where = pool or next(iter(pools))
+            is_about_it = pool is not None or failure.kind is FailureClass.QUOTA
+            if is_about_it and self._unavailable.mark_unavailable(where, failure.kind, failure.code):
+                report.parked.append(failure)
+            _log.warning("launch.refused", pool=where.key, code=failure.code, nodes=left)
+
+    def _launch_in(
+        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity
+    ) -> tuple[list[Launched], dict[Pool | None, Failure]]:
+        """Launch in these pools; returns what was refused, by pool (None: by the call as a whole)."""
+        launched, attempt = self._try(pools, nodes, requested)
+        if attempt.failure is not None and attempt.failure.kind is FailureClass.TOKEN and attempt.is_certain:
+            launched, attempt = self._try(pools, nodes, requested)  # with a new token
+        some = launched[: _TAGGED_AT_LAUNCH if len(pools) == 1 else TAGGED_AT_ONCE]
+        if len(nodes) > 1 or len(pools) > 1:  # else the launch has set the node's tag
+            self.name({item.node: item.instance_id for item in some})
+        refused: dict[Pool | None, Failure] = {
+            pool: failure for pool in pools if (failure := attempt.refused.get(pool.where)) is not None
+        }
+        whole = pools[0] if len(pools) == 1 else None
+        if attempt.failure is not None:
+            refused[whole] = attempt.failure
+        elif not refused and len(launched) < len(nodes):
+            text = f"{len(launched)} of {len(nodes)} instances"
+            refused[whole] = Failure(FailureClass.CAPACITY, "InsufficientInstanceCapacity", text)
+        return launched, refused
+
+    def _try(
+        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity
+    ) -> tuple[list[Launched], Attempt]:
+        if len(pools) > 1 and (failure := self._templates.make()[1]) is not None:
+            return [], Attempt(failure=failure)
+        intent = self._intent(pools, nodes, requested)
+        self._journal.intend(intent)
+        attempt = self._ask(intent)
+        return self._settle(intent, attempt), attempt
+
+    def _intent(self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity) -> Intent:
+        """A launch with a new client token."""
+        keys = (pool.key for pool in pools)
+        text = "\0".join((self._cluster, str(self._journal.next_generation()), *keys, *nodes))
+        number = fence.number()
+        prefix = f"advisor-{number}-" if number else "advisor-"
+        return Intent(
+            token=prefix + hashlib.sha256(text.encode()).hexdigest()[: 56 - len(prefix)],
+            nodes=nodes,
+            option=pools[0].option,
+            instance_type=pools[0].instance_type,
+            subnet_id=pools[0].subnet_id,
+            requested=requested,
+            time=self._now(),
+            instances={},
+            pools=tuple(pool.where for pool in pools) if len(pools) > 1 else (),
+        )
+
+    def _ask(self, intent: Intent) -> Attempt:
+        if not intent.pools:
+            return self._launcher.run_instances(run_instances_request(intent, self._settings, self._cluster))
+        while True:
+            was_made = self._templates.is_made
+            template, failure = self._templates.make()
+            if failure is not None:
+                return Attempt(failure=failure)
+            attempt = self._launcher.create_fleet(create_fleet_request(intent, self._cluster, template))
+            if attempt.failure is None or attempt.failure.code != GONE or not was_made:
+                return attempt
+            self._templates.forget()
+
+    def _settle(self, intent: Intent, attempt: Attempt) -> list[Launched]:
+        """Record an intent's outcome; while that is unknown, the intent stays open for `recover`."""
+        if attempt.failure is None:
+            return self._record(intent, attempt.instances)
+        if attempt.is_certain:
+            self._journal.refused(intent.token, attempt.failure.code)
+        return []
+
+    def _record(self, intent: Intent, instances: Iterable[Instance]) -> list[Launched]:
+        """Record each node's instance."""
+        by_node = {
+            intent.nodes[item.launch_index]: item
+            for item in instances
+            if item.launch_index < len(intent.nodes)
+        }
+        self._journal.launched(intent.token, {node: item.instance_id for node, item in by_node.items()})
+        now = self._monotonic()
+        self.recorded_at.update({item.instance_id: now for item in by_node.values()})
+        return [
+            Launched(
+                node=node,
+                instance_id=item.instance_id,
+                private_ip=item.private_ip,
+                pool=_pool_in(intent, item),
+            )
+            for node, item in by_node.items()
+        ]
+
+    # ------------------------------------------------------------------ after a crash
+
+    def recover(self, wanted: Collection[str]) -> list[Launched]:
+        """Settle intents whose outcome is unknown; see `advisor.ec2.fleet.Fleet.recover`."""
+        found: list[Launched] = []
+        for intent in self._journal.open_intents():
+            is_wanted = not set(intent.nodes).isdisjoint(wanted)
+            is_old = self._now() - intent.time >= SETTLING_SECONDS
+            seen = self._seen_of(intent) if is_old or not is_wanted else []
+            if seen:
+                found += self._record(intent, seen)
+            elif is_wanted:
+                found += self._repeat(intent)
+            elif is_old:
+                self._journal.refused(intent.token, "never seen")
+        return found
+
+    def _seen_of(self, intent: Intent) -> list[Instance]:
+        raw = described(self._ec2, {CLUSTER_TAG: self._cluster, INTENT_TAG: intent.token})
+        found = [as_instance(each) for each in raw]
+        if not intent.pools:
+            return found
+        found.sort(key=lambda item: item.instance_id)  # as `create_fleet` numbers them
+        return [replace(item, launch_index=index) for index, item in enumerate(found)]
+
+    def _repeat(self, intent: Intent) -> list[Launched]:
+        attempt = self._ask(intent)
+        if attempt.failure is None:
+            return self._record(intent, attempt.instances)
+        # other errors, such as a missing permission or throttling, say nothing about the first call
+        if attempt.failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.TOKEN):
+            return self._settle(intent, attempt)
+        return []
+
+    # ------------------------------------------------------------------ tags
+
+    def name(self, instance_of: Mapping[str, str]) -> None:
+        """Tag instances with their nodes' names; those that EC2 refuses are tagged later."""
+        for node, instance_id in instance_of.items():
+            tags = [{"Key": NODE_TAG, "Value": node}, {"Key": "Name", "Value": node}]
+            _, failure = answer_or_failure(partial(self._ec2.create_tags, Resources=[instance_id], Tags=tags))
+            if failure is not None:
+                _log.info("tag.later", instance=instance_id, node=node, code=failure.code)
+
+
+def _pool_in(intent: Intent, item: Instance) -> Pool:
+    """The pool of an instance of a launch; EC2 lists the default subnet where the settings name none."""
+    if not intent.pools:
+        return pool_of(intent)
+    subnet = item.subnet_id if (item.instance_type, item.subnet_id) in intent.pools else None
+    return Pool(option=intent.option, instance_type=item.instance_type, subnet_id=subnet)

@@ -1,0 +1,38 @@
+"""Settings of node classes: the sizes of cloud nodes, and the instance types that serve each."""
+
+from __future__ import annotations
+
+from pydantic import model_validator
+
+from advisor.model.settings_section import Section, setting
+
+
+class NodeClass(Section):
+    """One class of cloud nodes: what Slurm is told of them, and which instance types may be one of them."""
+
+    nodes: str = setting(
+        ...,
+        "Slurm's names of its nodes, such as `big[1-20]`. No node is in two classes.",
+        why="Only the site knows its names.",
+        min_length=1,
+    )
+    instance_types: tuple[str, ...] = setting(
+        ...,
+        "The instance types that may be one of its nodes, the preferred one first. Each must have at least "
+        "its cores, memory and GPUs.",
+        why="Only the site knows what its image runs on.",
+        min_length=1,
+    )
+    cores: int = setting(..., "Slurm's CPUs of one node.", why="As slurm.conf has it.", ge=1)
+    memory_mb: int = setting(
+        ..., "Slurm's RealMemory of one node.", why="As slurm.conf has it.", unit="MB", ge=1
+    )
+    gpus: int = setting(0, "GPUs of one node.", why="Most nodes have none.", ge=0)
+    features: tuple[str, ...] = setting((), "Node features.", why="As slurm.conf has them.")
+
+    @model_validator(mode="after")
+    def _types_once(self) -> NodeClass:
+        if len(set(self.instance_types)) < len(self.instance_types):
+            msg = f"instance_types names a type twice: {', '.join(self.instance_types)}"
+            raise ValueError(msg)
+        return self
