@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Annotated, Any, Final, TypeGuard
@@ -19,8 +19,10 @@ import structlog
 
 from advisor.ec2.clients import client
 from advisor.ec2.errors import ask
+from advisor.ec2.pools import Pool, instance_types
 from advisor.files.field_types import Amount, Count
 from advisor.files.state_file import StateFile
+from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
 _PRICE_LIST_REGION: Final = "us-east-1"  # the price list of every region is served from here
@@ -48,6 +50,14 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
+class TypePrices:
+    """The prices of one instance type."""
+
+    spot: Quote
+    on_demand: Quote
+
+
+@dataclass(frozen=True, slots=True)
 class Reserved:
     """Reserved instances of the site's instance type.
 
@@ -64,16 +74,46 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The last prices that were read; `reserved` None: never read."""
+    """The last prices that were read; `reserved` None: never read.
+
+    `spot`, `on_demand` and `reserved` are of ``ec2.instance_type``, `others` of the other types of classes.
+    """
 
     spot: Quote
     on_demand: Quote
     reserved: Reserved | None = None
+    others: Mapping[str, TypePrices] = field(default_factory=dict)
 
     @classmethod
     def of_settings(cls, settings: Ec2Settings) -> Prices:
-        """The settings' prices."""
-        return cls(Quote(settings.spot_usd_per_hour), Quote(settings.on_demand_usd_per_hour))
+        """The settings' prices; of a type in several classes the highest."""
+        others: dict[str, TypePrices] = {}
+        for each in settings.classes.values():
+            quote = Quote(each.on_demand_usd_per_hour)
+            for name in each.instance_types:
+                if name != settings.instance_type and (
+                    name not in others or others[name].spot.usd_per_hour < quote.usd_per_hour
+                ):
+                    others[name] = TypePrices(quote, quote)
+        spot, on_demand = Quote(settings.spot_usd_per_hour), Quote(settings.on_demand_usd_per_hour)
+        return cls(spot, on_demand, others=others)
+
+    def of(self, instance_type: str) -> TypePrices:
+        """Prices of a type; one that the settings no longer name costs what ``ec2.instance_type`` does."""
+        return self.others.get(instance_type) or TypePrices(self.spot, self.on_demand)
+
+
+def cheapest_first(pools: Iterable[Pool], prices: Prices) -> tuple[Pool, ...]:
+    """The pools in their order, but those that are not spot by price; EC2 itself weighs spot pools."""
+    found = list(pools)
+    spot = [pool for pool in found if pool.option is Capacity.SPOT]
+    rest = [pool for pool in found if pool.option is not Capacity.SPOT]
+    rest.sort(key=lambda pool: (pool.option is Capacity.ON_DEMAND, _on_demand(pool, prices)))
+    return (*spot, *rest)
+
+
+def _on_demand(pool: Pool, prices: Prices) -> float:
+    return prices.of(pool.instance_type).on_demand.usd_per_hour
 
 
 class ReadPrices(msgspec.Struct, omit_defaults=True):
@@ -83,13 +123,17 @@ class ReadPrices(msgspec.Struct, omit_defaults=True):
     spot: Quote | None = None
     on_demand: Quote | None = None
     reserved: Reserved | None = None
+    others: dict[str, TypePrices] = {}
 
     def prices(self, settings: Ec2Settings) -> Prices:
         """Prices in force at a site: what was read for its region and type, else its settings'."""
         otherwise = Prices.of_settings(settings)
         if self.read_for != _what(settings):
             return otherwise
-        return Prices(self.spot or otherwise.spot, self.on_demand or otherwise.on_demand, self.reserved)
+        others = {name: self.others.get(name, unread) for name, unread in otherwise.others.items()}
+        return Prices(
+            self.spot or otherwise.spot, self.on_demand or otherwise.on_demand, self.reserved, others
+        )
 
 
 class PriceCache:
@@ -129,9 +173,10 @@ class PriceCache:
         return self._prices
 
     def refresh_spot(self) -> None:
-        """Read the spot price: the highest of the zones of ``ec2.subnet_ids``, so that budgets hold in each.
+        """Read the spot price of each type, the highest of the zones of ``ec2.subnet_ids``.
 
-        The last price stays where EC2 has none for this type, or cannot be read (AdvisorError).
+        So budgets hold in each zone. The last price stays where EC2 has none for a type, or cannot be read
+        (AdvisorError).
         """
         zones = self._zones()
         now = self._now()
@@ -140,27 +185,33 @@ class PriceCache:
             lambda: self._pages(
                 "describe_spot_price_history",
                 "SpotPriceHistory",
-                InstanceTypes=[self._settings.instance_type],
+                InstanceTypes=list(instance_types(self._settings)),
                 ProductDescriptions=["Linux/UNIX"],
                 StartTime=moment,  # an empty interval returns each zone's current price
                 EndTime=moment,
             )
         )
-        newest: dict[str, tuple[float, float]] = {}
+        newest: dict[str, dict[str, tuple[float, float]]] = {}
         for row in answer:
             changed = (row["Timestamp"].timestamp(), _dollars(row["SpotPrice"]))
             zone = row["AvailabilityZone"]
             if not zones or zone in zones:
-                newest[zone] = max(newest.get(zone, changed), changed)
-        self._keep_quote("spot", (usd for _, usd in newest.values()), now)
+                of_type = newest.setdefault(row["InstanceType"], {})
+                of_type[zone] = max(of_type.get(zone, changed), changed)
+        for name in instance_types(self._settings):
+            self._keep_quote("spot", name, (usd for _, usd in newest.get(name, {}).values()), now)
 
     def refresh_on_demand(self) -> None:
         """Read the on-demand price of Linux on shared hardware from the price list.
 
         When it cannot be read (AdvisorError), the last price stays.
         """
+        for name in instance_types(self._settings):
+            self._read_on_demand(name)
+
+    def _read_on_demand(self, instance_type: str) -> None:
         wanted = {
-            "instanceType": self._settings.instance_type,
+            "instanceType": instance_type,
             "regionCode": self._settings.region,
             "operatingSystem": "Linux",
             "tenancy": "Shared",
@@ -176,7 +227,7 @@ class PriceCache:
             )
         )
         found = (usd for product in answer if product for usd in _hourly_prices(json.loads(product)))
-        self._keep_quote("on_demand", found, self._now())
+        self._keep_quote("on_demand", instance_type, found, self._now())
 
     def refresh_reserved(self) -> None:
         """Read the number and price of reserved instances of the site's type.
@@ -217,13 +268,17 @@ class PriceCache:
         pages = self._ec2.get_paginator(operation).paginate(**request)
         return [row for page in pages for row in page[name]]
 
-    def _keep_quote(self, name: str, found: Iterable[float], now: float) -> None:
+    def _keep_quote(self, option: str, instance_type: str, found: Iterable[float], now: float) -> None:
         """Keep the highest of the valid prices."""
         dearest = max((usd for usd in found if _is_amount(usd)), default=None)
         if dearest is None:
-            _log.warning("prices.none", option=name, instance_type=self._settings.instance_type)
-        else:
-            self._keep(**{name: Quote(dearest, now)})
+            _log.warning("prices.none", option=option, instance_type=instance_type)
+            return
+        changes: dict[str, Any] = {option: Quote(dearest, now)}
+        if instance_type != self._settings.instance_type:
+            prices = replace(self._prices.of(instance_type), **changes)
+            changes = {"others": {**self._prices.others, instance_type: prices}}
+        self._keep(**changes)
 
     def _keep(self, **changes: Any) -> None:
         self._prices = replace(self._prices, **changes)
@@ -232,7 +287,12 @@ class PriceCache:
             for name in ("spot", "on_demand", "reserved")
             if (value := getattr(self._prices, name)) is not None and value.time > 0.0
         }
-        self._state.keep(ReadPrices(read_for=_what(self._settings), **known), "prices.not_saved")
+        read = {
+            name: both
+            for name, both in self._prices.others.items()
+            if both.spot.is_read or both.on_demand.is_read
+        }
+        self._state.keep(ReadPrices(others=read, read_for=_what(self._settings), **known), "prices.not_saved")
 
 
 def _what(settings: Ec2Settings) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import model_validator
 
-from advisor.model.settings_section import Section, setting
+from advisor.model.settings_section import Dollars, Section, setting
 
 
 class NodeClass(Section):
@@ -26,6 +26,14 @@ class NodeClass(Section):
     cores: int = setting(..., "Slurm's CPUs of one node.", why="As slurm.conf has it.", ge=1)
     memory_mb: int = setting(
         ..., "Slurm's RealMemory of one node.", why="As slurm.conf has it.", unit="MB", ge=1
+    )
+    on_demand_usd_per_hour: Dollars = setting(
+        ...,
+        "The on-demand price of the dearest of its types per hour. It stands for every price of its types, "
+        "spot as well, until the advisor has read AWS's own.",
+        why="A price that is too low would let the budget be exceeded.",
+        unit="USD",
+        gt=0.0,
     )
     gpus: int = setting(0, "GPUs of one node.", why="Most nodes have none.", ge=0)
     features: tuple[str, ...] = setting((), "Node features.", why="As slurm.conf has them.")

@@ -66,7 +66,8 @@ class Ec2Settings(Section):
         "Classes of cloud nodes, each served by several instance types (docs/classes.md). Nodes that no "
         "class names are of `instance_type`.",
         why="One size of node and one instance type are enough to begin with.",
-        form="table of name = { nodes, instance_types, cores, memory_mb, gpus, features }",
+        form="table of name = { nodes, instance_types, cores, memory_mb, on_demand_usd_per_hour, gpus, "
+        "features }",
         expert=True,
     )
     subnet_ids: tuple[str, ...] = setting(

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import boto3
 import pytest
 
 from advisor.ec2.errors import FailureClass
-from advisor.ec2.pools import FIRST_PAUSE_SECONDS
+from advisor.ec2.pools import FIRST_PAUSE_SECONDS, pools_for
+from advisor.ec2.prices import PriceCache, Prices, Quote, TypePrices, cheapest_first
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.model.advice import Capacity
 from advisor.model.errors import BadInput
 from advisor.model.settings import Ec2Settings
+from advisor.service.state.state_files import PRICES
 
 pytestmark = pytest.mark.ec2
 
 TYPES = ["c5.xlarge", "m5.xlarge", "r5.xlarge"]
-MID = {"nodes": "mid[1-40]", "instance_types": TYPES, "cores": 4, "memory_mb": 7000}
+MID = {
+    "nodes": "mid[1-40]",
+    "instance_types": TYPES,
+    "cores": 4,
+    "memory_mb": 7000,
+    "on_demand_usd_per_hour": 0.3,
+}
 FLEET = {"service": "ec2", "action": "CreateFleet"}
 RUN = {"service": "ec2", "action": "RunInstances"}
 
@@ -213,3 +222,35 @@ def test_unmodified_boto3_sees_the_same_fleet(emulator, start):
     filters = [{"Name": f"tag:{NODE_TAG}", "Values": nodes(2)}]
     found = ec2.describe_instances(Filters=filters)["Reservations"]
     assert sum(len(group["Instances"]) for group in found) == 2
+
+
+def test_prices_are_read_for_each_type_and_kept(emulator, tmp_path):
+    settings = emulator.settings(classes={"mid": MID})
+    zone = {"AvailabilityZone": "us-east-1a", "ProductDescription": "Linux/UNIX"}
+    zone["Timestamp"] = "2026-11-19T00:00:00Z"
+    emulator.history(
+        [
+            {"InstanceType": kind, "SpotPrice": usd, **zone}
+            for kind, usd in zip(TYPES, ("0.05", "0.06", "0.09"), strict=True)
+        ]
+    )
+    cache = PriceCache(settings, PRICES.at(tmp_path), lambda: 1_800_000_000.0)
+    assert cache.prices.of("r5.xlarge").spot.usd_per_hour == 0.3
+    cache.refresh_spot()
+    again = PriceCache(settings, PRICES.at(tmp_path), lambda: 1_800_000_000.0).prices
+    assert [again.of(kind).spot.usd_per_hour for kind in TYPES] == [0.05, 0.06, 0.09]
+    assert again.of("r5.xlarge").on_demand.usd_per_hour == 0.3  # not read yet
+
+
+def test_on_demand_pools_are_tried_by_price_and_spot_pools_keep_their_order():
+    settings = Ec2Settings(classes={"mid": MID}, subnet_ids=("a", "b"))
+    prices = Prices.of_settings(settings)
+    dear, cheap = Quote(0.5, 1.0), Quote(0.1, 1.0)
+    prices = replace(
+        prices, others={"m5.xlarge": TypePrices(dear, dear), "r5.xlarge": TypePrices(cheap, cheap)}
+    )
+    found = cheapest_first(pools_for(Capacity.SPOT, settings, TYPES), prices)
+    assert [(pool.option.value, *pool.where) for pool in found] == [
+        *(("spot", kind, subnet) for kind in TYPES for subnet in "ab"),
+        *(("on-demand", kind, subnet) for kind in ("r5.xlarge", "c5.xlarge", "m5.xlarge") for subnet in "ab"),
+    ]

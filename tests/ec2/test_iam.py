@@ -61,7 +61,13 @@ def test_every_call_the_advisor_makes_is_allowed(
     tmp_path: Path,
 ) -> None:
     emulator.faults([])  # forgets the calls of the fixtures
-    two = {"nodes": "mid[1-2]", "instance_types": ["c5.xlarge", "m5.xlarge"], "cores": 4, "memory_mb": 7000}
+    two = {
+        "nodes": "mid[1-2]",
+        "instance_types": ["c5.xlarge", "m5.xlarge"],
+        "cores": 4,
+        "memory_mb": 7000,
+        "on_demand_usd_per_hour": 0.2,
+    }
     ours = {"subnet_ids": (subnets["us-east-1a"],), "classes": {"mid": two}}
     fleet = start_fleet(**ours)
     fleet.resume(["burst1", "burst2"], capacity_of={"burst1": Capacity.SPOT})

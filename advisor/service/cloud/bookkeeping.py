@@ -94,7 +94,7 @@ class Bookkeeping:
             RunningNode(
                 instance_id=item.instance_id,
                 node=item.node or "",
-                usd_per_hour=usd_per_hour(item.option, prices),
+                usd_per_hour=usd_per_hour(item.option, item.instance_type, prices),
                 launch_time=item.launch_time,
             )
             for item in listed
@@ -123,7 +123,7 @@ class Bookkeeping:
             RunningNode(
                 instance_id=item.instance_id,
                 node=item.instance_id,
-                usd_per_hour=usd_per_hour(item.option, prices),
+                usd_per_hour=usd_per_hour(item.option, item.instance_type, prices),
                 launch_time=item.launch_time,
                 left_usd=0.0,
             )

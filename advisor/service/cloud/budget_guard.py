@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
@@ -50,6 +51,7 @@ class BudgetGuard:
         self._prices = prices
         self._reckoning = reckoning
         self._limits = limits_of(settings)
+        self._class_of = class_of_nodes(settings.ec2)
 
     def put_aside(
         self,
@@ -69,8 +71,10 @@ class BudgetGuard:
         for node in nodes:
             queued = jobs.get(node)
             option = capacity_of.get(node, Capacity.ON_DEMAND)
-            # a launch may cost the dearer of the requested capacity and its fallback
-            price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
+            # a launch may cost the dearest of its types, and of the requested capacity and its fallback
+            types = instance_types_of(self._settings.ec2, self._class_of.get(node))
+            options = (option, _FALLBACK[option])
+            price = max(usd_per_hour(one, name, prices) for one in options for name in types)
             # a node without a job is promised a day, in which it is idle
             behind = 0.0 if queued is None else idle
             usd = price * (boot + self._reckoning.run_seconds(queued) + behind) / 3600.0

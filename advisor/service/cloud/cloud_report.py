@@ -122,7 +122,7 @@ class CloudReport:
                 "pool": pool_of(instance).key,
                 "zone": instance.zone,
                 "age_seconds": max(0.0, self._clock.wall() - launched) if launched else None,
-                "usd_per_hour": usd_per_hour(instance.option, self._prices()),
+                "usd_per_hour": usd_per_hour(instance.option, instance.instance_type, self._prices()),
                 "notices": notices.get(instance.instance_id, {}),
             }
         return row
@@ -154,7 +154,7 @@ class CloudReport:
                     "boots": times.boots if times else 0,
                     "boot_median_seconds": times.median_seconds if times else None,
                     "boot_p90_seconds": times.p90_seconds if times else None,
-                    "usd_per_hour": usd_per_hour(pool.option, self._prices()),
+                    "usd_per_hour": usd_per_hour(pool.option, pool.instance_type, self._prices()),
                 }
             )
         return rows

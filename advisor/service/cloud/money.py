@@ -24,11 +24,12 @@ AskSeconds = Callable[[QueuedJob | None], float]
 """How long a job is expected to run in the cloud; None for an unknown job."""
 
 
-def usd_per_hour(option: Capacity, prices: Prices) -> float:
-    """Price of one node for one hour, dollars; reserved nodes are paid for already."""
+def usd_per_hour(option: Capacity, instance_type: str, prices: Prices) -> float:
+    """Price of one instance for one hour, dollars; reserved ones are paid for already."""
     if option is Capacity.RESERVED:
         return 0.0
-    return (prices.spot if option is Capacity.SPOT else prices.on_demand).usd_per_hour
+    both = prices.of(instance_type)
+    return (both.spot if option is Capacity.SPOT else both.on_demand).usd_per_hour
 
 
 def reserved_in_force(settings: CapacitySettings, prices: Prices) -> int:
@@ -93,13 +94,18 @@ def running_nodes(
     ``idle_seconds``: how long a node idles behind its last job.
     """
     on_node = jobs_by_node(snapshot)
-    on_demand = [item for item in alive.values() if item.option is not Capacity.SPOT]
+    on_demand = [
+        item
+        for item in alive.values()
+        if item.option is not Capacity.SPOT and item.instance_type not in prices.others
+    ]
     on_demand.sort(key=lambda item: (item.launch_time, item.instance_id))
     paid_for = {item.instance_id for item in on_demand[:reserved_nodes]}
     found = []
     for name, instance in alive.items():
         jobs = on_node.get(name, [])
-        price = 0.0 if instance.instance_id in paid_for else usd_per_hour(instance.option, prices)
+        price = usd_per_hour(instance.option, instance.instance_type, prices)
+        price = 0.0 if instance.instance_id in paid_for else price
         node = nodes.get(name)
         is_up = node is not None and node.power is NodePower.UP
         left = _left_seconds(jobs, snapshot.time, run_seconds) if is_up or jobs else _MAX_SECONDS

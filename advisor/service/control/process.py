@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +12,8 @@ import structlog
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
-from advisor.ec2.pools import UnavailablePools
-from advisor.ec2.prices import PriceCache
+from advisor.ec2.pools import Pool, UnavailablePools
+from advisor.ec2.prices import PriceCache, cheapest_first
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
@@ -53,9 +53,13 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     if settings.ec2.image_id:
         breakers = UnavailablePools(CLOSED_POOLS.at(settings.paths.state), Clock().wall)
         journal = Journal(settings.paths.state / "launches.jsonl")
-        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=pool_order)
+        prices = cache = PriceCache(settings.ec2, PRICES.at(settings.paths.state), Clock().wall)
+
+        def order(pools: Sequence[Pool]) -> Sequence[Pool]:
+            return cheapest_first(pool_order(pools), cache.prices)
+
+        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=order)
         spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
-        prices = PriceCache(settings.ec2, PRICES.at(settings.paths.state), Clock().wall)
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     connections = Connections(
