@@ -16,11 +16,11 @@ from advisor.model.cluster import Node
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.queue_view import on_premise_queue
 from advisor.service.price.valuing import Valuer
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _NOW = 1_800_000_000.0
 _NODES, _PROCESSORS = 64, 32
@@ -52,7 +52,7 @@ def run(*, seed: int, rounds: int, tell: Callable[[str], None]) -> dict[str, Any
 
 
 def _measured(
-    snapshot: SlurmSnapshot, settings: Settings, chances: RunTimesOfJobs, rounds: int
+    snapshot: ClusterSnapshot, settings: Settings, chances: RunTimesOfJobs, rounds: int
 ) -> dict[str, float]:
     valuer = Valuer(settings, chances=chances, slowdown=lambda _queued: 1.05, has_slices=True)
     cloud = CloudState(on_demand_usd_per_core_hour=0.05, processors_per_node=_PROCESSORS, nodes_total=100)
@@ -82,7 +82,7 @@ def _seconds(do: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _snapshot(waiting: int, rng: np.random.Generator) -> SlurmSnapshot:
+def _snapshot(waiting: int, rng: np.random.Generator) -> ClusterSnapshot:
     nodes = tuple(
         Node(
             name=f"node{number}",
@@ -100,7 +100,7 @@ def _snapshot(waiting: int, rng: np.random.Generator) -> SlurmSnapshot:
         free -= queued.job.processors
         started = _NOW - float(rng.uniform(0.0, queued.job.requested_time or 60.0))
         running.append(replace(queued, state="RUNNING", reason="", start_time=started))
-    return SlurmSnapshot(time=_NOW, jobs=(*running, *jobs[:waiting]), nodes=nodes)
+    return ClusterSnapshot(time=_NOW, jobs=(*running, *jobs[:waiting]), nodes=nodes)
 
 
 def _jobs(count: int, rng: np.random.Generator) -> list[QueuedJob]:

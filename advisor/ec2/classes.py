@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from advisor.model.errors import BadInput
+from advisor.model.node_sets import expand
 from advisor.model.settings import Ec2Settings
-from advisor.slurm.node_sets import expand
 
 
 def class_of_nodes(settings: Ec2Settings) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from advisor.model.errors import BadInput
-from advisor.slurm.node_sets import expand, fold
+from advisor.model.node_sets import expand, fold
 
 CLUSTER_TAG: Final = "advisor:cluster"
 INTENT_TAG: Final = "advisor:intent"

@@ -15,6 +15,7 @@ from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
 from advisor.model.job import Job
 from advisor.model.settings import Settings
+from advisor.model.snapshot import RUNNING
 from advisor.rehearsal.cloud_market import CloudMarket
 from advisor.rehearsal.machines import Machines
 from advisor.rehearsal.memory_models import MemoryModels
@@ -33,7 +34,6 @@ from advisor.service.submit.answering import Answered, Answerer, starts_hedged
 from advisor.service.submit.models import model_loader
 from advisor.service.submit.state_holder import StateHolder
 from advisor.simulate.pool.rules import Rules
-from advisor.slurm.protocol import RUNNING
 from advisor.testing.memory_ec2 import MemoryEc2
 from advisor.testing.memory_places import MemoryPlaces
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes

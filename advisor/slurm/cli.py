@@ -13,11 +13,12 @@ from typing import Final
 
 from advisor.history import sacct
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, SubmittedJob
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
-from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import PENDING, AccountingExport, Partition, SlurmSnapshot, SubmittedJob
+from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.records import Layout, Unread
 
 _JOBS_A_CALL: Final = 500
@@ -50,7 +51,7 @@ class CliBackend:
         paths: tuple[Path, Path] = (settings.paths.slurm_bin, settings.paths.slurm_conf)
         return cls(Commands(*paths))
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         began = self._monotonic()
         report = Unread()
@@ -68,7 +69,7 @@ class CliBackend:
                 code="slurm.unreadable",
             )
         seconds = self._monotonic() - began
-        return SlurmSnapshot(time=now, jobs=queue, nodes=nodes, seconds=seconds, malformed=report.malformed)
+        return ClusterSnapshot(time=now, jobs=queue, nodes=nodes, seconds=seconds, malformed=report.malformed)
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; splitting 10,000 records takes 50 ms."""

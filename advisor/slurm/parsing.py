@@ -13,8 +13,9 @@ from msgspec import structs
 from advisor.model.cluster import Node
 from advisor.model.job import Job
 from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
+from advisor.model.snapshot import PENDING, Partition, QueuedJob, SubmittedJob
 from advisor.slurm import records
-from advisor.slurm.protocol import PENDING, Partition, QueuedJob, SubmittedJob, state_of
+from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Unread
 
 JOB_COLUMNS: Final = (

@@ -17,9 +17,10 @@ from typing import Final
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
+from advisor.model.snapshot import JobView, QueuedJob
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
-from advisor.slurm.protocol import JobView, QueuedJob, state_of
+from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Layout, Unread
 
 _VIEW_COLUMNS: Final = (

@@ -1,217 +1,21 @@
-"""The interface to Slurm that the control loops use, and the records it returns."""
+"""The interface to Slurm that the control loops use."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from advisor.model.cluster import Node
-from advisor.model.errors import BadInput
-from advisor.model.job import Job
-from advisor.slurm.node_sets import expand
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, SubmittedJob
 
-PENDING: Final = "PENDING"
-RUNNING: Final = "RUNNING"
-CONFIGURING: Final = "CONFIGURING"
-_HOLDS_PROCESSORS: Final = frozenset(
-    {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
-)
 _WAITING: Final = {"EXPEDITING": PENDING}
 """What a pending job shows from 25.11 on that its node has failed, if it has ``--requeue=expedite``."""
-# pending jobs with these reasons do not wait for processors
-_NOT_QUEUED: Final = frozenset(
-    {"JobHeldUser", "JobHeldAdmin", "BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
-)
 
 
 def state_of(shown: str) -> str:
     """The state that a row of squeue shows, in the words of 22.05; an unknown one is kept."""
     return _WAITING.get(shown.strip(), shown.strip())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
-    """One row of squeue: a job, an array task, or an array's tasks that still wait.
-
-    Attributes:
-        job: The job as submitted; ``job.queue`` is its first partition, ``job.array_tasks`` the tasks in this
-            row.
-        state: State as Slurm writes it; an unknown one is kept, and no loop acts on it (F16 in
-            docs/faults.md).
-        partitions: All partitions for which the job waits.
-        array_job_id: The array's id; the job's own for a plain job.
-        start_time: Epoch seconds of the last start; None while it waits.
-        priority: Slurm's; among waiting jobs of one partition the largest is first. 0: not known, or held.
-        reason: Slurm's reason why it waits.
-        nodes: Node list expression; empty while it waits.
-        admin_comment: Where the hook records the advice; not trusted.
-    """
-
-    job: Job
-    state: str
-    partitions: tuple[str, ...]
-    array_job_id: int
-    start_time: float | None = None
-    restarts: int = 0
-    priority: int = 0
-    reason: str = ""
-    nodes: str = ""
-    admin_comment: str = ""
-
-    @property
-    def holds_processors(self) -> bool:
-        """True while the job has processors."""
-        return self.state in _HOLDS_PROCESSORS
-
-    @property
-    def is_queued(self) -> bool:
-        """True when it waits for processors: not when it is held or waits for a time or another job."""
-        return self.state == PENDING and self.reason not in _NOT_QUEUED
-
-    @property
-    def is_held(self) -> bool:
-        """True when its user or an admin holds it."""
-        return self.state == PENDING and self.reason in {"JobHeldUser", "JobHeldAdmin"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedJob:
-    """A job that waits, with what else its user said.
-
-    Attributes:
-        queued: Its row of squeue; ``queued.job`` also has its memory, generic resources and burst buffer.
-        nice: As Slurm has it; 0: its user gave none.
-        prefer: ``--prefer``; empty for none.
-        eligible_time: Epoch seconds from which it may start; None while it is held or depends on others.
-    """
-
-    queued: QueuedJob
-    nice: int = 0
-    prefer: str = ""
-    eligible_time: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
-    """One job as slurmctld shows it now.
-
-    Attributes:
-        start_time: Epoch seconds of its start, or of the start that slurmctld expects; None when it expects
-            none.
-        submit_time: Epoch seconds; a requeue sets it anew.
-        ages_since: Epoch seconds from which Slurm counts its age for the priority (AccrueTime). A requeue
-            sets it to two minutes after the requeue, the job's earliest restart. It stays there if the job
-            restarts sooner.
-        limit_seconds: Time limit; None: without limit.
-        processors, nodes: What the job has; while it waits, what it asks for at least (nodes: slurmctld's
-            estimate).
-        processors_asked: Tasks times processors per task.
-    """
-
-    job_id: int
-    state: str
-    reason: str
-    partition: str
-    priority: int
-    start_time: float | None
-    submit_time: float
-    restarts: int
-    limit_seconds: float | None
-    name: str = ""
-    advice_id: str | None = None
-    ages_since: float = 0.0
-    processors: int = 0
-    nodes: int = 0
-    processors_asked: int = 0
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the job waits."""
-        return self.state == PENDING
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlurmSnapshot:
-    """All jobs and nodes at one moment, from one query each, shared by all loops (F29 in docs/faults.md).
-
-    Attributes:
-        time: When the query began, epoch seconds.
-        nodes: Every node of every partition, powered down or not.
-        seconds: How long the two queries took.
-        malformed: Records that could not be read and were left out.
-    """
-
-    time: float
-    jobs: tuple[QueuedJob, ...]
-    nodes: tuple[Node, ...]
-    seconds: float = 0.0
-    malformed: int = 0
-
-    def node(self, name: str) -> Node | None:
-        """The node with this name."""
-        return next((node for node in self.nodes if node.name == name), None)
-
-    def nodes_of(self, partition: str) -> tuple[Node, ...]:
-        """Nodes of a partition."""
-        return self._by_partition.get(partition, ())
-
-    @cached_property
-    def _by_partition(self) -> Mapping[str, tuple[Node, ...]]:
-        """Every loop asks for them, some for several thousand nodes."""
-        found: dict[tuple[str, ...], list[Node]] = {}
-        for node in self.nodes:
-            found.setdefault(node.partitions, []).append(node)
-        if len(found) == len({name for names in found for name in names}):
-            return {name: tuple(nodes) for names, nodes in found.items() for name in names}
-        names = {name for partitions in found for name in partitions}
-        return {name: tuple(node for node in self.nodes if name in node.partitions) for name in names}
-
-    @cached_property
-    def jobs_on(self) -> Mapping[str, list[QueuedJob]]:
-        """Jobs that hold processors, by node name; a list of nodes that cannot be read is left out."""
-        found: dict[str, list[QueuedJob]] = {}
-        for queued in self.jobs:
-            if not (queued.holds_processors and queued.nodes):
-                continue
-            try:
-                names = expand(queued.nodes)
-            except BadInput:  # text from outside
-                continue
-            for name in names:
-                found.setdefault(name, []).append(queued)
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """A partition as Slurm shows it; None: without limit, or not set.
-
-    Attributes:
-        is_default: Whether jobs that name no partition go there.
-        default_minutes: Time limit of a job that gives none; None: ``max_minutes``.
-        default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
-        allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
-    """
-
-    name: str
-    is_up: bool
-    nodes: str
-    total_processors: int
-    max_minutes: int | None = None
-    suspend_seconds: float | None = None
-    is_default: bool = False
-    default_minutes: int | None = None
-    total_nodes: int | None = None
-    min_nodes: int = 0
-    max_nodes: int | None = None
-    max_memory_per_node_mb: int | None = None
-    max_memory_per_processor_mb: int | None = None
-    default_memory: tuple[int | None, int | None] = (None, None)
-    allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +35,7 @@ class SlurmBackend(Protocol):
     does nothing. BadInput (``slurm.no_command``): Slurm's commands are not installed.
     """
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         """Jobs and nodes, one query each; ``now`` is the epoch time at which it begins."""
         ...
 

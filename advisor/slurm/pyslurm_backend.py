@@ -27,15 +27,9 @@ import structlog
 
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, SubmittedJob
 from advisor.slurm.cli import PARTITION_ATTEMPTS, CliBackend, one_line
-from advisor.slurm.protocol import (
-    PENDING,
-    AccountingExport,
-    Partition,
-    SlurmBackend,
-    SlurmSnapshot,
-    SubmittedJob,
-)
+from advisor.slurm.protocol import AccountingExport, SlurmBackend
 from advisor.slurm.pyslurm_records import node_of, queued_job
 
 log = structlog.get_logger(__name__)
@@ -129,7 +123,7 @@ class PyslurmBackend:
 
     # ---------------------------------------------------------------------------------------- reads
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         began = self._monotonic()
         try:
@@ -140,7 +134,7 @@ class PyslurmBackend:
             return self._commands.snapshot(now)
         if not nodes:
             raise RetryLater("slurmctld shows no node. Run `sinfo -N`", code="slurm.unreadable")
-        return SlurmSnapshot(time=now, jobs=jobs, nodes=nodes, seconds=self._monotonic() - began)
+        return ClusterSnapshot(time=now, jobs=jobs, nodes=nodes, seconds=self._monotonic() - began)
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; only about new jobs squeue is asked."""

@@ -11,7 +11,8 @@ from typing import Any
 from advisor.model.cluster import Node
 from advisor.model.job import Job
 from advisor.model.job_words import count_array_tasks, feature_words, is_plain
-from advisor.slurm.protocol import PENDING, QueuedJob, state_of
+from advisor.model.snapshot import PENDING, QueuedJob
+from advisor.slurm.protocol import state_of
 
 
 def queued_job(job: Any) -> QueuedJob:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.model.errors import RetryLater
+from advisor.model.node_sets import expand, fold
 from advisor.slurm.commands import Commands
-from advisor.slurm.node_sets import expand, fold
 
 _SIGNAL: Final = re.compile(
     r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
-from advisor.slurm.node_sets import expand, fold
 from advisor.slurm.records import Layout, Unread
 
 RESERVATION: Final = "advisor_portfolio"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.model.cluster import Node, NodePower
+from advisor.model.node_sets import expand
+from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 from advisor.simulate.pool.rules import Rules
-from advisor.slurm.node_sets import expand
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
 from advisor.testing.memory_accounting import MemoryAccounting
 from advisor.testing.memory_on_premise import OnPremise
 from advisor.testing.memory_slurm_records import BURST, ENDED, ON_PREMISE, MemoryJob, MemoryNode, SlurmTimes

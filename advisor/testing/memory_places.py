@@ -8,8 +8,8 @@ from collections.abc import Collection
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX, Job
+from advisor.model.snapshot import JobView, QueuedJob
 from advisor.slurm.placeholders import PlaceholderRequest
-from advisor.slurm.protocol import JobView, QueuedJob
 from advisor.testing.memory_slurm import MemorySlurm
 from advisor.testing.memory_slurm_records import ENDED, MemoryJob
 

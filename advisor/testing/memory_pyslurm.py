@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.slurm.protocol import QueuedJob
+from advisor.model.snapshot import QueuedJob
 from advisor.testing.memory_slurm import MemorySlurm
 from advisor.testing.memory_slurm_records import ENDED
 

@@ -15,15 +15,9 @@ from typing import Any, Final
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
-from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import (
-    PENDING,
-    AccountingExport,
-    Partition,
-    QueuedJob,
-    SlurmSnapshot,
-    SubmittedJob,
-)
+from advisor.model.node_sets import fold
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
+from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_cluster import MemoryCluster
 from advisor.testing.memory_slurm_records import (
@@ -97,10 +91,10 @@ class MemorySlurm(MemoryCluster):
         self._faults.remove(found)
         return found[0]
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
 
-        def look() -> SlurmSnapshot:
+        def look() -> ClusterSnapshot:
             free = 1 if self.on_premise is None else self.on_premise.free
             fixed = Node(
                 name="fixed1",
@@ -111,9 +105,9 @@ class MemorySlurm(MemoryCluster):
             )
             cloud = tuple([node.shown or self._as_node(node) for node in self.nodes.values()])
             jobs = tuple(self._as_queued(job) for job in self.jobs.values() if job.state not in ENDED)
-            return SlurmSnapshot(time=now, jobs=jobs, nodes=(fixed, *cloud))
+            return ClusterSnapshot(time=now, jobs=jobs, nodes=(fixed, *cloud))
 
-        found: SlurmSnapshot = self._call("snapshot", look)
+        found: ClusterSnapshot = self._call("snapshot", look)
         return found
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:

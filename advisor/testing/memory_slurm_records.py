@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.job import Job
-from advisor.slurm.node_sets import expand
-from advisor.slurm.protocol import PENDING, QueuedJob
+from advisor.model.node_sets import expand
+from advisor.model.snapshot import PENDING, QueuedJob
 
 BURST: Final = "burst"
 ON_PREMISE: Final = "onprem"

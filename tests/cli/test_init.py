@@ -12,8 +12,8 @@ from advisor.cli import init as command
 from advisor.cli.main import app
 from advisor.config import load
 from advisor.model.errors import BadInput
+from advisor.model.snapshot import Partition
 from advisor.service.admin.found_site import FoundSite
-from advisor.slurm.protocol import Partition
 from tests.service.doubles import make_node
 
 

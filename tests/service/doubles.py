@@ -12,8 +12,8 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Pool
 from advisor.model import Capacity, Job, Node
 from advisor.model.errors import AdvisorError
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.running.clock import Clock
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from advisor.testing.memory_slurm import MemorySlurm
 
 POOL = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=None)
@@ -156,5 +156,5 @@ def make_queued(job_id: int, state: str = "PENDING", **changes: Any) -> QueuedJo
     return QueuedJob(**(values | changes))
 
 
-def make_look(time: float, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = ()) -> SlurmSnapshot:
-    return SlurmSnapshot(time=time, jobs=tuple(jobs), nodes=tuple(nodes))
+def make_look(time: float, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = ()) -> ClusterSnapshot:
+    return ClusterSnapshot(time=time, jobs=tuple(jobs), nodes=tuple(nodes))

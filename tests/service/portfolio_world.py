@@ -17,12 +17,12 @@ from advisor.model.settings import (
     PortfolioSettings,
     Settings,
 )
+from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 from advisor.service.running.loops import LoopRunner
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.slurm.steering import Closed, Demand, PowerSaving, Priority
 from advisor.testing.manual_clock import ManualClock
 
@@ -93,8 +93,8 @@ class MemoryBurst:
 
     # ------------------------------------------------------------------- SlurmBackend
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
-        return SlurmSnapshot(time=now, jobs=tuple(self.jobs.values()), nodes=tuple(self.nodes.values()))
+    def snapshot(self, now: float) -> ClusterSnapshot:
+        return ClusterSnapshot(time=now, jobs=tuple(self.jobs.values()), nodes=tuple(self.nodes.values()))
 
     def update_node(self, nodes: Collection[str], **changes: Any) -> None:
         self._call()

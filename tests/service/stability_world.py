@@ -23,6 +23,7 @@ from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.model import Mode
+from advisor.model.node_sets import expand
 from advisor.model.settings import (
     AcquirerSettings,
     BudgetSettings,
@@ -49,7 +50,6 @@ from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.life_record import LifeRecord
 from advisor.service.state.state_files import ACQUIRER, CLOSED_POOLS, INTERRUPTIONS, LIVES
-from advisor.slurm.node_sets import expand
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import MemoryJob, MemoryNode, MemorySlurm, SlurmTimes

@@ -12,6 +12,7 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, JobView, QueuedJob
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import SliceDecider, WatchLoop
 from advisor.service.observation.poll_view import SharedView
@@ -19,7 +20,6 @@ from advisor.service.observation.site_view import cluster_state
 from advisor.service.state.hedge_entries import HedgeRecord
 from advisor.service.state.state_files import SMALL_JOBS
 from advisor.slurm.placeholders import PlaceholderRequest
-from advisor.slurm.protocol import JobView, QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.watched import hedged_comment, open_record
 
@@ -179,7 +179,7 @@ class World:
     def look(self, *jobs: QueuedJob) -> None:
         """What the look loop sees, and a round."""
         self.clock.pass_by(5.0)
-        snapshot = SlurmSnapshot(time=self.clock.wall, jobs=jobs, nodes=())
+        snapshot = ClusterSnapshot(time=self.clock.wall, jobs=jobs, nodes=())
         self.view.update(snapshot, cluster_state(snapshot, self.settings))
         self.clock.pass_by(0.5)
         failed: RetryLater | None = None

@@ -23,9 +23,10 @@ from advisor.model import Node
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
+from advisor.model.snapshot import QueuedJob
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
-from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.pyslurm_backend import PyslurmBackend, load_pyslurm
 from advisor.slurm.running_jobs import RunningJobs
 from advisor.testing.lab import Lab, LabOptions

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from advisor.model.errors import TellAdmin
+from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 from advisor.service.exchange.handover import HandOver, decode
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.model import node_sets
 from advisor.model.cluster import NodePower
 from advisor.model.errors import BadInput, RetryLater
-from advisor.slurm import node_sets, parsing, records
-from advisor.slurm.protocol import PENDING
+from advisor.model.snapshot import PENDING
+from advisor.slurm import parsing, records
 from advisor.slurm.records import Layout, Unread
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -13,11 +13,12 @@ from typing import Final
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
+from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.service.admin.doctor_hook import hook, told_by, without_hook
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
-from advisor.slurm.protocol import Partition, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.pyslurm_backend import load_pyslurm
 
 _OLDEST: Final = (22, 5)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from advisor.model.cluster import Node
 from advisor.model.settings import DEFAULT_CLUSTER_NAME, Settings
+from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor_slurm import priority_weights
-from advisor.slurm.protocol import Partition
 
 _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _LONGEST_NAME: Final = 63

@@ -12,12 +12,13 @@ from advisor.files.whole_file import replace_file
 from advisor.model.errors import AdvisorError
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.service.admin.doctor_hook import loads_module
 from advisor.service.admin.marked_text import without_marked_lines
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.state.state_files import PORTFOLIO
 from advisor.slurm import hook_files
-from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 OWN_UNITS: Final = Path("/etc/systemd/system")
 PACKAGE_UNITS: Final = (Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))

@@ -11,13 +11,13 @@ from typing import Final
 import structlog
 
 from advisor.model.errors import RetryLater
+from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)

@@ -12,6 +12,7 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.reckoning import Reckoning
@@ -20,7 +21,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 

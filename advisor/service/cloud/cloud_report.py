@@ -13,13 +13,13 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import Rows
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.state.budget_records import limits_of
-from advisor.slurm.protocol import SlurmSnapshot
 
 _DAYS_SHOWN: Final = 31
 
@@ -74,7 +74,7 @@ class CloudReport:
         try:
             snapshot = self._view.fresh()
         except RetryLater:
-            snapshot = SlurmSnapshot(time=0.0, jobs=(), nodes=())
+            snapshot = ClusterSnapshot(time=0.0, jobs=(), nodes=())
         known = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         alive = [item for item in self._reconcile.last_listed if item.may_cost]
         with_instance = {item.node for item in alive}

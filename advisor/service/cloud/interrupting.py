@@ -21,7 +21,9 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
+from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.cloud.listening import NoticeSource
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.observation.poll_view import SharedView
@@ -30,8 +32,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 
 log = structlog.get_logger(__name__)
@@ -119,11 +120,11 @@ class InterruptionLoop:
             Step("forget", self.forget),
         )
 
-    def _concerned(self, *kinds: NoticeKind) -> tuple[SlurmSnapshot, list[tuple[Instance, Node]]]:
+    def _concerned(self, *kinds: NoticeKind) -> tuple[ClusterSnapshot, list[tuple[Instance, Node]]]:
         """Our nodes that are up and whose instance has had a notice of one of these kinds."""
         said = [item for item in self._instances() if self._record.said(item.instance_id, *kinds)]
         if not said:
-            return SlurmSnapshot(time=0.0, jobs=(), nodes=()), []
+            return ClusterSnapshot(time=0.0, jobs=(), nodes=()), []
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         alive = {item.node: item for item in self._instances() if item.is_alive}

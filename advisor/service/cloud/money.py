@@ -12,10 +12,10 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import CapacitySettings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us, predicted_cloud_seconds
 from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.state.budget_records import RunningNode
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
 _MONTH_SECONDS: Final = 31 * 86400.0
@@ -77,7 +77,7 @@ def worst_seconds(queued: QueuedJob | None, stop_seconds: float | None) -> float
 
 
 def running_nodes(
-    snapshot: SlurmSnapshot,
+    snapshot: ClusterSnapshot,
     nodes: Mapping[str, Node],
     alive: Mapping[str, Instance],
     prices: Prices,

@@ -17,6 +17,8 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
+from advisor.model.node_sets import fold
+from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.resumed_jobs import ResumedJobs
@@ -24,8 +26,6 @@ from advisor.service.exchange.handover import HandOver, HandoverFolder
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
 
 log = structlog.get_logger(__name__)
 

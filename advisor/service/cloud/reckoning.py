@@ -7,9 +7,10 @@ from typing import Final
 
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.money import expected_seconds, worst_seconds
 from advisor.service.running.clock import Clock
-from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 AskStop = Callable[[int], float | None]
 """Job id to the stop of its slice as it is now, seconds in the cloud; None: it has none."""

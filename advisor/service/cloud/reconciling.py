@@ -15,12 +15,12 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
+from advisor.model.snapshot import PENDING, ClusterSnapshot
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.slurm.protocol import PENDING, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -103,7 +103,7 @@ class ReconcileLoop:
         self.listed_at = self._clock.wall()
         self._is_read = True
 
-    def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:
+    def _pairs(self) -> tuple[ClusterSnapshot, dict[str, Node], dict[str, Instance]]:
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         return snapshot, nodes, alive_by_node(self.instances, nodes)
@@ -202,7 +202,7 @@ class ReconcileLoop:
             instance.instance_id, NoticeKind.INTERRUPTION, NoticeKind.ENDED
         )
 
-    def _count_interruption(self, instance: Instance, snapshot: SlurmSnapshot) -> None:
+    def _count_interruption(self, instance: Instance, snapshot: ClusterSnapshot) -> None:
         """Count jobs that lose their node to EC2; Slurm may have requeued them a moment ago."""
         record, node = self._interruptions, instance.node
         if node is None:

@@ -13,10 +13,10 @@ from typing import Final
 import structlog
 
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.slurm.protocol import QueuedJob
 
 log = structlog.get_logger(__name__)
 

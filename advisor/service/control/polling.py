@@ -17,6 +17,7 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.exchange import snapshot as snapshots
@@ -39,7 +40,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
-from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 
 _CONFIG_SECONDS: Final = 60.0
 _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
@@ -159,11 +160,11 @@ class PollLoop:
             ),
         )
 
-    def _met(self, snapshot: SlurmSnapshot) -> SlurmSnapshot:
+    def _met(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """What a new job meets: the queue without those that are advised after it was submitted."""
         return snapshot if self._settings.cluster.hook else before_unadvised(snapshot)
 
-    def _queue(self, snapshot: SlurmSnapshot) -> SeenQueue | None:
+    def _queue(self, snapshot: ClusterSnapshot) -> SeenQueue | None:
         if self._settings.cluster.policy not in QUEUE_POLICIES:
             return None
         return seen_queue(on_premise_queue(snapshot, self._settings))

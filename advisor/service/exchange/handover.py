@@ -23,10 +23,10 @@ import structlog
 
 from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
+from advisor.model.node_sets import expand
 from advisor.service.exchange import announcing
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.socket_file import SocketFile, peer_uid
-from advisor.slurm.node_sets import expand
 
 log = structlog.get_logger(__name__)
 

@@ -12,13 +12,14 @@ from typing import Final
 import structlog
 
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, JobView
 from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.advice_of_jobs import changes_home
 from advisor.service.observation.placeholders import was_changed
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
-from advisor.slurm.protocol import PENDING, RUNNING, JobView, SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +76,7 @@ class BringingBack:
         self._pause = pause
         self._between = between
 
-    def go_on(self, snapshot: SlurmSnapshot) -> None:
+    def go_on(self, snapshot: ClusterSnapshot) -> None:
         """Take every returning job as far as it can go now.
 
         All jobs take turns: while one ends in the cloud, the slots of the others must not idle. A job that

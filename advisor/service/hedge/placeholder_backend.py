@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from advisor.model.snapshot import JobView, QueuedJob
 from advisor.slurm.placeholders import PlaceholderRequest
-from advisor.slurm.protocol import JobView, QueuedJob
 
 
 class PlaceholderBackend(Protocol):

@@ -17,6 +17,7 @@ from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.awaited import Awaited
 from advisor.service.hedge.bringing_back import view_of
@@ -27,7 +28,6 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.slurm.placeholders import PlaceholderRequest
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ class Placing:
 
     # --------------------------------------------------------------------------- the whole queue
 
-    def keep(self, snapshot: SlurmSnapshot) -> None:
+    def keep(self, snapshot: ClusterSnapshot) -> None:
         """Submit a placeholder for each hedged job in the queue that has none."""
         for_each(self._newcomers(snapshot), self._record.put)
         known = placeholders_of(snapshot.jobs)
@@ -100,7 +100,7 @@ class Placing:
         for_each(placing, once)
         return tried
 
-    def _newcomers(self, snapshot: SlurmSnapshot) -> list[HedgeEntry]:
+    def _newcomers(self, snapshot: ClusterSnapshot) -> list[HedgeEntry]:
         """New entries for the hedged jobs in the burst partition that have none."""
         needed = jobs_others_wait_for(snapshot)
         found = []
@@ -133,7 +133,9 @@ class Placing:
             site_factor=self._settings.size.small_priority_offset if is_small else 0,
         )
 
-    def _find_or_place(self, entry: HedgeEntry, snapshot: SlurmSnapshot, known: Sequence[QueuedJob]) -> None:
+    def _find_or_place(
+        self, entry: HedgeEntry, snapshot: ClusterSnapshot, known: Sequence[QueuedJob]
+    ) -> None:
         """Find the placeholder that was submitted before a crash, else submit one."""
         if snapshot.time <= entry.acted or (not known and self._clock.wall() < entry.tries_after):
             return
@@ -233,15 +235,15 @@ class Placing:
         except AdvisorError as error:
             log.warning("hedge.placeholder_not_submitted", code=error.code, message=str(error))
 
-    def _poll_for(self, awaited: Iterable[Announced]) -> SlurmSnapshot:
+    def _poll_for(self, awaited: Iterable[Announced]) -> ClusterSnapshot:
         users = {job.uid for job in awaited}
         named = {uid for uid in users if uid is not None} if None not in users else ()
         time = self._clock.wall()
         jobs = self._places.submitted_by(named, self._settings.cluster.burst_partition)
-        return SlurmSnapshot(time=time, jobs=jobs, nodes=())
+        return ClusterSnapshot(time=time, jobs=jobs, nodes=())
 
 
-def jobs_others_wait_for(snapshot: SlurmSnapshot) -> frozenset[int]:
+def jobs_others_wait_for(snapshot: ClusterSnapshot) -> frozenset[int]:
     """Ids of jobs that other jobs may depend on: every number in a dependency, even one that is no id."""
     return frozenset(
         int(number)

@@ -15,12 +15,13 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
+from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.records import RequeuedSmallJobs
-from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 

@@ -22,6 +22,7 @@ from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
+from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.placeholder_backend import PlaceholderBackend
@@ -36,7 +37,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
-from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.advice_of_jobs import home_of, moved_by_us
-from advisor.slurm.protocol import QueuedJob
 
 AskRatio: TypeAlias = Callable[[Job], float]
 

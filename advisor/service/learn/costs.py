@@ -13,13 +13,13 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import NodeUse, PaidTime, Rows, midnight
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.job import JobOutcome
+from advisor.model.node_sets import expand
 from advisor.model.settings import Settings
+from advisor.model.snapshot import RUNNING
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
-from advisor.slurm.node_sets import expand
-from advisor.slurm.protocol import RUNNING
 
 _LATEST_SECONDS: Final = 86_400.0  # after a restart: how long ago a job may have ended whose node is not paid
 

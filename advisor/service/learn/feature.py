@@ -13,6 +13,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
+from advisor.model.snapshot import QueuedJob
 from advisor.service.learn.as_here import queued_here
 from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Meter
@@ -25,7 +26,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
 from advisor.service.running.metrics import ControlMetrics
-from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 

@@ -18,13 +18,13 @@ from advisor.model.estimate import Estimate, holds
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.site import Cutoff
+from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn.fitness import Target
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
 from advisor.service.learn.as_here import AskRatio, outcome_here
 from advisor.service.submit.models import PREDICTOR_KIND
-from advisor.slurm.protocol import RUNNING, QueuedJob
 
 log = structlog.get_logger(__name__)
 

@@ -10,10 +10,10 @@ import structlog
 from advisor.history.models import ModelStore
 from advisor.model.errors import BadInput, UseFallback
 from advisor.model.job import JobOutcome
+from advisor.model.snapshot import QueuedJob
 from advisor.predict.size.size_model import SizeModel
 from advisor.service.running.clock import Clock
 from advisor.service.submit.models import SIZE_KIND
-from advisor.slurm.protocol import QueuedJob
 
 log = structlog.get_logger(__name__)
 

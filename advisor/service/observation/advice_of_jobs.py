@@ -9,7 +9,7 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
-from advisor.slurm.protocol import QueuedJob
+from advisor.model.snapshot import QueuedJob
 
 CAPACITY_FEATURES: Final = frozenset(capacity.value for capacity in Capacity)
 """Node features that the advisor adds to constraints; all others are the user's."""

@@ -21,9 +21,9 @@ from advisor.decide.submission.room import ANY
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.site import Room
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
 from advisor.service.observation.site_view import active_features, jobs_by_node, processors_on_a_node
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _UNKNOWN_SECONDS: Final = 86_400.0  # a job of unknown length may fill the day (`service.cloud.money`)
 _POWERING_DOWN_SECONDS: Final = 30.0  # Slurm's default SuspendTimeout
@@ -40,7 +40,7 @@ Times: TypeAlias = NDArray[np.float64]
 
 
 def cloud_rooms(
-    nodes: Sequence[Node], snapshot: SlurmSnapshot, burst_partition: str
+    nodes: Sequence[Node], snapshot: ClusterSnapshot, burst_partition: str
 ) -> dict[str, tuple[Room, ...]]:
     """Rooms by kind of node, as :class:`~advisor.model.site.CloudState` has them.
 
@@ -78,7 +78,7 @@ def left_seconds(queued: QueuedJob, now: float) -> float:
     return max(1.0, left) if math.isfinite(left) else _UNKNOWN_SECONDS
 
 
-def _ends(nodes: Sequence[Node], snapshot: SlurmSnapshot) -> Times:
+def _ends(nodes: Sequence[Node], snapshot: ClusterSnapshot) -> Times:
     """When each processor becomes free: epoch seconds, shape (nodes, processors), ascending in each row.
 
     The entries beyond a node's own processors are infinite.

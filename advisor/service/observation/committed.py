@@ -17,8 +17,8 @@ from advisor.model.advice import Capacity
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
-from advisor.slurm.protocol import PENDING, QueuedJob
 
 
 def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Settings) -> CloudState:

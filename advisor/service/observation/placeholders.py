@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from advisor.model.job import PLACEHOLDER_COMMENT
+from advisor.model.snapshot import JobView, QueuedJob
 from advisor.service.state.hedge_entries import HedgeEntry
-from advisor.slurm.protocol import JobView, QueuedJob
 
 _ROUNDING_SECONDS: Final = 1.0
 

@@ -6,9 +6,9 @@ import threading
 
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.observation.site_view import StateLog
 from advisor.service.running.clock import Clock
-from advisor.slurm.protocol import SlurmSnapshot
 
 
 class SharedView:
@@ -22,18 +22,18 @@ class SharedView:
         self._clock = clock
         self._max_gap = max_gap_seconds
         self._lock = threading.Lock()
-        self._snapshot: SlurmSnapshot | None = None
+        self._snapshot: ClusterSnapshot | None = None
         self._seen = 0.0
         self._states = StateLog(max_gap_seconds)
 
-    def update(self, snapshot: SlurmSnapshot, state: ClusterState) -> None:
+    def update(self, snapshot: ClusterSnapshot, state: ClusterState) -> None:
         """Replace the snapshot; remember the state."""
         with self._lock:
             self._snapshot = snapshot
             self._seen = self._clock.monotonic()
             self._states.add(state)
 
-    def fresh(self) -> SlurmSnapshot:
+    def fresh(self) -> ClusterSnapshot:
         """The last snapshot.
 
         Raises:

@@ -12,9 +12,9 @@ from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow
 from advisor.service.observation.placeholders import standing_for_others
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 PAID_FOR: Final = frozenset({NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN})
 """Power states of a cloud node whose instance costs money."""
@@ -22,7 +22,7 @@ _MAX_STATES: Final = 120_960
 """One state every five seconds for a week."""
 
 
-def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
+def cluster_state(snapshot: ClusterSnapshot, settings: Settings) -> ClusterState:
     """The on-premise queue as submissions after this snapshot meet it.
 
     Jobs that are held or wait for a time or another job are left out, as they do not compete for processors.
@@ -64,12 +64,12 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
     )
 
 
-def burst_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[Node, ...]:
+def burst_nodes(snapshot: ClusterSnapshot, settings: Settings) -> tuple[Node, ...]:
     """Nodes of the burst partition."""
     return snapshot.nodes_of(settings.cluster.burst_partition)
 
 
-def jobs_by_node(snapshot: SlurmSnapshot) -> Mapping[str, list[QueuedJob]]:
+def jobs_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[QueuedJob]]:
     """Jobs that hold processors, by node name."""
     return snapshot.jobs_on
 

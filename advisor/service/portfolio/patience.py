@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from advisor.model.snapshot import QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.portfolio.portfolio_view import BurstView, Want, nodes_of
 from advisor.simulate.portfolio.moment import Moment
-from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.steering import Demand
 
 _STUCK_SECONDS: Final = 60.0  # a job waits in vain for so long, and

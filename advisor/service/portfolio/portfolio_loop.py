@@ -17,6 +17,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.cluster import Node
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.portfolio.actuators import UNDO, PortfolioActuators
@@ -38,7 +39,7 @@ from advisor.service.state.state_files import PORTFOLIO, VERDICT
 from advisor.simulate.portfolio.moment import Moment, moment_of
 from advisor.simulate.portfolio.policies import Release
 from advisor.simulate.portfolio.state import PREDICTED, Rules
-from advisor.slurm.protocol import PENDING, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import RESERVATION, BurstSteering, Closed
 
 log = structlog.get_logger(__name__)

@@ -18,14 +18,14 @@ import numpy as np
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
+from advisor.model.node_sets import expand
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
 from advisor.service.observation.site_view import active_features, burst_nodes, jobs_by_node
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio.online import Situation, empty_jobs
 from advisor.simulate.portfolio.state import NODE
-from advisor.slurm.node_sets import expand
-from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 
 _UNKNOWN_SECONDS: Final = 3600.0
 _COMPLETING_SECONDS: Final = 5.0
@@ -162,7 +162,7 @@ def _fitting(nodes: Sequence[Node], words: Mapping[str, frozenset[str]], want: W
 
 
 def view_of(
-    snapshot: SlurmSnapshot,
+    snapshot: ClusterSnapshot,
     settings: Settings,
     *,
     last: LastTwo,
@@ -214,7 +214,7 @@ def _is_rented(node: Node) -> bool:
 
 
 def _waiting(
-    snapshot: SlurmSnapshot, settings: Settings, *, widest: int, per_node: int
+    snapshot: ClusterSnapshot, settings: Settings, *, widest: int, per_node: int
 ) -> tuple[QueuedJob, ...]:
     """Jobs that wait only for nodes of the burst partition, by submission; each array task on its own."""
     mine = [

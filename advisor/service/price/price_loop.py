@@ -17,6 +17,7 @@ from advisor.decide.price.demand_price import DemandKept
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
@@ -28,7 +29,6 @@ from advisor.service.running.loops import Step
 from advisor.service.waiting.asking import MAX_MOVED, Asking
 from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import QueueChange
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -136,7 +136,7 @@ class PriceLoop:
         self.worth_it = len(best)
         self._ask_and_move(best)
 
-    def _note_bought(self, snapshot: SlurmSnapshot) -> None:
+    def _note_bought(self, snapshot: ClusterSnapshot) -> None:
         """Count jobs that moved at their submission as demand, by what their AdminComment says of it."""
         for queued in snapshot.jobs:
             moved = moved_by_us(queued)

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS, SeenQueue
 from advisor.service.observation.site_view import without_doubles
 from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class OnPremiseQueue:
         return sum(queued.job.processors * queued.job.array_tasks for queued in self.waiting)
 
 
-def on_premise_queue(snapshot: SlurmSnapshot, settings: Settings) -> OnPremiseQueue:
+def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremiseQueue:
     """The queue of the on-premise partitions, taken as one pool of processors."""
     ours = set(settings.cluster.on_premise_partitions)
     here = [queued for queued in without_doubles(snapshot.jobs) if ours.intersection(queued.partitions)]

@@ -14,6 +14,7 @@ from advisor.model.advice import Capacity
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
 from advisor.service.learn.as_here import queued_here
 from advisor.service.observation.advice_of_jobs import moved_by_us
@@ -21,7 +22,6 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import forecast_waits, on_premise_queue
 from advisor.service.price.valuing import AskSlowdown, RunChances
-from advisor.slurm.protocol import QueuedJob
 
 log = structlog.get_logger(__name__)
 

@@ -18,9 +18,9 @@ from advisor.model.advice import Verdict
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.model.snapshot import QueuedJob
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, limit_of
 from advisor.service.waiting.candidates import may_be_asked
-from advisor.slurm.protocol import QueuedJob
 
 AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.running.loops import LoopRunner
-from advisor.slurm.protocol import SlurmSnapshot
 
 Gauges: TypeAlias = Mapping[str, tuple[float, str]]
 """Metrics of the moment: name without the prefix ``advisor_`` to value and help text."""
@@ -23,7 +23,7 @@ Gauges: TypeAlias = Mapping[str, tuple[float, str]]
 class Poll:
     """What one poll of Slurm saw, and the cloud as decisions reckon with it at that moment."""
 
-    snapshot: SlurmSnapshot
+    snapshot: ClusterSnapshot
     cluster: ClusterState
     cloud: CloudState
 

@@ -21,6 +21,7 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node, processors_on_a_node
 from advisor.service.running.clock import Clock
@@ -30,7 +31,7 @@ from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge, h
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import limits_of
 from advisor.service.state.records import AcquirerState
-from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -181,7 +182,7 @@ class AcquireLoop:
             may_go=may_go,
         )
 
-    def _kept_nodes(self, snapshot: SlurmSnapshot) -> _KeptNodes:
+    def _kept_nodes(self, snapshot: ClusterSnapshot) -> _KeptNodes:
         outlook = self._knowledge.outlook(snapshot)
         mine = [node for node in burst_nodes(snapshot, self._settings) if not is_never_spot(node.features)]
         usable = [node for node in mine if not (node.is_down or node.is_draining)]
@@ -196,7 +197,7 @@ class AcquireLoop:
             idle=frozenset(node.name for node in up if not node.is_busy and node.name not in held),
         )
 
-    def _waiting_cores(self, snapshot: SlurmSnapshot) -> float:
+    def _waiting_cores(self, snapshot: ClusterSnapshot) -> float:
         """Processors that waiting jobs ask for in the burst partition.
 
         Jobs that have waited since before the last plan do not count: with idle nodes they wait for something
@@ -213,7 +214,7 @@ class AcquireLoop:
             )
         )
 
-    def _busy_cores(self, snapshot: SlurmSnapshot, kept: _KeptNodes) -> float:
+    def _busy_cores(self, snapshot: ClusterSnapshot, kept: _KeptNodes) -> float:
         """Processors that jobs hold on nodes that are kept or about to leave."""
         names = {item.node.name for item in kept.up} | {node.name for node in (*kept.booting, *kept.retiring)}
         return float(

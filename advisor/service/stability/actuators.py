@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, ClusterSnapshot
 from advisor.service.cloud.node_weights import NodeWeights
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import active_features, burst_nodes
@@ -20,7 +21,7 @@ from advisor.service.running.loops import Step
 from advisor.service.stability.steering import JobSteering, NodeConstraintSource
 from advisor.service.state.records import MarkedNodes
 from advisor.service.state.state_files import MARKED_NODES, NODE_WEIGHTS, STEERED_JOBS
-from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 
 
 class NodeMarks:
@@ -117,7 +118,7 @@ class MatchActuators:
         """Whether nothing in Slurm is ours."""
         return self.steering.is_empty and not self.weights.count and not self.marks.are_changed
 
-    def see(self, snapshot: SlurmSnapshot) -> None:
+    def see(self, snapshot: ClusterSnapshot) -> None:
         """Forget jobs that have left the queue."""
         pending = [queued.job.job_id for queued in snapshot.jobs if queued.state == PENDING]
         self.steering.forget(pending, {queued.job.job_id for queued in snapshot.jobs})

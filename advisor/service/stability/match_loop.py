@@ -18,6 +18,7 @@ from advisor.decide.matching.tiers import Tier, weight_offset
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.node_weights import MAX_ADDED
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import active_features, burst_nodes
@@ -29,7 +30,7 @@ from advisor.service.stability.outlook import HORIZON_SECONDS, NodeOutlook, Stab
 from advisor.service.stability.stability_view import Waiting, chosen_nodes, waiting_jobs
 from advisor.service.stability.steering import NodeConstraintSource
 from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 
 _MAX_HELD: Final = 16  # jobs matched one by one
 
@@ -60,7 +61,7 @@ class MatchLoop:
         self._said = said
         self._actuators = MatchActuators(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
         self._weights, self._steering = self._actuators.weights, self._actuators.steering
-        self._snapshot: SlurmSnapshot | None = None
+        self._snapshot: ClusterSnapshot | None = None
         self._nodes: tuple[Node, ...] = ()
         self.outlook: Mapping[str, NodeOutlook] = {}
 

@@ -17,12 +17,12 @@ from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.predict.survival.pool_survival import PoolSurvival, pool_survival
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.life_record import LifeRecord
-from advisor.slurm.protocol import SlurmSnapshot
 
 HORIZON_SECONDS: Final = 3600.0
 """The time for which a node's chance of survival is forecast. An hour separates good from bad pools, and most
@@ -103,7 +103,7 @@ class StabilityKnowledge:
         pools = pools_for(Capacity.SPOT, self._settings.ec2, instance_types(self._settings.ec2))
         return [pool for pool in pools if pool.option is Capacity.SPOT]
 
-    def outlook(self, snapshot: SlurmSnapshot) -> dict[str, NodeOutlook]:
+    def outlook(self, snapshot: ClusterSnapshot) -> dict[str, NodeOutlook]:
         """The outlook of every burst node that is up, by name."""
         up = [n for n in burst_nodes(snapshot, self._settings) if n.power is NodePower.UP and not n.is_down]
         model, now = self.model(), self._clock.wall()

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from advisor.decide.matching.matching import NOWHERE, OURS, MatchRules, match
 from advisor.model.node_view import NODE_RECORD, NodeView
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.survival.pool_survival import PoolSurvival
 from advisor.service.cloud.money import expected_seconds
 from advisor.service.observation.site_view import jobs_by_node, processors_on_a_node
 from advisor.service.stability.outlook import NodeOutlook
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _MAX_TASKS = 1000  # in one snapshot; the match itself places some dozens
 
@@ -28,7 +28,7 @@ class Waiting:
     during: NDArray[np.float64]
 
 
-def waiting_jobs(snapshot: SlurmSnapshot, partition: str) -> Waiting:
+def waiting_jobs(snapshot: ClusterSnapshot, partition: str) -> Waiting:
     """Jobs that wait in the burst partition for one node; the match does not place wider jobs."""
     jobs = tuple(
         queued
@@ -43,7 +43,7 @@ def waiting_jobs(snapshot: SlurmSnapshot, partition: str) -> Waiting:
 
 
 def observed_node(
-    snapshot: SlurmSnapshot, nodes: Sequence[NodeOutlook], freed: Collection[str] = ()
+    snapshot: ClusterSnapshot, nodes: Sequence[NodeOutlook], freed: Collection[str] = ()
 ) -> NodeView:
     """Nodes, one row each, and what runs on them.
 
@@ -83,7 +83,7 @@ def _ends(jobs: Sequence[QueuedJob], now: float) -> list[tuple[float, int]]:
 
 
 def chosen_nodes(
-    snapshot: SlurmSnapshot,
+    snapshot: ClusterSnapshot,
     waiting: Waiting,
     outlook: Mapping[str, NodeOutlook],
     model: PoolSurvival,

@@ -16,11 +16,11 @@ import structlog
 
 from advisor.files.state_file import StateFile
 from advisor.model.errors import RetryLater
+from advisor.model.node_sets import fold
 from advisor.service.observation.advice_of_jobs import CAPACITY_FEATURES
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each
 from advisor.service.state.records import HeldJob, SteeredJobs
-from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.running_jobs import NodeConstraints
 

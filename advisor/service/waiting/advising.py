@@ -21,6 +21,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, Partition, SubmittedJob
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.running.clock import Clock
@@ -36,7 +37,7 @@ from advisor.service.waiting.unadvised import (
     obstacle,
 )
 from advisor.slurm.parsing import default_memory
-from advisor.slurm.protocol import PENDING, Partition, SlurmBackend, SubmittedJob
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 

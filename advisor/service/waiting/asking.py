@@ -14,11 +14,11 @@ from advisor.history.records import AdviceRecord
 from advisor.model.advice import Mode, Placement
 from advisor.model.job import Job
 from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.waiting.candidates import as_asked
 from advisor.service.waiting.moving import Moves
-from advisor.slurm.protocol import QueuedJob
 
 log = structlog.get_logger(__name__)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from advisor.decide.submission.waiting import has_gate
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
@@ -23,7 +24,6 @@ from advisor.service.running.loops import Step
 from advisor.service.waiting.asking import MAX_MOVED, Asking
 from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import MIN_SECONDS, QueueChange
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _MAX_ASKED: Final = 200
 """Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
@@ -96,7 +96,7 @@ class AskingAgainLoop:
             if going:
                 self._moves.make(going)
 
-    def _due(self, snapshot: SlurmSnapshot) -> list[QueuedJob]:
+    def _due(self, snapshot: ClusterSnapshot) -> list[QueuedJob]:
         now = self._clock.monotonic()
         waiting = [q for q in snapshot.jobs if may_be_asked(q, self._settings) is not None]
         present = {queued.job.job_id for queued in waiting}
@@ -108,7 +108,7 @@ class AskingAgainLoop:
         due.sort(key=lambda queued: (self._asked.get(queued.job.job_id, -math.inf), queued.job.submit_time))
         return due[:_MAX_ASKED]
 
-    def _has_changed_much(self, snapshot: SlurmSnapshot, now: float) -> bool:
+    def _has_changed_much(self, snapshot: ClusterSnapshot, now: float) -> bool:
         fixed = set(self._settings.cluster.on_premise_partitions)
         processors = sum(
             queued.job.processors * queued.job.array_tasks

@@ -11,7 +11,7 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.slurm.protocol import PENDING, QueuedJob
+from advisor.model.snapshot import PENDING, QueuedJob
 
 _WAITS_FOR_ROOM: Final = frozenset({"Priority", "Resources"})
 """Slurm's reasons of a job that waits only for processors. With another reason (held, a limit of its QOS, a

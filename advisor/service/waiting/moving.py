@@ -13,6 +13,7 @@ import structlog
 
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
@@ -20,7 +21,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.state.records import Move, MovesUnderWay
 from advisor.service.waiting.candidates import may_be_asked, user_words
 from advisor.service.waiting.unadvised import changes_of
-from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.job import Job
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
 from advisor.service.exchange.protocol import AdviseReply
-from advisor.slurm.protocol import PENDING, Partition, QueuedJob, SlurmSnapshot, SubmittedJob
 
 _SOON_SECONDS: Final = 60.0
 """A job that has waited longer without advice is one that gets none, and is a part of the queue."""
@@ -32,7 +32,7 @@ def is_unadvised(queued: QueuedJob) -> bool:
     return queued.state == PENDING and is_whole and not queued.restarts and not queued.admin_comment
 
 
-def before_unadvised(snapshot: SlurmSnapshot) -> SlurmSnapshot:
+def before_unadvised(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """The queue as it was before the jobs were submitted that are still to be advised.
 
     Each of them then meets the queue that the hook's job meets inside `sbatch`, and is not counted twice.

@@ -12,11 +12,11 @@ import pytest
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettings, Settings
+from advisor.model.snapshot import ClusterSnapshot, Partition
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import HOOK_DEFAULTS
 from advisor.service.admin.doctor_slurm import _PROGRAM_DEFAULTS, SlurmExamination
 from advisor.slurm import hook_files
-from advisor.slurm.protocol import Partition, SlurmSnapshot
 from tests.service.doubles import make_look, make_node
 
 SOUND = {
@@ -59,7 +59,7 @@ class Talker:
             ),
         )  # fmt: skip
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         return make_look(now, self.nodes)
 
     def is_administrator(self, user: str) -> bool:

@@ -10,8 +10,8 @@ import pytest
 
 from advisor.config import load
 from advisor.config.reference import MAX_STARTING, starting_file
+from advisor.model.snapshot import Partition
 from advisor.service.admin.found_site import FoundSite, Proposal, proposal_for
-from advisor.slurm.protocol import Partition
 from tests.service.doubles import make_node
 
 CONFIG = {

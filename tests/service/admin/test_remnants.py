@@ -12,10 +12,10 @@ from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.model.errors import TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import PathSettings, Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.admin.marked_text import without_marked_lines
 from advisor.service.admin.remnants import Host, Remnant, Remnants
 from advisor.slurm import hook_files
-from advisor.slurm.protocol import QueuedJob
 from tests.decide.cases import ask
 from tests.service.doubles import make_look, make_queued
 

@@ -14,6 +14,7 @@ from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
@@ -22,7 +23,6 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import INTERRUPTIONS
-from advisor.slurm.protocol import QueuedJob
 from advisor.testing.memory_slurm import MemorySlurm
 from tests.service.doubles import (
     FakeFleet,

@@ -13,6 +13,7 @@ from advisor.ec2.interruptions import Notice, NoticeKind, Received
 from advisor.model import Capacity, Mode, Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop
@@ -23,7 +24,6 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import INTERRUPTIONS
-from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.running_jobs import JobEnd
 from advisor.testing.memory_slurm import MemoryJob, MemorySlurm
 from tests.service.cloud.rig import comment

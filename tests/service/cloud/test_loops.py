@@ -9,7 +9,7 @@ from msgspec import structs
 
 from advisor.model import Capacity, Placement
 from advisor.model.errors import RetryLater
-from advisor.slurm.protocol import QueuedJob
+from advisor.model.snapshot import QueuedJob
 from tests.service.cloud.rig import EMPTY_POOL, SERVER_FAULT, Rig, comment, rig
 from tests.service.doubles import (
     POOL,

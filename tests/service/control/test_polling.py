@@ -13,12 +13,12 @@ from advisor.decide.submission.room import cloud_wait
 from advisor.ec2.prices import Prices, Quote, Reserved
 from advisor.model import Node
 from advisor.model.settings import PathSettings, Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_look, make_node, make_queued
 
@@ -28,7 +28,7 @@ NODES = (make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE"
 class Slurm:
     jobs: tuple[QueuedJob, ...] = ()
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         return make_look(now, NODES, self.jobs)
 
 

@@ -13,9 +13,9 @@ from msgspec import structs
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
+from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.state.hedge_entries import Phase
-from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment
 from tests.service.watch_world import World, advice_id_of
 

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import QueuedJob
 from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.placeholders import PlaceholderRequest
-from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment, small_comment
 from tests.service.watch_world import Queue, World, advice_id_of
 

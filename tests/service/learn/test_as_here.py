@@ -14,11 +14,11 @@ from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict
 from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.learn.as_here import outcome_here, queued_here
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.metrics import ControlMetrics
-from advisor.slurm.protocol import QueuedJob
 from tests.service.doubles import Hands, make_look, make_queued
 from tests.service.site import make_cluster
 

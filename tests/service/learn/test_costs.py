@@ -15,6 +15,7 @@ from advisor.history.store import HistoryStore
 from advisor.model import Advice, Capacity, Job, Mode, Placement
 from advisor.model.bill import midnight
 from advisor.model.settings import Ec2Settings, Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
@@ -22,7 +23,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import LaunchRequest, RunningNode
 from advisor.service.state.state_files import BUDGET
-from advisor.slurm.protocol import AccountingExport, QueuedJob, SlurmSnapshot
+from advisor.slurm.protocol import AccountingExport
 from tests.history.test_ingest import DELIMITER, FIELDS
 from tests.service.doubles import Hands, make_node, make_queued
 
@@ -169,7 +170,7 @@ class Metered(Site):
         self.hands.pass_by(NOW + seconds - self.hands.wall)
         self.budget.count(nodes)
         burst = [make_node(f"burst{number}", "MIXED") for number in (1, 2)]
-        snapshot = SlurmSnapshot(time=self.hands.wall, jobs=tuple(self.running), nodes=tuple(burst))
+        snapshot = ClusterSnapshot(time=self.hands.wall, jobs=tuple(self.running), nodes=tuple(burst))
         self.view.update(snapshot, cluster_state(snapshot, SETTINGS))
 
     def rows(self) -> tuple[float, float, float]:

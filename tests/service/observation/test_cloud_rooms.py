@@ -11,10 +11,10 @@ from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.submission.room import cloud_wait
 from advisor.model import CloudState, Node
 from advisor.model.site import Room, SiteState
+from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.observation.cloud_rooms import cloud_rooms, left_seconds
-from advisor.slurm.protocol import QueuedJob
 from tests.decide.cases import ask, make_estimates, make_job
 from tests.service.doubles import make_look, make_node, make_queued
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.model import Capacity, CloudState
+from advisor.model.snapshot import QueuedJob
 from advisor.service.observation.committed import with_committed
-from advisor.slurm.protocol import QueuedJob
 from tests.decide.cases import ask, make_job, make_settings
 from tests.service.doubles import make_queued
 

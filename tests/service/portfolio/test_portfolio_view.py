@@ -9,6 +9,7 @@ from msgspec import structs
 
 from advisor.model import Capacity, Job, Node
 from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.portfolio.portfolio_view import (
     BurstView,
     LastTwo,
@@ -18,7 +19,6 @@ from advisor.service.portfolio.portfolio_view import (
     view_of,
     wanted_first,
 )
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from tests.service.cloud_site import comment
 from tests.service.portfolio_world import node, running, waiting
 
@@ -28,7 +28,7 @@ SETTINGS = Settings(cluster=ClusterSettings(burst_partition="burst"))
 
 def look(nodes: list[Node], jobs: list[QueuedJob], last: LastTwo | None = None) -> BurstView:
     return view_of(
-        SlurmSnapshot(time=NOW, jobs=tuple(jobs), nodes=tuple(nodes)),
+        ClusterSnapshot(time=NOW, jobs=tuple(jobs), nodes=tuple(nodes)),
         SETTINGS,
         last=last or LastTwo(),
         launched={"burst1": NOW - 500.0}.get,
@@ -153,7 +153,7 @@ def test_what_others_have_reserved_is_no_node_of_ours() -> None:
         node("burst4", "IDLE", "POWERED_DOWN", "RESERVED"),
         node("burst5", "IDLE"),
     ]
-    snapshot = SlurmSnapshot(time=NOW, jobs=(), nodes=tuple(nodes))
+    snapshot = ClusterSnapshot(time=NOW, jobs=(), nodes=tuple(nodes))
     seen = view_of(snapshot, SETTINGS, last=LastTwo(), launched={}.get, boot_seconds=1.0, closed={"burst4"})
     assert [item.name for item in seen.rented] == ["burst5"]
     assert [item.name for item in seen.asleep] == ["burst4"]

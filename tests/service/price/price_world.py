@@ -16,6 +16,7 @@ from advisor.history.records import AdviceRecord
 from advisor.model import CloudState, Job, Node, Placement
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.predict.run_times.grid import GRID, bin_of
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView
@@ -29,7 +30,6 @@ from advisor.service.state.budget_records import RunningNode
 from advisor.service.state.state_files import BUDGET, MOVES, PRICE
 from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.moving import Moves
-from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_estimates, make_settings
 from tests.service.doubles import Hands, make_look, make_node, make_queued
 
@@ -64,7 +64,7 @@ class Slurm:
         self.told: list[tuple[int, Mapping[str, str]]] = []
         self.dies = False
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         return make_look(now, NODES, tuple(self.jobs.values()))
 
     def partitions(self) -> tuple[Partition, ...]:

@@ -9,9 +9,9 @@ import pytest
 
 from advisor.decide.price.slices import Floats
 from advisor.model import Job
+from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import GRID, bin_of
 from advisor.service.price.slice_decider import Slices
-from advisor.slurm.protocol import QueuedJob
 from tests.service.doubles import make_queued
 from tests.service.price.price_world import COMMENT, World
 

@@ -15,6 +15,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.model import Job, Mode
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import Partition, SubmittedJob
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AgainRequest
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.submit.answering import Answered, Answerer
@@ -28,7 +29,6 @@ from advisor.service.waiting.unadvised import (
     obstacle,
     raised_minutes,
 )
-from advisor.slurm.protocol import Partition, SubmittedJob
 from advisor.testing.memory_slurm import MemorySlurm
 from advisor.testing.memory_slurm_records import MemoryJob
 from tests.service.doubles import Hands, make_look, make_queued

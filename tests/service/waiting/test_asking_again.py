@@ -16,6 +16,7 @@ from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.model import Job, Placement
 from advisor.model.errors import RetryLater, TellAdmin
+from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
@@ -24,7 +25,6 @@ from advisor.service.state.state_files import MOVES
 from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.asking_again import AskingAgainLoop
 from advisor.service.waiting.moving import Moves
-from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_estimates, make_settings
 from tests.service.doubles import Hands, make_look, make_queued
 
@@ -40,7 +40,7 @@ class Slurm:
         self.dies = False
         self.looks = 0
 
-    def snapshot(self, now: float) -> SlurmSnapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         self.looks += 1
         return make_look(now, (), tuple(self.jobs.values()))
 
