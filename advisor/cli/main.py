@@ -48,6 +48,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.papers.commands.replay_schedule",
     "advisor.papers.commands.replay_stability",
     "advisor.papers.commands.replay_waiting",
+    "advisor.cli.replay_promise",
     "advisor.cli.plan",
     "advisor.cli.bench",
     "advisor.cli.traces",

@@ -31,6 +31,7 @@ WALKED = {
     "replay placement": ["--trace", "synthetic:600:1", "--no-tune", "--factors", "0.01,0.5"],
     "replay schedule": ["--trace", "synthetic:400:1", "--policies", "fcfs", "--variants", "base"],
     "replay waiting": ["--trace", "synthetic:600:1"],
+    "replay promise": ["--trace", "synthetic:600:1"],
     "replay portfolio": ["--trace", "synthetic:60:1", "--simulate", "2"],
     "replay stability": ["--nodes", "synthetic:C2:1", "--schedulers", "capacity", "--draws", "1"],
     "plan": ["--trace", "synthetic:600:1"],

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
 from advisor.papers.commands.choices import chosen
-from advisor.papers.commands.groups import group
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 

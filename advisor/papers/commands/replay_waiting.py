@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
-from advisor.papers.commands.groups import group
 from advisor.replay.traces import find_trace
 
 OPTIMAL = "optimal"

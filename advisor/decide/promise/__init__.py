@@ -1,0 +1,1 @@
+"""When a job will be done, at what price, and what keeps that promise."""

@@ -1,0 +1,1 @@
+"""What promises need to know: how waits are spread around their plan, and how often promises were kept."""

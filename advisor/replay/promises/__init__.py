@@ -1,0 +1,1 @@
+"""Promises made and kept on a log."""

@@ -1,0 +1,336 @@
+"""Promises made to every job of a log, and kept by starts in the cloud as late as they still keep them.
+
+Each job is promised alone: the others do what they did all on-premise, so that its wait there is known to
+the judge whatever it does, and so is what a clairvoyant would have paid. It keeps its place on-premise while
+it runs in the cloud, and may begin anew there when its turn comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.promise.chances import Floats, ended_of
+from advisor.decide.promise.price_list import (
+    Kind,
+    Levels,
+    Offer,
+    Outlook,
+    comes_back,
+    goes,
+    last_start,
+    price_list,
+)
+from advisor.model.errors import BadInput
+from advisor.predict.promised.levels import THIRDS, PromiseLevels
+from advisor.predict.promised.waits import PlannedWaits
+from advisor.replay.closed_loop.learned_runs import LearnedRuns
+from advisor.replay.closed_loop.log import LoopJobs
+from advisor.simulate.pool.pool import Event, Pool
+
+Progress = Callable[[int, int], None]
+"""Called with (jobs submitted, jobs)."""
+
+_VALUES: Final = (1.0, 100.0)
+"""Core-hours that an hour sooner is worth to a job's user: drawn for each job, log-uniform."""
+_ROUND: Final = 600.0
+"""Jobs that were not worth their start at their last moment are asked about again at such times, seconds."""
+_ROUNDING: Final = 1e-6  # seconds
+_NEVER: Final = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromiseOptions:
+    """What is promised, and the cloud.
+
+    Attributes:
+        confidence: Share of promises to be kept.
+        boot_seconds: From the request of a node to the job's start there.
+        slowdown: s, run time in the cloud over run time on-premise.
+        seed: Of what users value an hour at.
+    """
+
+    confidence: float = 0.95
+    boot_seconds: float = 120.0
+    slowdown: float = 1.05
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class _Promise:
+    """A promise made, and what has become of its job so far.
+
+    Attributes:
+        began: When it started in the cloud, seconds; infinite: it did not.
+        ends: When its own run ends, as far as it is decided; infinite: not yet.
+        waited: Seconds of its wait on-premise that are learned.
+    """
+
+    kind: Kind
+    third: int
+    deadline: float
+    planned: float
+    ended: Floats
+    began: float = _NEVER
+    ends: float = _NEVER
+    waited: float = 0.0
+    is_judged: bool = False
+    is_learned: bool = False
+
+
+class PromiseReplay:
+    """One log with a promise to every job.
+
+    Attributes:
+        kind, kept, cost: By row: the row of the price list that was chosen, whether it was kept, and what it
+            cost in core-seconds.
+        clairvoyant: What a clairvoyant pays for the promises that were kept, core-seconds by row.
+        sooner: Seconds by which the deadline lies before that of the free row.
+    """
+
+    def __init__(self, jobs: LoopJobs, options: PromiseOptions) -> None:
+        count = len(jobs)
+        self.jobs, self.options = jobs, options
+        self.kind = np.zeros(count, np.int64)
+        self.kept = np.zeros(count, np.bool_)
+        self.cost = np.zeros(count)
+        self.clairvoyant = np.zeros(count)
+        self.sooner = np.zeros(count)
+        self.returned = 0
+        self._pool = Pool(jobs.machine, count, float(jobs.submit[0]))
+        self._waits = PlannedWaits()
+        self._levels = PromiseLevels(options.confidence, len(Kind))
+        self._runs = LearnedRuns()
+        self._open: dict[int, _Promise] = {}
+        self._unjudged: dict[int, int] = {}
+        self._alarms: list[tuple[float, int]] = []
+        self._planned_at, self._planned = -_NEVER, np.empty(0)
+        low, high = np.log(_VALUES)
+        drawn = np.random.default_rng(options.seed).random(len(jobs.table))[jobs.first : jobs.first + count]
+        self._values: NDArray[np.float64] = np.exp(low + drawn * (high - low))
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Run until every job has ended."""
+        jobs = self.jobs
+        self._runs.learn_history(jobs, float(jobs.submit[0]))
+        for row in range(len(jobs)):
+            self._go_on(float(jobs.submit[row]))
+            self._submit(row)
+            if progress is not None and row % 500 == 0:
+                progress(row, len(jobs))
+        self._go_on(_NEVER)
+
+    # ------------------------------------------------------------------------------------- the clock
+
+    def _go_on(self, until: float) -> None:
+        """Let the queue and the promises run to a time, in the order of their events."""
+        while True:
+            alarm = self._alarms[0][0] if self._alarms else _NEVER
+            upto = min(alarm, until, self._pool.next_event)
+            if upto == _NEVER:
+                return
+            for event in self._pool.advance(upto):
+                self._take(event)
+            while self._alarms and self._alarms[0][0] <= upto:
+                self._due(heapq.heappop(self._alarms)[1], upto)
+            if upto >= until:
+                return
+
+    def _take(self, event: Event) -> None:
+        if event.has_started:
+            self._turn_comes(event.row, event.time)
+
+    def _due(self, row: int, now: float) -> None:
+        promise = self._open.get(row)
+        if promise is None:
+            return
+        if now >= promise.ends - _ROUNDING and not promise.is_learned:
+            promise.is_learned = True
+            self._runs.learn(self.jobs, row)
+        if now >= min(promise.ends, promise.deadline + 1.0) - _ROUNDING:
+            self._judge(row, promise, is_kept=promise.ends <= promise.deadline + _ROUNDING)
+        if promise.is_judged and promise.is_learned and not self._pool.is_waiting(row):
+            del self._open[row]
+        elif promise.kind != Kind.FREE and promise.began == _NEVER and self._pool.is_waiting(row):
+            self._consider(row, promise, now)
+
+    # -------------------------------------------------------------------------------------- promises
+
+    def _submit(self, row: int) -> None:
+        self._planned_at = -_NEVER  # the queue has one more
+        jobs, now = self.jobs, float(self.jobs.submit[row])
+        limit, processors = float(jobs.limit[row]), int(jobs.processors[row])
+        self._pool.add(row, processors=processors, limit=limit, run=float(jobs.run[row]), order=float(row))
+        ended = ended_of(self._runs.forecast(jobs, row))
+        third = self._levels.third_of(processors * limit)
+        outlook = self._outlook(row, ended, now)
+        user = int(jobs.table.user[jobs.first + row])
+        alike = self._unjudged.get(user, 0)
+        levels = Levels(*(self._levels.level(kind, third, alike) for kind in Kind))
+        self._unjudged[user] = alike + 1
+        offers = price_list(outlook, levels)
+        chosen = self._choice(row, offers)
+        promise = _Promise(chosen.kind, third, now + chosen.ready, outlook.planned, ended)
+        self.kind[row] = chosen.kind
+        self.sooner[row] = offers[-1].ready - chosen.ready
+        self._open[row] = promise
+        self._alarm(promise.deadline + 1.0, row)
+        if chosen.kind != Kind.FREE:
+            self._consider(row, promise, now, outlook)
+
+    def _choice(self, row: int, offers: tuple[Offer, ...]) -> Offer:
+        """The row of the list that is worth most to the job's user."""
+        free, value = offers[-1], float(self._values[row])
+        return max(
+            reversed(offers), key=lambda offer: value * (free.ready - offer.ready) / 3600.0 - offer.cost
+        )
+
+    def _consider(self, row: int, promise: _Promise, now: float, outlook: Outlook | None = None) -> None:
+        """Start a waiting job in the cloud where its promise needs that now."""
+        outlook = outlook or self._outlook(row, promise.ended, now)
+        left = promise.deadline - now
+        if left <= 0.0:
+            return
+        last = 0.0
+        if promise.kind == Kind.BETWEEN:
+            last = last_start(outlook, left, self._levels.level(promise.kind, promise.third))
+        if last > 1.0:
+            self._alarm(now + last, row)
+        elif goes(outlook, left, self._levels.strain(promise.kind, promise.third)):
+            promise.began = now
+            promise.ends = now + self.options.boot_seconds + self.options.slowdown * float(self.jobs.run[row])
+            self._alarm(promise.ends, row)
+        else:
+            self._alarm((now // _ROUND + 1.0) * _ROUND, row)
+
+    def _turn_comes(self, row: int, now: float) -> None:
+        """The job starts on-premise, or its place has come while it runs, or has run, in the cloud."""
+        jobs, options, promise = self.jobs, self.options, self._open.get(row)
+        run, processors = float(jobs.run[row]), float(jobs.processors[row])
+        here = now + run
+        submitted = float(jobs.submit[row])
+        if promise is None:  # it has ended in the cloud, and was judged
+            return
+        if promise.began < _NEVER and promise.ends <= now:
+            cost = options.slowdown * run
+            del self._open[row]
+        elif promise.began < _NEVER and not self._is_back(row, promise, now):
+            cost = options.slowdown * run
+        elif promise.began < _NEVER:
+            cost = max(0.0, now - promise.began - options.boot_seconds)
+            promise.ends = here
+            self.returned += 1
+        else:
+            cost, promise.ends = 0.0, here
+        if promise.ends > now:
+            self._waits.learn(promise.planned, now - submitted, has_started=True, since=promise.waited)
+            self._alarm(promise.ends, row)
+        self._settle(row, promise, processors * cost, here)
+
+    def _is_back(self, row: int, promise: _Promise, now: float) -> bool:
+        options = self.options
+        boot_left = max(0.0, promise.began + options.boot_seconds - now)
+        elapsed = max(0.0, now - promise.began - options.boot_seconds) / options.slowdown
+        outlook = self._bare(row, promise.ended)
+        strain = self._levels.strain(promise.kind, promise.third)
+        return comes_back(outlook, promise.deadline - now, elapsed, boot_left, strain)
+
+    def _settle(self, row: int, promise: _Promise, cost: float, here: float) -> None:
+        self.cost[row] = cost
+        self.kept[row] = promise.ends <= promise.deadline + _ROUNDING
+        if self.kept[row] and here > promise.deadline + _ROUNDING:
+            core_seconds = float(self.jobs.processors[row] * self.jobs.run[row])
+            self.clairvoyant[row] = self.options.slowdown * core_seconds
+
+    def _judge(self, row: int, promise: _Promise, *, is_kept: bool) -> None:
+        if promise.is_judged:
+            return
+        promise.is_judged = True
+        self._unjudged[int(self.jobs.table.user[self.jobs.first + row])] -= 1
+        self._levels.learn(promise.kind, promise.third, is_kept=is_kept)
+        if self._pool.is_waiting(row):
+            # a job that ends in the cloud gives up its place: how long it would have waited stays unknown
+            promise.waited = max(0.0, min(promise.ends, promise.deadline) - float(self.jobs.submit[row]))
+            self._waits.learn(promise.planned, promise.waited, has_started=False)
+
+    def _outlook(self, row: int, ended: Floats, now: float) -> Outlook:
+        if self._planned_at != now:
+            self._planned_at, self._planned = now, self._pool.forecast(self.jobs.limit)
+        planned = max(0.0, float(self._planned[row]) - now)
+        waits, shares = self._waits.spread(planned)
+        return self._bare(row, ended)._replace(planned=planned, waits=waits, shares=shares)
+
+    def _bare(self, row: int, ended: Floats) -> Outlook:
+        return Outlook(
+            planned=0.0,
+            waits=np.zeros(1),
+            shares=np.ones(1),
+            ended=ended,
+            limit=float(self.jobs.limit[row]),
+            start=self.options.boot_seconds,
+            slowdown=self.options.slowdown,
+            price=float(self.jobs.processors[row]) / 3600.0,
+        )
+
+    def _alarm(self, when: float, row: int) -> None:
+        heapq.heappush(self._alarms, (when, row))
+
+
+def replay_promises(
+    jobs: LoopJobs, options: PromiseOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Promise every job of a log when it is done; what ``advisor replay promise --format json`` prints.
+
+    Raises:
+        BadInput: The confidence is not a probability below 1.
+    """
+    if not 0.5 <= options.confidence < 1.0:
+        raise BadInput(
+            f"promises cannot be kept in {100 * options.confidence:g} of 100 cases",
+            where="--confidence",
+            mend="Give a share from 0.5 up to 0.999, such as 0.95",
+            code="promise.confidence",
+        )
+    began = time.perf_counter()
+    replay = PromiseReplay(jobs, options)
+    replay.run(progress)
+    thirds = _thirds(jobs)
+    cost, clairvoyant = float(replay.cost.sum()), float(replay.clairvoyant.sum())
+    return {
+        "trace": jobs.table.name,
+        "jobs": len(jobs),
+        "confidence": options.confidence,
+        "kept_share": float(replay.kept.mean()),
+        "kept_share_by_size": [_mean(replay.kept[thirds == third]) for third in range(THIRDS)],
+        "cost_vs_clairvoyant": cost / clairvoyant if clairvoyant > 0.0 else None,
+        "promises": {
+            kind.name.lower(): {
+                "jobs": int((replay.kind == kind).sum()),
+                "kept_share": _mean(replay.kept[replay.kind == kind]),
+                "core_hours": float(replay.cost[replay.kind == kind].sum()) / 3600.0,
+                "clairvoyant_core_hours": float(replay.clairvoyant[replay.kind == kind].sum()) / 3600.0,
+                "hours_sooner": float(replay.sooner[replay.kind == kind].sum()) / 3600.0,
+            }
+            for kind in Kind
+        },
+        "came_back": replay.returned,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _thirds(jobs: LoopJobs) -> NDArray[np.int64]:
+    """Third of each job by requested core-seconds: what is known of its size when the promise is made."""
+    ranks = np.empty(len(jobs), np.int64)
+    ranks[np.argsort(jobs.processors * jobs.limit, kind="stable")] = np.arange(len(jobs))
+    return ranks * THIRDS // len(jobs)
+
+
+def _mean(kept: NDArray[np.bool_]) -> float | None:
+    return float(kept.mean()) if len(kept) else None

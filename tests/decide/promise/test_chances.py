@@ -1,0 +1,72 @@
+"""Chances that a job is done by a time, against draws from the same distributions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from advisor.decide.promise.chances import (
+    ended_by,
+    ended_of,
+    kept_here,
+    kept_there,
+    mean_run,
+    not_started_by,
+    ready_here,
+    run_at,
+)
+from advisor.predict.run_times.grid import BINS, quantile
+
+LIMIT = 7200.0
+
+
+@pytest.fixture
+def runs() -> np.ndarray:
+    """Run times up to two hours, of two kinds."""
+    found = np.zeros(BINS)
+    found[20:24] = 0.1, 0.2, 0.1, 0.1
+    found[33:36] = 0.2, 0.2, 0.1
+    return found
+
+
+def drawn(runs: np.ndarray, count: int = 20_000) -> np.ndarray:
+    levels = np.random.default_rng(1).random(count)
+    return np.minimum([quantile(runs, level) for level in levels], LIMIT)
+
+
+def test_ended_by_is_the_share_of_draws(runs: np.ndarray) -> None:
+    ended, draws = ended_of(runs), drawn(runs)
+    for seconds in (30.0, 200.0, 400.0, 3000.0, 5000.0):
+        assert ended_by(ended, seconds, LIMIT) == pytest.approx((draws <= seconds).mean(), abs=0.02)
+    assert ended_by(ended, LIMIT, LIMIT) == 1.0
+    assert ended_by(ended, 0.0, LIMIT) == ended_by(ended, -5.0, LIMIT) == 0.0
+
+
+@pytest.mark.parametrize("level", [0.01, 0.3, 0.5, 0.77, 0.95, 0.999])
+def test_run_at_is_the_inverse_of_ended_by(runs: np.ndarray, level: float) -> None:
+    ended = ended_of(runs)
+    seconds = run_at(ended, level, math.inf)
+    assert ended_by(ended, seconds, math.inf) == pytest.approx(level, abs=1e-6)
+    assert run_at(ended, level, 300.0) <= 300.0
+
+
+def test_waits_and_runs_together(runs: np.ndarray) -> None:
+    ended, draws = ended_of(runs), drawn(runs)
+    waits, shares = np.array([0.0, 600.0, 3600.0]), np.array([0.5, 0.3, 0.2])
+    total = draws + np.random.default_rng(2).choice(waits, len(draws), p=shares)
+    for left in (100.0, 900.0, 4000.0, 8000.0):
+        assert kept_here(waits, shares, ended, left, LIMIT) == pytest.approx((total <= left).mean(), abs=0.02)
+    ready = ready_here(waits, shares, ended, 0.9, LIMIT)
+    assert kept_here(waits, shares, ended, ready, LIMIT) == pytest.approx(0.9, abs=1e-3)
+    assert not_started_by(waits, shares, 599.0) == pytest.approx(0.5)
+
+
+def test_the_cloud_is_slower_and_starts_later(runs: np.ndarray) -> None:
+    ended = ended_of(runs)
+    assert kept_there(ended, 1000.0, 100.0, 1.5, LIMIT) == ended_by(ended, 600.0, LIMIT)
+
+
+def test_the_mean_is_that_of_draws(runs: np.ndarray) -> None:
+    assert mean_run(ended_of(runs), LIMIT) == pytest.approx(drawn(runs).mean(), rel=0.03)

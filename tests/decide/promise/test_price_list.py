@@ -1,0 +1,89 @@
+"""A job's price list: what it offers, and when a job has to start in the cloud for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from advisor.decide.promise.chances import ended_of, kept_there
+from advisor.decide.promise.price_list import (
+    Kind,
+    Levels,
+    Outlook,
+    comes_back,
+    gain,
+    goes,
+    last_start,
+    price_list,
+)
+from advisor.predict.run_times.grid import BINS, GRID
+
+LEVELS = Levels(0.95, 0.95, 0.9)
+
+
+def outlook(planned: float = 36_000.0, start: float = 120.0) -> Outlook:
+    """A job of about an hour that waits up to its plan."""
+    runs = np.zeros(BINS)
+    runs[32:36] = 0.25
+    return Outlook(
+        planned=planned,
+        waits=np.linspace(0.1, 1.0, 10) * planned,
+        shares=np.full(10, 0.1),
+        ended=ended_of(runs),
+        limit=7200.0,
+        start=start,
+        slowdown=1.1,
+        price=0.01,
+    )
+
+
+def test_sooner_costs_more() -> None:
+    soonest, between, free = price_list(outlook(), LEVELS)
+    assert (soonest.kind, between.kind, free.kind) == (Kind.SOONEST, Kind.BETWEEN, Kind.FREE)
+    assert soonest.ready < between.ready < free.ready
+    assert soonest.cost > between.cost > free.cost == 0.0
+    assert soonest.last_start == 0.0 < between.last_start < free.last_start == math.inf
+
+
+def test_the_soonest_row_is_kept_as_often_as_it_says() -> None:
+    seen = outlook()
+    soonest = price_list(seen, LEVELS)[0]
+    kept = kept_there(seen.ended, soonest.ready, seen.start, seen.slowdown, seen.limit)
+    assert kept == pytest.approx(0.95, abs=1e-3)
+
+
+@pytest.mark.parametrize("seen", [outlook(planned=0.0), outlook(planned=60.0, start=3600.0)])
+def test_a_job_that_is_not_sooner_there_has_one_row_and_it_is_free(seen: Outlook) -> None:
+    (only,) = price_list(seen, LEVELS)
+    assert (only.kind, only.cost) == (Kind.FREE, 0.0)
+
+
+def test_the_last_start_leaves_time_for_the_boot_and_a_long_run() -> None:
+    seen = outlook()
+    left = 30_000.0
+    last = last_start(seen, left, 0.9)
+    kept = kept_there(seen.ended, left - last, seen.start, seen.slowdown, seen.limit)
+    assert kept == pytest.approx(0.9, abs=1e-3)
+    assert last_start(seen, 100.0, 0.9) == 0.0
+
+
+def test_a_start_is_worth_little_where_the_job_is_in_time_anyhow() -> None:
+    assert gain(outlook(planned=2.0), 20_000.0) == pytest.approx(0.0, abs=1e-6)
+    assert gain(outlook(planned=90_000.0), 9000.0) == pytest.approx(0.9, abs=0.1)
+    assert gain(outlook(), 10.0) == 0.0
+
+
+def test_a_job_comes_back_where_that_is_in_time() -> None:
+    seen = outlook()
+    assert comes_back(seen, 9000.0, elapsed=60.0, boot_left=0.0, strain=0.0)
+    # it would begin anew with too little time left, and has nearly ended in the cloud
+    assert not comes_back(seen, 1500.0, elapsed=float(GRID[33]), boot_left=0.0, strain=0.0)
+
+
+def test_less_is_enough_where_promises_were_broken() -> None:
+    seen = outlook()
+    left = next(left for left in np.linspace(9000.0, 60_000.0, 200) if gain(seen, left) < 0.3)
+    assert not goes(seen, left, strain=0.0)
+    assert goes(seen, left, strain=0.9)

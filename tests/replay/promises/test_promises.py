@@ -1,0 +1,68 @@
+"""Promises on a log: kept as often as said, never cheaper than the clairvoyant's, without a look ahead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.decide.promise.price_list import Kind
+from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
+from advisor.replay.promises.promises import PromiseOptions, PromiseReplay, replay_promises
+from advisor.replay.sources import load_table
+
+
+@pytest.fixture(scope="module")
+def jobs() -> LoopJobs:
+    return loop_jobs(load_table("synthetic:3000:5"), skip=300)
+
+
+@pytest.fixture(scope="module")
+def replayed(jobs: LoopJobs) -> PromiseReplay:
+    replay = PromiseReplay(jobs, PromiseOptions())
+    replay.run()
+    return replay
+
+
+def test_promises_are_kept_about_as_often_as_said(replayed: PromiseReplay) -> None:
+    assert 0.93 <= replayed.kept.mean() <= 0.98
+    assert all((replayed.kind == kind).sum() > 20 for kind in (Kind.FREE, Kind.SOONEST))
+
+
+def test_no_job_is_cheaper_than_the_clairvoyant_makes_it(replayed: PromiseReplay) -> None:
+    assert np.all(replayed.cost >= replayed.clairvoyant - 1e-6)
+    assert replayed.clairvoyant.sum() > 0.0
+    assert np.all(replayed.cost[replayed.kind == Kind.FREE] == 0.0)
+
+
+def test_who_pays_is_promised_an_earlier_time(replayed: PromiseReplay) -> None:
+    paid = replayed.kind != Kind.FREE
+    assert np.all(replayed.sooner[paid] > 0.0)
+    assert np.all(replayed.sooner[~paid] == 0.0)
+
+
+def test_what_comes_later_changes_no_earlier_promise(jobs: LoopJobs, replayed: PromiseReplay) -> None:
+    half = len(jobs) // 2
+    rows = slice(0, half)
+    # the run times of the second half are the future of the first one's promises
+    shuffled = jobs.run.copy()
+    shuffled[half:] = np.minimum(jobs.limit[half:], shuffled[half:][::-1])
+    other = PromiseReplay(replace(jobs, run=shuffled), PromiseOptions())
+    other.run()
+    assert np.array_equal(other.kind[rows], replayed.kind[rows])
+    assert np.array_equal(other.sooner[rows], replayed.sooner[rows])
+
+
+def test_a_lower_confidence_is_kept_less_often(jobs: LoopJobs) -> None:
+    assert replay_promises(jobs, PromiseOptions(confidence=0.7))["kept_share"] == pytest.approx(
+        0.73, abs=0.05
+    )
+
+
+@pytest.mark.parametrize("confidence", [0.2, 1.0, 95.0])
+def test_a_confidence_that_cannot_be_kept_is_refused(jobs: LoopJobs, confidence: float) -> None:
+    with pytest.raises(BadInput, match="cannot be kept") as refused:
+        replay_promises(jobs, PromiseOptions(confidence=confidence))
+    assert "--confidence" in str(refused.value)
