@@ -11,9 +11,6 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
 
 THIRDS: Final = 3
 _STEP: Final = 0.025
