@@ -378,8 +378,10 @@ local function put_text(key, value, is_decisive)
 end
 
 local function generic_resources(job)
-  return besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
-    or besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
+  local of_nodes = besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
+  if of_nodes then return of_nodes end
+  local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
+  return of_parts and "by task or socket: " .. of_parts
 end
 
 local default_name -- of the partition that was the default last time: there is one at most

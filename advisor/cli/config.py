@@ -206,6 +206,24 @@ def hook(config: ConfigOption = None) -> None:
     typer.echo(hook_settings(loaded_settings(config).settings), nl=False)
 
 
+@config_app.command("slurm")
+def slurm(config: ConfigOption = None) -> None:
+    """Print the lines of slurm.conf for the classes of cloud nodes (``ec2.classes``)."""
+    from advisor.ec2.slurm_lines import slurm_lines
+    from advisor.model.errors import BadInput
+
+    loaded = loaded_settings(config)
+    lines = slurm_lines(loaded.settings)
+    if not lines:
+        raise BadInput(
+            "there is no class of nodes",
+            where=f"ec2.classes in {loaded.path or 'the defaults'}",
+            mend="docs/classes.md says how to write one",
+            code="config.no_classes",
+        )
+    typer.echo(lines, nl=False)
+
+
 @config_app.command("reference")
 def reference() -> None:
     """Print docs/settings.md: all settings with type, range, unit, default and reason."""

@@ -156,10 +156,10 @@ class UnavailablePools:
             if self._pools.pop(pool.key, None) is not None:
                 self._save()
 
-    def is_option_available(self, option: Capacity, settings: Ec2Settings) -> bool:
-        """Whether any pool of a purchase option is available; probes none."""
+    def is_option_available(self, option: Capacity, settings: Ec2Settings, types: Sequence[str] = ()) -> bool:
+        """Whether any pool of a purchase option, of these or of all types, is available; probes none."""
         now = self._now()
-        every = pools_for(option, settings, instance_types(settings))
+        every = pools_for(option, settings, types or instance_types(settings))
         pools = [pool for pool in every if pool.option is option]
         with self._lock:
             return any(

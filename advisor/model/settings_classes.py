@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from pydantic import model_validator
+from typing import Annotated
 
+from pydantic import AfterValidator, Field, model_validator
+
+from advisor.model.advice import Capacity
 from advisor.model.settings_section import Dollars, Section, setting
+
+
+def _no_capacity(name: str) -> str:
+    if name in set(Capacity):
+        msg = f"a class cannot be named {name}: that feature of a node means a capacity"
+        raise ValueError(msg)
+    return name
+
+
+ClassName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"), AfterValidator(_no_capacity)]
+"""A word that is also the feature of the class's nodes and the name of their node set."""
 
 
 class NodeClass(Section):
@@ -36,6 +50,12 @@ class NodeClass(Section):
         gt=0.0,
     )
     gpus: int = setting(0, "GPUs of one node.", why="Most nodes have none.", ge=0)
+    gpu_type: str = setting(
+        "",
+        "The type of its GPUs, as jobs name it in `--gres=gpu:TYPE:1`.",
+        why="Many sites name none.",
+        pattern=r"([A-Za-z][\w.-]*)?",
+    )
     features: tuple[str, ...] = setting((), "Node features.", why="As slurm.conf has them.")
 
     @model_validator(mode="after")

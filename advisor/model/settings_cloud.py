@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from advisor.model.settings_classes import NodeClass
+from advisor.model.settings_classes import ClassName, NodeClass
 from advisor.model.settings_section import Dollars, Section, setting
 
 
@@ -61,7 +61,7 @@ class Ec2Settings(Section):
         "The instance type of the burst nodes. Its cores and memory must match the nodes in slurm.conf.",
         why="It is a small and common type for computing (4 vCPUs, 8 GiB) on which a setup can be tried.",
     )
-    classes: dict[str, NodeClass] = setting(
+    classes: dict[ClassName, NodeClass] = setting(
         {},
         "Classes of cloud nodes, each served by several instance types (docs/classes.md). Nodes that no "
         "class names are of `instance_type`.",

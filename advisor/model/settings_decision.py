@@ -77,6 +77,13 @@ class RuleSettings(Section):
         why="A user waits at the terminal, and the boot of a node would be added to that wait.",
         expert=True,
     )
+    move_gpu: bool = setting(
+        False,
+        "Whether a job that asks for GPUs (`--gres=gpu`, `--gpus`) may move to a class of nodes that has "
+        "them (`ec2.classes`). One that asks for other generic resources, or by task or socket, stays.",
+        why="An hour of such a node costs several times as much as others.",
+        expert=True,
+    )
     move_dependent: bool = setting(
         False,
         "Whether a job with a dependency may move.",

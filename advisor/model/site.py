@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.job import Job
+from advisor.model.node_classes import NodeClassState, class_for
 
 _NOTHING: Final = MappingProxyType[str, float]({})
 
@@ -31,6 +32,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     free: int
     later: tuple[float, ...] = ()
     total: int = 0
+
+
+def class_kind(name: str) -> str:
+    """The key of ``CloudState.rooms`` of a class of nodes."""
+    return f"class {name}"
 
 
 class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,8 +62,10 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             a feature of fewer nodes than the job needs.
         steady_free_nodes: Idle cloud nodes marked as likely to survive (``matching.long_lived_feature``).
         rooms: The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot;
-            ``on-demand``, ``reserved``: those with that feature) its rooms, from small places to whole nodes.
-            A kind that is not named is as ``""``; none at all: nothing is known of the queue.
+            ``on-demand``, ``reserved``: those with that feature; ``class NAME``) its rooms, from small places
+            to whole nodes. A kind that is not named is as ``""``; none at all: nothing is known of the queue.
+        classes: Classes of the nodes; empty where the site has none (``ec2.classes``).
+        node_class: The class of which this is the state (:meth:`as_met_by`); None: all nodes.
         taken_processors: Processors taken by jobs moved since the last poll; a job on several nodes takes
             whole nodes.
     """
@@ -82,6 +90,31 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     steady_free_nodes: int = 0
     rooms: dict[str, tuple[Room, ...]] = {}
     taken_processors: int = 0
+    classes: tuple[NodeClassState, ...] = ()
+    node_class: NodeClassState | None = None
+
+    def as_met_by(self, job: Job) -> CloudState:
+        """The state of the nodes that a job would get: those of the cheapest class that it fits."""
+        if not self.classes or self.node_class is not None:
+            return self
+        found = class_for(job, self.classes)
+        rooms = self.rooms.get(class_kind(found.name))
+        return replace(
+            self,
+            node_class=found,
+            nodes_total=found.nodes_total,
+            processors_per_node=found.processors_per_node,
+            memory_mb_per_node=found.memory_mb_per_node,
+            features=found.features,
+            nodes_with=MappingProxyType(found.nodes_with),
+            spot_usd_per_core_hour=found.spot_usd_per_hour / found.processors_per_node,
+            on_demand_usd_per_core_hour=found.on_demand_usd_per_hour / found.processors_per_node,
+            spot_open=found.spot_open,
+            on_demand_open=found.on_demand_open,
+            # the reservations that are known are of `ec2.instance_type`
+            reserved_free_nodes=0 if found.name else self.reserved_free_nodes,
+            rooms={"": rooms} if rooms else self.rooms,
+        )
 
     def nodes_needed(self, job: Job) -> int | None:
         """Cloud nodes that one task of a job needs, at least one.

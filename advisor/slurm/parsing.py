@@ -158,14 +158,15 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     memory, least = _mebibytes(tres.get("mem", "")), _mebibytes(row["MinMemory"])
     nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
     is_of_nodes = least is not None and least * nodes == memory
-    asked = (row["tres-per-job"], row["tres-per-node"], row["tres-per-task"], row["tres-per-socket"])
+    of_nodes = _besides(row["tres-per-node"], row["tres-per-job"])
+    of_parts = _besides(row["tres-per-task"], row["tres-per-socket"])
     job = structs.replace(
         queued.job,
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if least else None,
         memory_mb_per_node=least if least and is_of_nodes else None,
-        gres=next((found for one in asked if (found := besides_processors(records.text(one)))), None),
+        gres=of_nodes or (of_parts and f"by task or socket: {of_parts}"),
         burst_buffer=records.text(row["burstbuffer"]),
     )
     eligible = records.whole(row["EligibleTime"])
@@ -176,6 +177,10 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         prefer=records.text(row["Prefer"]) or "",
         eligible_time=None if eligible is None else float(eligible),
     )
+
+
+def _besides(*asked: str) -> str | None:
+    return next((found for one in asked if (found := besides_processors(records.text(one)))), None)
 
 
 def _mebibytes(text: str) -> int | None:

@@ -166,3 +166,13 @@ def test_what_the_hook_is_told_needs_its_file_written_anew():
         changes = hook_values(Settings(submit=SubmitSettings(**{name: value}))) != told
         lines = to_take_effect([f"submit.{name}"], Path("/etc/slurm"))
         assert changes == any("advisor config hook" in line for line in lines), name
+
+
+def test_slurm_prints_the_lines_of_the_classes(file):
+    with pytest.raises(BadInput, match="there is no class of nodes"):
+        runner.invoke(app, ["config", "slurm", "--config", str(file)], catch_exceptions=False)
+    file.write_text(
+        '[ec2.classes.mid]\nnodes = "mid[1-2]"\ninstance_types = ["c5.xlarge"]\ncores = 4\n'
+        "memory_mb = 7000\non_demand_usd_per_hour = 0.2\n"
+    )
+    assert call("slurm", "--config", str(file)).splitlines()[0].startswith("NodeName=mid[1-2] CPUs=4 ")

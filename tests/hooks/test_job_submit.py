@@ -128,8 +128,8 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
         ({"tres_per_task": "cpu=4"}, None),  # sbatch -c 4 of 23.11 and later
         ({"tres_per_task": "cpu:4"}, None),
         ({"tres_per_task": "cpu=4", "tres_per_job": "mem=4000"}, None),
-        ({"tres_per_task": "cpu=4,gres/gpu=1"}, "cpu=4,gres/gpu=1"),
-        ({"tres_per_task": "cpu=4", "tres_per_socket": "gres:gpu:2"}, "gres:gpu:2"),
+        ({"tres_per_task": "cpu=4,gres/gpu=1"}, "by task or socket: cpu=4,gres/gpu=1"),
+        ({"tres_per_task": "cpu=4", "tres_per_socket": "gres:gpu:2"}, "by task or socket: gres:gpu:2"),
         ({"tres_per_node": "gres:cpulike:1"}, "gres:cpulike:1"),
         ({"tres_per_task": "cpu=2", "tres_per_node": "gres/gpu=1"}, "gres/gpu=1"),
         ({"tres_per_job": "license/matlab=1"}, "license/matlab=1"),

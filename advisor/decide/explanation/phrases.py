@@ -156,6 +156,18 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "sooner."
             ),
         },
+        Reason.SPOT: {
+            "node_cores": (
+                "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}. The "
+                "cheapest nodes that it fits have {node_cores} and {node_memory}: {detail}."
+            ),
+        },
+        Reason.ON_DEMAND: {
+            "node_cores": (
+                "On-demand at {price}, on the cheapest nodes that it fits ({node_cores} and {node_memory}), "
+                "because {detail}."
+            ),
+        },
         Reason.TOO_UNCERTAIN: {
             "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
             "tolerated_deviation": (
@@ -195,9 +207,9 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
             "USD",
         ),
         **dict.fromkeys(("price",), "USD/core-h"),
-        **dict.fromkeys(("processors", "max_processors"), "cores"),
+        **dict.fromkeys(("processors", "max_processors", "node_cores"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
-        **dict.fromkeys(("memory", "burst_memory"), "MiB"),
+        **dict.fromkeys(("memory", "burst_memory", "node_memory"), "MiB"),
     }
 )
 """Units of the numbers that are not seconds: an AdminComment has no room for them."""
@@ -244,5 +256,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "burst_nodes": "nodes of the burst partition",
         "memory": "memory asked for",
         "burst_memory": "memory it would get",
+        "node_cores": "cores of its nodes",
+        "node_memory": "memory of its nodes",
     }
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from msgspec.structs import replace
+
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.capacity import (
     capacity_in_burst,
@@ -44,6 +46,8 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     Returns:
         In shadow mode the same answers with nothing to change: no partition, features or priority.
     """
+    if state.cloud.classes:
+        state = replace(state, cloud=state.cloud.as_met_by(job))
     answers, chosen, hedge = _answers(job, state, estimates, settings)
     moved = chosen is not None
     # in the cloud when every question let it go there, or when the user asked for the burst partition
@@ -124,4 +128,8 @@ def _preferred_features(
     """An idle node that will stay, where a long job can have one: nothing is launched then, of no kind."""
     if state.cluster is not None and (steady := preferred_survivors(job, estimates, state.cloud, settings)):
         return steady
-    return _FEATURES[chosen] if chosen is not None and settings.capacity.prefer_features else ()
+    if chosen is None or not settings.capacity.prefer_features:
+        return ()
+    kind = state.cloud.node_class
+    # without the name of its class, Slurm might put a job of many cores on many small nodes
+    return _FEATURES[chosen] if kind is None or not kind.name else (chosen.value, kind.name)

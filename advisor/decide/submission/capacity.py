@@ -63,7 +63,12 @@ def choose(
         return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
     capacity, reason = _ON_DEMAND if obstacle else _SPOT
     price = ("price", Quantity(usd_per_core_hour(capacity, cloud, settings), "USD/core-h"))
-    return capacity, _answer(_YES, reason, run, limit, price, detail=obstacle)
+    numbers: tuple[tuple[str, Quantity], ...] = (run, limit, price)
+    if (kind := cloud.node_class) is not None:
+        cores = ("node_cores", Quantity(float(kind.processors_per_node), "cores"))
+        numbers = (*numbers, cores, ("node_memory", Quantity(float(kind.memory_mb_per_node), "MiB")))
+        obstacle += f"{'; ' if obstacle else ''}class {kind.name or 'of ec2.instance_type'}"
+    return capacity, _answer(_YES, reason, *numbers, detail=obstacle)
 
 
 def capacity_in_burst(

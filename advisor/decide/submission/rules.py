@@ -117,12 +117,12 @@ def _managed_partition(job: Job, _cloud: CloudState, settings: Settings) -> Answ
     return _no(Reason.PARTITION_NOT_MANAGED, job.queue)
 
 
-def _bound_to_the_site(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+def _bound_to_the_site(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
     """The job needs licences, devices, other jobs or a terminal, which are only on-premise."""
     rules = settings.rules
     if job.licenses:
         return _no(Reason.LICENSES, job.licenses)
-    if job.gres:
+    if job.gres and not (rules.move_gpu and cloud.node_class is not None and cloud.node_class.has_gpus(job)):
         return _no(Reason.GRES, job.gres)
     if job.burst_buffer:
         return _no(Reason.BURST_BUFFER, job.burst_buffer)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import structs
 
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.decide.submission.policy import QUEUE_POLICIES
+from advisor.ec2.classes import class_of_nodes
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
@@ -19,6 +19,7 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.money import reserved_free, reserved_in_force
+from advisor.service.cloud.node_classes import class_states
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
@@ -32,6 +33,7 @@ from advisor.service.observation.site_view import (
     active_features,
     burst_nodes,
     cluster_state,
+    nodes_with,
 )
 from advisor.service.price.queue_view import on_premise_queue, seen_queue
 from advisor.service.running.clock import Clock
@@ -88,6 +90,7 @@ class PollLoop:
         self._features = features
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._spot_nodes = spot_nodes
+        self._class_of = class_of_nodes(settings.ec2)
         self._last: Poll | None = None
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
@@ -173,7 +176,7 @@ class PollLoop:
         """The cloud, and when its nodes have room for further jobs."""
         nodes = burst_nodes(poll.snapshot, self._settings)
         usable = _usable(nodes)
-        rooms = cloud_rooms(usable, poll.snapshot, self._settings.cluster.burst_partition)
+        rooms = cloud_rooms(usable, poll.snapshot, self._settings.cluster.burst_partition, self._class_of)
         return structs.replace(poll.cloud, rooms=dict(NO_ROOM) if nodes and not usable else rooms)
 
     def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
@@ -211,8 +214,9 @@ class PollLoop:
             memory_mb_per_node=min((node.memory_mb for node in usable), default=0),
             features=tuple(sorted(common)),
             # slurmctld matches submissions with the active features
-            nodes_with=_nodes_with(usable),
+            nodes_with=nodes_with(usable),
             steady_free_nodes=self._steady_free(usable),
+            classes=class_states(usable, self._class_of, self._settings.ec2, prices, self._is_open),
         )
 
     def _is_spot_open(self, usable: Sequence[Node]) -> bool:
@@ -259,12 +263,3 @@ def _usable(nodes: Sequence[Node]) -> list[Node]:
         states for states in {node.states for node in nodes} if is_down(states) or is_draining(states)
     }
     return [node for node in nodes if node.states not in unusable] if unusable else list(nodes)
-
-
-def _nodes_with(nodes: Sequence[Node]) -> MappingProxyType[str, float]:
-    """Number of nodes by active feature: slurmctld matches submissions with those."""
-    alike = Counter((node.features, node.active_features) for node in nodes)
-    found = Counter[str]()
-    for (features, active), count in alike.items():
-        found.update(dict.fromkeys(features if active is None else active, count))
-    return MappingProxyType(dict(found))

@@ -280,13 +280,13 @@ class Control:
         if self._named.hedge is not None:
             self._named.hedge.announced(jobs)
 
-    def _is_open(self) -> tuple[bool, bool]:
+    def _is_open(self, types: Sequence[str] = ()) -> tuple[bool, bool]:
         breakers = self._connections.breakers
         if breakers is None:
             return True, True
         return (
-            breakers.is_option_available(Capacity.SPOT, self.settings.ec2),
-            breakers.is_option_available(Capacity.ON_DEMAND, self.settings.ec2),
+            breakers.is_option_available(Capacity.SPOT, self.settings.ec2, types),
+            breakers.is_option_available(Capacity.ON_DEMAND, self.settings.ec2, types),
         )
 
     def _gauges(self) -> Gauges:

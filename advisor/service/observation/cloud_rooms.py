@@ -8,7 +8,7 @@ submission, each where it can start first.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.decide.submission.room import ANY
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
-from advisor.model.site import Room
+from advisor.model.site import Room, class_kind
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
 from advisor.service.observation.site_view import active_features, jobs_by_node, processors_on_a_node
@@ -40,12 +40,16 @@ Times: TypeAlias = NDArray[np.float64]
 
 
 def cloud_rooms(
-    nodes: Sequence[Node], snapshot: ClusterSnapshot, burst_partition: str
+    nodes: Sequence[Node],
+    snapshot: ClusterSnapshot,
+    burst_partition: str,
+    class_of: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, tuple[Room, ...]]:
     """Rooms by kind of node, as :class:`~advisor.model.site.CloudState` has them.
 
     ``nodes`` are those of the burst partition that accept jobs; nodes of unknown power state are left out.
-    Jobs that already wait for the burst partition take their room first.
+    Jobs that already wait for the burst partition take their room first. ``class_of``: the class of each
+    node that a class names.
     """
     known = [node for node in nodes if node.power is not NodePower.UNKNOWN]
     if not known:
@@ -58,7 +62,7 @@ def cloud_rooms(
             rows_with[wanted] = _rows_with(wanted, known)
         _put(ends, rows_with[wanted], queued, snapshot.time)
     found = {ANY: _rooms(ends, known, snapshot.time)}
-    for kind, rows in _kinds(known).items():
+    for kind, rows in (_kinds(known) | _classes(known, class_of)).items():
         if 0 < len(rows) < len(known):
             found[kind] = _rooms(ends[rows], [known[row] for row in rows], snapshot.time)
     return found
@@ -159,6 +163,14 @@ def _kinds(nodes: Sequence[Node]) -> dict[str, list[int]]:
         for kind in _kinds_with(features, features if active is None else active):
             found[kind] += rows
     return {kind: sorted(rows) for kind, rows in found.items()}
+
+
+def _classes(nodes: Sequence[Node], class_of: Mapping[str, str]) -> dict[str, list[int]]:
+    """Row numbers by class."""
+    found: dict[str, list[int]] = {}
+    for row, node in enumerate(nodes if class_of else ()):
+        found.setdefault(class_kind(class_of.get(node.name, "")), []).append(row)
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -34,11 +34,11 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
             continue
         capacity = Capacity(moved.capacity)
         if capacity is Capacity.RESERVED:
-            reserved += job.array_tasks * cloud.nodes_at_most(job)
+            reserved += job.array_tasks * cloud.as_met_by(job).nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)
         if settings.budget.usd:
             run = _worst_seconds(job, moved)
-        cost = cost_usd(job, run, capacity, cloud, settings)
+        cost = cost_usd(job, run, capacity, cloud.as_met_by(job), settings)
         if math.isfinite(cost):
             usd += cost
             if job.account:

@@ -6,8 +6,9 @@ The functions are pure.
 from __future__ import annotations
 
 import bisect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
@@ -107,3 +108,12 @@ class StateLog:
         if index < 0 or time - self._times[index] > self._max_gap:
             return None
         return self._states[index]
+
+
+def nodes_with(nodes: Sequence[Node]) -> MappingProxyType[str, float]:
+    """Number of nodes by active feature: slurmctld matches submissions with those."""
+    alike = Counter((node.features, node.active_features) for node in nodes)
+    found = Counter[str]()
+    for (features, active), count in alike.items():
+        found.update(dict.fromkeys(features if active is None else active, count))
+    return MappingProxyType(dict(found))

@@ -115,7 +115,7 @@ class Slices:
         return True
 
     def _usd_per_second(self, queued: QueuedJob) -> float:
-        cloud, moved = self._cloud(), moved_by_us(queued)
+        cloud, moved = self._cloud().as_met_by(queued.job), moved_by_us(queued)
         named = moved.capacity if moved is not None else None
         capacity = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
         usd = cores_billed(queued.job, cloud) * usd_per_core_hour(capacity, cloud, self._settings) / 3600.0

@@ -159,12 +159,13 @@ class Valuer:
         return (
             recorded is not None
             and recorded.reason not in _SEEN_BY_THE_HOOK_ALONE
-            and may_move(queued.job, cloud, self._settings).verdict is Verdict.YES
+            and may_move(queued.job, cloud.as_met_by(queued.job), self._settings).verdict is Verdict.YES
         )
 
     def _usd_per_second(self, queued: QueuedJob, slowdown: float, cloud: CloudState, now: float) -> float:
         """Price of what the job takes in the cloud; NaN where there is no capacity for it."""
         job = queued.job
+        cloud = cloud.as_met_by(job)
         likely = float(self.chances_of(queued) @ np.minimum(self._middles, limit_of(queued)))
         capacity, _ = choose(job, slowdown * likely, cloud, self._settings, now)
         if capacity is None:

@@ -138,5 +138,8 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-AskWhetherOpen = Callable[[], tuple[bool, bool]]
-"""Whether spot and on-demand capacity can be launched now, by the breakers of all pools."""
+AskWhetherOpen = Callable[..., tuple[bool, bool]]
+"""Whether spot and on-demand capacity can be launched now, by the breakers of all pools.
+
+With a list of instance types: whether instances of these types can be.
+"""

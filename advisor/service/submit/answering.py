@@ -139,7 +139,7 @@ class Answerer:
             reply=reply_to(request, job, advice, values, knowledge),
             # the ledger keeps the quantiles, which say the same in a third of the room
             record=AdviceRecord(advice=advice, job=job, estimates=replace(estimates, run_chances=())),
-            submission=submission_of(job, advice, values, state.cloud, knowledge.settings),
+            submission=submission_of(job, advice, values, state.cloud.as_met_by(job), knowledge.settings),
         )
 
     def _site_state(self, knowledge: KnownNow, now: float, configured_at: int | None) -> SiteState:
@@ -268,7 +268,7 @@ def reply_to(
     """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
     settings = knowledge.settings
     cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud
-    features, prefer = _node_features(request, job, advice, cloud)
+    features, prefer = _node_features(request, job, advice, cloud.as_met_by(job))
     acts = advice.mode is _ACT
     offset = advice.priority_offset if acts else 0
     partition = advice.partition if acts else None

@@ -53,7 +53,7 @@ def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **s
         slurm=Slurm(),  # type: ignore[arg-type]
         view=SharedView(hands.clock, 60.0),
         cloud=cloud,
-        is_open=lambda: open_now,
+        is_open=lambda *_: open_now,
         status=dict,
         clock=hands.clock,
         features=features,
@@ -169,3 +169,46 @@ def test_g20_2_without_a_hook_a_new_job_meets_the_queue_before_it(
     assert published.state.cluster.queue_size == jobs
     assert published.queue is not None
     assert len(published.queue.waiting_jobs) == jobs
+
+
+MID = {
+    "nodes": "burst[1-2]",
+    "instance_types": ["c5.xlarge", "m5.xlarge"],
+    "cores": 4,
+    "memory_mb": 4000,
+    "on_demand_usd_per_hour": 0.4,
+}
+BIG = {
+    **MID,
+    "nodes": "burst3",
+    "instance_types": ["c5.9xlarge"],
+    "cores": 32,
+    "on_demand_usd_per_hour": 1.6,
+    "gpus": 2,
+}
+
+
+def test_classes_are_published_with_their_nodes_prices_and_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = (
+        make_node("burst1", "IDLE", "POWERED_DOWN", features=("mid", "spot")),
+        make_node("burst2", "IDLE", "POWERED_DOWN", features=("mid",)),
+        make_node("burst3", "IDLE", "POWERED_DOWN", features=("big",), processors=32, memory_mb=64000),
+        make_node("burst4", "DOWN", features=("big",), processors=32),
+        make_node("burst5", "IDLE", "POWERED_DOWN", features=(), processors=2, memory_mb=1000),
+    )
+    monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
+    loop = make_loop(tmp_path, open_now=(True, True), ec2={"classes": {"mid": MID, "big": BIG}})
+    for step in (loop.poll, loop.publish):
+        step()
+    cloud = snapshots.read(tmp_path / "snapshot.msgpack").state.cloud
+    seen = {each.name: each for each in cloud.classes}
+    assert {name: each.nodes_total for name, each in seen.items()} == {"": 1, "mid": 2, "big": 1}
+    assert (seen["mid"].features, seen["mid"].nodes_with) == (("mid",), {"mid": 2.0, "spot": 1.0})
+    assert (seen["big"].gpus_per_node, seen["big"].memory_mb_per_node) == (2, 64000)
+    assert (seen["mid"].on_demand_usd_per_hour, seen[""].on_demand_usd_per_hour) == (0.4, 0.17)
+    met = cloud.as_met_by(make_job(processors=20))
+    assert met.node_class == seen["big"]
+    assert [room.total for room in met.rooms[""]] == [32, 16, 8, 4, 2, 1]
+    assert cloud_wait("", make_job(processors=32, array_tasks=3), 60.0, met, cloud.boot_seconds or 0.0) > 0.0

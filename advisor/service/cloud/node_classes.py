@@ -1,0 +1,60 @@
+"""The classes of the burst partition's nodes at one moment, as decisions see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from advisor.decide.submission.capacity import is_never_spot
+from advisor.ec2.classes import instance_types_of
+from advisor.ec2.prices import Prices
+from advisor.model.cluster import Node
+from advisor.model.node_classes import NodeClassState
+from advisor.model.settings import Ec2Settings
+from advisor.service.observation.site_view import nodes_with
+
+
+def class_states(
+    usable: Sequence[Node],
+    class_of: Mapping[str, str],
+    settings: Ec2Settings,
+    prices: Prices,
+    is_open: Callable[[Sequence[str]], tuple[bool, bool]],
+) -> tuple[NodeClassState, ...]:
+    """The classes that have usable nodes; nodes that no class names are one class without a name.
+
+    Args:
+        class_of: The class of each node that a class names.
+        is_open: Whether spot and on-demand pools of some instance types are open.
+    """
+    members: dict[str, list[Node]] = {}
+    for node in usable if class_of else ():
+        if node.processors:
+            members.setdefault(class_of.get(node.name, ""), []).append(node)
+    return tuple(_state(name, nodes, settings, prices, is_open) for name, nodes in sorted(members.items()))
+
+
+def _state(
+    name: str,
+    nodes: Sequence[Node],
+    settings: Ec2Settings,
+    prices: Prices,
+    is_open: Callable[[Sequence[str]], tuple[bool, bool]],
+) -> NodeClassState:
+    types = instance_types_of(settings, name or None)
+    spot_open, on_demand_open = is_open(types)
+    said = settings.classes.get(name)
+    return NodeClassState(
+        name=name,
+        nodes_total=len(nodes),
+        processors_per_node=min(node.processors for node in nodes),
+        memory_mb_per_node=min(node.memory_mb for node in nodes),
+        gpus_per_node=said.gpus if said is not None else 0,
+        gpu_type=said.gpu_type if said is not None else "",
+        features=tuple(sorted(set[str].intersection(*(set(node.features) for node in nodes)))),
+        nodes_with=dict(nodes_with(nodes)),
+        # EC2 may choose any of them, and budgets must hold whichever it is
+        spot_usd_per_hour=max(prices.of(each).spot.usd_per_hour for each in types),
+        on_demand_usd_per_hour=max(prices.of(each).on_demand.usd_per_hour for each in types),
+        spot_open=spot_open and not all(is_never_spot(node.features) for node in nodes),
+        on_demand_open=on_demand_open,
+    )
