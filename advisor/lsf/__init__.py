@@ -1,1 +1,1 @@
-"""Read finished jobs from LSF's ``lsb.acct`` files, without running LSF's commands."""
+"""Read LSF's ``lsb.acct`` and follow its ``lsb.events``, without running LSF's commands."""

@@ -1,0 +1,301 @@
+"""One job as ``lsb.events`` tells of it: how ``JOB_NEW`` makes it, and how ``JOB_MODIFY2`` changes it.
+
+The fields are in the order in which volclava writes them (version "22"): both records leave out fields that
+their option bits do not name. IBM's releases write other fields in between, which nobody here has seen; they
+are refused by :mod:`advisor.lsf.events`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from advisor.lsf.fields import Fields, MalformedRecord
+
+_SUB_NAME: Final = 0x01
+_SUB_QUEUE: Final = 0x02
+_SUB_HOST: Final = 0x04
+_SUB_EXCLUSIVE: Final = 0x40
+_SUB_PRE_EXECUTION: Final = 0x100000
+_SUB_MAIL_USER: Final = 0x400000
+_SUB_RERUNNABLE: Final = 0x4000
+_SUB_HOST_SPEC: Final = 0x10000
+_SUB_DEPENDENCY: Final = 0x20000
+_SUB_RESOURCES: Final = 0x40000
+_SUB_PROJECT: Final = 0x2000000
+_SUB_INTERACTIVE: Final = 0x4000000
+_SUB_POST_EXECUTION: Final = 0x40000000
+_SUB2_HOLD: Final = 0x01
+_SUB2_COMMAND: Final = 0x02
+_SUB2_BLOCK: Final = 0x04
+_SUB2_INPUT_SPOOL: Final = 0x80
+_SUB2_COMMAND_SPOOL: Final = 0x100
+_SUB2_PRIORITY: Final = 0x200
+_SUB2_DESCRIPTION: Final = 0x2000
+_TEXTS_BEFORE_PROJECT: Final = (0x08, 0x10, 0x20)
+"""Options with one text each: input, output and error file."""
+
+_LIMITS: Final = 11
+_RUN_LIMIT: Final = 9
+_DELETED: Final = -2
+_UNCHANGED_PROCESSORS: Final = 2147483646
+_MAX_ELEMENTS: Final = 100_000
+_ARRAY: Final = re.compile(r"(.*)\[([0-9,:\- ]+)\](?:%[0-9]+)?", re.DOTALL)
+_RANGE: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6})(?::([0-9]{1,6}))?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveJob:
+    """A job, or one element of an array, at one moment.
+
+    Attributes:
+        job_id, array_index: LSF's id, which all elements share, and the element's index; 0 for a plain job.
+        state: ``bjobs``' word: PEND, PSUSP, RUN, SSUSP, USUSP, DONE, EXIT, UNKWN.
+        processors: ``bsub -n``, the smaller number.
+        submit_time, begin_time, start_time, end_time: Epoch seconds; a begin time of 0: at once; None while
+            it has not started, or not ended.
+        run_limit_seconds: ``-W``; None without one. A queue's limit is not in the record.
+        asked_hosts: ``-m``.
+        hosts: One entry for each slot; empty while it waits.
+        rerunnable: Whether it is started again if its host fails.
+        deferred: Whether it was submitted held or with a begin time.
+    """
+
+    job_id: int
+    array_index: int = 0
+    state: str = "PEND"
+    user: str
+    queue: str
+    processors: int
+    submit_time: int
+    begin_time: int = 0
+    start_time: int | None = None
+    end_time: int | None = None
+    run_limit_seconds: int | None = None
+    resource_request: str = ""
+    dependency: str = ""
+    asked_hosts: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    name: str = ""
+    command: str = ""
+    project: str = ""
+    description: str = ""
+    rerunnable: bool = False
+    exclusive: bool = False
+    interactive: bool = False
+    explicit_queue: bool = False
+    deferred: bool = False
+    restarts: int = 0
+
+
+def read_job_new(fields: Fields) -> tuple[LiveJob, ...]:
+    """The job of a ``JOB_NEW`` record whose type, version and time were taken: one, or an array's elements.
+
+    Raises:
+        MalformedRecord: A field is not as expected.
+    """
+    job_id = fields.whole("job id")
+    fields.whole("user id")
+    options = fields.whole("options")
+    processors, submitted, begin = (
+        fields.whole(name) for name in ("processors", "submit time", "begin time")
+    )
+    _skip(fields, "ending time, signal, checkpoint period, restart", 4)
+    user = fields.text("user")
+    limit = _run_limit(fields)
+    fields.text("host specification")
+    fields.real("host factor")
+    fields.whole("umask")
+    queue, resources = fields.text("queue"), fields.text("resource request")
+    _skip_texts(fields, "submission host, folder, checkpoint folder, input, output, error, home, job file", 8)
+    hosts = fields.texts("asked hosts")
+    dependency = fields.text("dependency")
+    _skip_texts(fields, "pre-execution command", 2 if options & _SUB_POST_EXECUTION else 1)
+    name, command = fields.text("name"), fields.text("command")
+    for _ in range(fields.whole("number of transferred files")):
+        _skip_texts(fields, "transferred file", 2)
+        fields.whole("transfer options")
+    fields.text("mail user")
+    project = fields.text("project")
+    options2, index = _tail(fields, options)
+    job = LiveJob(
+        job_id=job_id, array_index=index, state="PSUSP" if options2 & _SUB2_HOLD else "PEND", user=user,
+        queue=queue, processors=max(1, processors), submit_time=submitted, begin_time=begin,
+        run_limit_seconds=limit if limit is not None and limit > 0 else None, resource_request=resources,
+        dependency=dependency, asked_hosts=hosts, name=name, command=command, project=project,
+        description=fields.text("description") if len(fields) else "",
+        rerunnable=bool(options & _SUB_RERUNNABLE), exclusive=bool(options & _SUB_EXCLUSIVE),
+        interactive=bool(options & _SUB_INTERACTIVE), explicit_queue=bool(options & _SUB_QUEUE),
+        deferred=bool(begin or options2 & _SUB2_HOLD),
+    )  # fmt: skip
+    match = None if index else _ARRAY.fullmatch(name)
+    if match is None:
+        return (job,)
+    return tuple(replace(job, array_index=one, name=f"{match[1]}[{one}]") for one in elements(match[2]))
+
+
+def _tail(fields: Fields, options: int) -> tuple[int, int]:
+    """Second word of options, and array index; takes all up to the description."""
+    _skip(fields, "port, largest number of processors", 2 if options & _SUB_INTERACTIVE else 1)
+    _skip_texts(fields, "host type, login shell", 2)
+    options2, index = fields.whole("second options"), fields.whole("array index")
+    if options2 & _SUB2_BLOCK and not fields.next_is_text():
+        fields.whole("port")
+    _skip_texts(fields, "spooled input, spooled command, spool folder", 3)
+    fields.whole("user priority")
+    return options2, index
+
+
+def elements(text: str) -> tuple[int, ...]:
+    """The indices of an array such as ``1,4-8:2``.
+
+    Examples:
+        >>> elements("1,4-8:2")
+        (1, 4, 6, 8)
+
+    Raises:
+        MalformedRecord: It is no list of indices, or has more than 100,000.
+    """
+    found: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise MalformedRecord(f"{text[:40]!a} is no list of array indices")
+        first = int(match[1])
+        found += range(first, int(match[2] or first) + 1, max(1, int(match[3] or 1)))
+        if len(found) > _MAX_ELEMENTS:
+            raise MalformedRecord(f"an array of more than {_MAX_ELEMENTS:,} elements")
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a ``JOB_MODIFY2`` record changes of a job (``bmod``); None: unchanged.
+
+    Attributes:
+        indices: The elements it is for; empty for a plain job or a whole array.
+        run_limit_seconds: The new limit; 0: it has none any more.
+    """
+
+    job_id: int
+    indices: tuple[int, ...]
+    queue: str | None = None
+    name: str | None = None
+    processors: int | None = None
+    begin_time: int | None = None
+    run_limit_seconds: int | None = None
+    resource_request: str | None = None
+    dependency: str | None = None
+    asked_hosts: tuple[str, ...] | None = None
+    project: str | None = None
+    description: str | None = None
+
+    def applied_to(self, job: LiveJob) -> LiveJob:
+        """The job with the change."""
+        name = self.name
+        if name is not None and job.array_index:
+            match = _ARRAY.fullmatch(name)
+            name = f"{match[1] if match else name}[{job.array_index}]"
+        limit = job.run_limit_seconds if self.run_limit_seconds is None else self.run_limit_seconds or None
+        return replace(
+            job,
+            queue=_either(self.queue, job.queue),
+            explicit_queue=job.explicit_queue or self.queue is not None,
+            name=_either(name, job.name),
+            processors=self.processors or job.processors,
+            begin_time=job.begin_time if self.begin_time is None else self.begin_time,
+            deferred=job.deferred or bool(self.begin_time),
+            run_limit_seconds=limit,
+            resource_request=_either(self.resource_request, job.resource_request),
+            dependency=_either(self.dependency, job.dependency),
+            asked_hosts=job.asked_hosts if self.asked_hosts is None else self.asked_hosts,
+            project=_either(self.project, job.project),
+            description=_either(self.description, job.description),
+        )
+
+
+def read_job_modify(fields: Fields) -> Change:
+    """The change of a ``JOB_MODIFY2`` record whose type, version and time were taken.
+
+    Raises:
+        MalformedRecord: A field is not as expected.
+    """
+    job_id, indices = _id_and_indices(fields.text("job id"))
+    options, options2, deleted, _ = (
+        fields.whole(name) for name in ("options", "second options", "deleted options", "user id")
+    )
+    fields.text("user")
+    _skip(fields, "time of the change, umask", 2)
+    processors, begin = fields.whole("processors"), fields.whole("begin time")
+    _skip(fields, "ending time, signal, restart", 3)
+    name = fields.text("name") if options & _SUB_NAME else None
+    queue = fields.text("queue") if options & _SUB_QUEUE else None
+    hosts = fields.texts("asked hosts") if options & _SUB_HOST else None
+    resources = fields.text("resource request") if options & _SUB_RESOURCES else None
+    limit = _run_limit(fields)
+    if options & _SUB_HOST_SPEC:
+        fields.text("host specification")
+    dependency = fields.text("dependency") if options & _SUB_DEPENDENCY else None
+    project, description = _tail_of_change(fields, options, options2)
+    return Change(
+        job_id=job_id, indices=indices, queue=queue, name=name,
+        processors=None if processors in (0, _UNCHANGED_PROCESSORS) else processors,
+        begin_time=begin or None,
+        run_limit_seconds=0 if limit == _DELETED else limit if limit is not None and limit > 0 else None,
+        resource_request="" if deleted & _SUB_RESOURCES else resources,
+        dependency="" if deleted & _SUB_DEPENDENCY else dependency,
+        asked_hosts=() if deleted & _SUB_HOST else hosts,
+        project=project, description=description,
+    )  # fmt: skip
+
+
+def _tail_of_change(fields: Fields, options: int, options2: int) -> tuple[str | None, str | None]:
+    """Project and description; None where unchanged."""
+    fields.text("home")
+    files = [options & bit for bit in _TEXTS_BEFORE_PROJECT]
+    files[0] |= options2 & _SUB2_INPUT_SPOOL
+    _skip_texts(fields, "input, output or error file", sum(map(bool, files)))
+    _skip_texts(fields, "command", 1 if options2 & _SUB2_COMMAND else 0)
+    _skip(fields, "checkpoint period", 1 if options & 0x400 else 0)
+    _skip_texts(fields, "checkpoint folder", 1 if options & 0x800 else 0)
+    for _ in range(fields.whole("number of transferred files") if options & 0x80000 else 0):
+        _skip_texts(fields, "transferred file", 2)
+        fields.whole("transfer options")
+    _skip_texts(fields, "job file, submission host, folder", 3)
+    commands = [_SUB_PRE_EXECUTION, _SUB_POST_EXECUTION, _SUB_MAIL_USER]
+    _skip_texts(fields, "commands and mail user", sum(bool(options & bit) for bit in commands))
+    project = fields.text("project") if options & _SUB_PROJECT else None
+    _skip(fields, "port, largest number of processors", 2)
+    _skip_texts(fields, "login shell and host type", 2 if options & 0x200000 else 1)
+    fields.whole("deleted second options")
+    spooled = [options2 & _SUB2_INPUT_SPOOL, options2 & _SUB2_COMMAND_SPOOL]
+    _skip_texts(fields, "spooled files", sum(map(bool, spooled)))
+    _skip(fields, "user priority", 1 if options2 & _SUB2_PRIORITY else 0)
+    return project, fields.text("description") if options2 & _SUB2_DESCRIPTION else None
+
+
+def _id_and_indices(text: str) -> tuple[int, tuple[int, ...]]:
+    number, bracket, rest = text.partition("[")
+    if not (number.isascii() and number.isdecimal() and len(number) < 16):
+        raise MalformedRecord(f"{text[:40]!a} is no job id")
+    return int(number), elements(rest.rstrip("]")) if bracket else ()
+
+
+def _run_limit(fields: Fields) -> int | None:
+    limits = [fields.whole("limit") for _ in range(_LIMITS)]
+    return None if limits[_RUN_LIMIT] == -1 else limits[_RUN_LIMIT]
+
+
+def _skip(fields: Fields, name: str, count: int) -> None:
+    for _ in range(count):
+        fields.whole(name)
+
+
+def _skip_texts(fields: Fields, name: str, count: int) -> None:
+    for _ in range(count):
+        fields.text(name)
+
+
+def _either(new: str | None, old: str) -> str:
+    return old if new is None else new
