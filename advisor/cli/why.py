@@ -98,6 +98,8 @@ def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
 
 
 def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
+    if settings.cluster.scheduler == "lsf":
+        return None
     from advisor.slurm.commands import Commands
     from advisor.slurm.recorded_advice import record_in_slurm
 

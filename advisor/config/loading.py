@@ -27,8 +27,8 @@ DEFAULT_PATH: Final = Path("/etc/advisor/advisor.toml")
 PATH_VARIABLE: Final = "ADVISOR_CONFIG"
 _OVERRIDE: Final = re.compile(r"ADVISOR_(?P<section>[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*)__(?P<name>\w+)")
 _LIMIT_BYTES: Final = 1_000_000
-_SLURM_CONF: Final = "SLURM_CONF"
-_SLURM_CONF_KEY: Final = "paths.slurm_conf"
+_OWN_WORDS: Final = {"SLURM_CONF": ("paths", "slurm_conf"), "LSF_ENVDIR": ("paths", "lsf_envdir")}
+"""Variables that the schedulers' own commands read, and the settings that they stand for."""
 
 
 class Source(enum.StrEnum):
@@ -91,10 +91,11 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
             where = f"{found}:{line}" if line else str(found)
             origins[f"{section}.{name}"] = Origin(source=Source.FILE, where=where)
     values = {section: dict(entries) for section, entries in document.items()}
-    if environ.get(_SLURM_CONF) and origins[_SLURM_CONF_KEY].source is Source.DEFAULT:
-        # Slurm's own commands read this file; a setting of ours would win.
-        values.setdefault("paths", {})["slurm_conf"] = environ[_SLURM_CONF]
-        origins[_SLURM_CONF_KEY] = Origin(source=Source.ENVIRONMENT, where=_SLURM_CONF)
+    for variable, (section, name) in _OWN_WORDS.items():
+        key = f"{section}.{name}"
+        if environ.get(variable) and origins[key].source is Source.DEFAULT:  # a setting of ours would win
+            values.setdefault(section, {})[name] = environ[variable]
+            origins[key] = Origin(source=Source.ENVIRONMENT, where=variable)
     for variable, (definition, value) in _overrides(environ).items():
         values.setdefault(definition.section, {})[definition.name] = value
         origins[definition.key] = Origin(source=Source.ENVIRONMENT, where=variable)

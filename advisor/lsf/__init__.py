@@ -1,1 +1,1 @@
-"""Read LSF's ``lsb.acct`` and follow its ``lsb.events``, without running LSF's commands."""
+"""Talk to LSF through its commands and files: history, live jobs, and the back end of `advisor control`."""

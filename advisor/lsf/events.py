@@ -180,7 +180,7 @@ class EventsReader:
         if fields.next_is_text():
             fields.text("user group")
         index = fields.whole("array index")
-        self._change(job_id, index, lambda job: replace(job, state="RUN", hosts=hosts, start_time=when))
+        self._change(job_id, index, lambda job: _started(job, hosts, when))
 
     def _status(self, fields: Fields, _when: int) -> None:
         job_id, status = fields.whole("job id"), fields.whole("status")
@@ -199,7 +199,7 @@ class EventsReader:
     def _switch(self, fields: Fields, _when: int) -> None:
         fields.whole("user id")
         job_id, queue = fields.whole("job id"), fields.text("queue")
-        self._change(job_id, fields.whole("array index"), lambda job: replace(job, queue=queue))
+        self._change(job_id, fields.whole("array index"), lambda job: _in_queue(job, queue))
 
     def _modify(self, fields: Fields, _when: int) -> None:
         change = read_job_modify(fields)
@@ -233,6 +233,14 @@ def _fields_of(line: bytes) -> Fields:
     fields = Fields(line.decode("utf-8", "replace").rstrip("\r\n"))
     fields.text("type")
     return fields
+
+
+def _started(job: LiveJob, hosts: tuple[str, ...], when: int) -> LiveJob:
+    return replace(job, state="RUN", hosts=hosts, start_time=when, switched_running=False)
+
+
+def _in_queue(job: LiveJob, queue: str) -> LiveJob:
+    return replace(job, queue=queue, switched_running=job.state not in {"PEND", "PSUSP"})
 
 
 def _in_state(job: LiveJob, state: str, ended: int) -> LiveJob:

@@ -60,6 +60,7 @@ class LiveJob:
         hosts: One entry for each slot; empty while it waits.
         rerunnable: Whether it is started again if its host fails.
         deferred: Whether it was submitted held or with a begin time.
+        switched_running: Whether it was given another queue while it ran, where it stays.
     """
 
     job_id: int
@@ -86,6 +87,7 @@ class LiveJob:
     interactive: bool = False
     explicit_queue: bool = False
     deferred: bool = False
+    switched_running: bool = False
     restarts: int = 0
 
 

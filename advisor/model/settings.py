@@ -113,6 +113,14 @@ class ClusterSettings(Section):
         "high-throughput computing advises against Lua in slurmctld; such a site sets it to false.",
         expert=True,
     )
+    scheduler: Literal["slurm", "lsf"] = setting(
+        "slurm",
+        "What schedules the cluster. With `lsf`, partitions are LSF's queues, and new jobs are found in "
+        "lsb.events and moved by bswitch while they are pending (docs/lsf.md). Hedged starts, small jobs "
+        "first, and the portfolio, matching and acquisition of nodes are then off.",
+        why="Most of the advisor was made for Slurm, and tried on it.",
+        expert=True,
+    )
     slurm_api: Literal["commands", "pyslurm"] = setting(
         "commands",
         "How `advisor control` talks to slurmctld: by Slurm's own commands, or by pyslurm in its process. "
@@ -166,6 +174,13 @@ class PathSettings(Section):
         Path("/usr/bin"),
         "The folder of sacct, squeue, sinfo and scontrol.",
         why="Distribution packages of Slurm put its commands there.",
+    )
+    lsf_envdir: Path = setting(
+        Path("/etc"),
+        "The folder of LSF's lsf.conf. The environment variable `LSF_ENVDIR` replaces the default. lsf.conf "
+        "has to have LSF_BINDIR and LSB_SHAREDIR. Slurm sites do not need it.",
+        why="LSF's own commands look there without LSF_ENVDIR.",
+        expert=True,
     )
     database_url: str | None = setting(
         None,

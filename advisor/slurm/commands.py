@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final
 
 from advisor.files import fence
@@ -29,9 +30,17 @@ class Commands:
         folder: Where squeue, sinfo, scontrol and sacct are.
         slurm_conf: Their ``SLURM_CONF``; None leaves it to Slurm's own default.
         timeout: Longest a query may take, seconds.
+        more: Further environment variables.
     """
 
-    def __init__(self, folder: Path, slurm_conf: Path | None, *, timeout: float = 20.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        slurm_conf: Path | None,
+        *,
+        timeout: float = 20.0,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._folder = folder
         self._timeout = timeout
         self._environment: dict[str, str] = {
@@ -39,6 +48,7 @@ class Commands:
             # index expressions of arrays in full, not cut at 64 characters
             "SLURM_BITSTR_LEN": "0",
             **_EPOCH_TIMES,
+            **more,
         }
         if slurm_conf is not None:
             self._environment["SLURM_CONF"] = str(slurm_conf)

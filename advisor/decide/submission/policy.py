@@ -45,6 +45,10 @@ _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
         },
     }
 )
+_UNDER_LSF: Final[Sections] = MappingProxyType(
+    {**{name: values for name, values in _OFF.items() if name != "waiting"}, "cluster": {"hook": False}}
+)
+"""What LSF has no means for is off; it needs Slurm's hook, placeholders or weights."""
 QUEUE_POLICIES: Final[frozenset[Policy]] = frozenset({"price", "ambati2021"})
 """Policies that ask when a job would start on-premise by the queue."""
 
@@ -86,7 +90,8 @@ def fixed(settings: Settings) -> dict[str, Any]:
 
 def _sections(settings: Settings) -> Sections:
     policy = settings.cluster.policy
-    return _of_ambati(settings) if policy == "ambati2021" else _SECTIONS[policy]
+    sections = _of_ambati(settings) if policy == "ambati2021" else _SECTIONS[policy]
+    return {**sections, **_UNDER_LSF} if settings.cluster.scheduler == "lsf" else sections
 
 
 def _of_ambati(settings: Settings) -> Sections:

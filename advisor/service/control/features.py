@@ -17,6 +17,7 @@ from advisor.ec2.prices import PriceCache, Prices
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job
+from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
@@ -40,7 +41,6 @@ from advisor.service.state.state_files import (
     SMALL_JOBS,
 )
 from advisor.slurm.placeholders import Placeholders
-from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Connections:
         models: Where models are kept; None: in ``paths.models``.
     """
 
-    slurm: SlurmBackend
+    slurm: Scheduler
     fleet: CloudFleet | None = None
     breakers: UnavailablePools | None = None
     prices: PriceCache | None = None

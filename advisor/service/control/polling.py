@@ -15,6 +15,7 @@ from advisor.ec2.classes import class_of_nodes
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
+from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.model.snapshot import ClusterSnapshot
@@ -42,7 +43,6 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
-from advisor.slurm.protocol import SlurmBackend
 
 _CONFIG_SECONDS: Final = 60.0
 _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
@@ -70,7 +70,7 @@ class PollLoop:
         self,
         settings: Settings,
         *,
-        slurm: SlurmBackend,
+        slurm: Scheduler,
         view: SharedView,
         cloud: CloudRecord,
         is_open: AskWhetherOpen,

@@ -14,6 +14,7 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Pool, UnavailablePools
 from advisor.ec2.prices import PriceCache, cheapest_first
+from advisor.lsf.backend import LsfBackend
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
@@ -25,7 +26,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
 from advisor.service.stability.outlook import PoolOrder
-from advisor.service.state.state_files import CLOSED_POOLS, PRICES
+from advisor.service.state.state_files import CLOSED_POOLS, LSF_ADVICE, PRICES
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.pyslurm_backend import backend_of
@@ -62,6 +63,9 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
+    if settings.cluster.scheduler == "lsf":
+        backend = LsfBackend.of(settings, LSF_ADVICE.at(settings.paths.state))
+        return Control(settings, Connections(slurm=backend), notifier=notifier)
     connections = Connections(
         slurm=backend_of(settings),
         fleet=fleet,

@@ -21,12 +21,12 @@ from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
+from advisor.service.observation.accounting import Accounting
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
 from advisor.service.running.metrics import ControlMetrics
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class LearnFeature(Feature):
         self,
         settings: Settings,
         *,
-        slurm: SlurmBackend,
+        slurm: Accounting,
         store: HistoryStore,
         models: ModelStore,
         view: SharedView,

@@ -20,14 +20,13 @@ from advisor.service.learn.costs import Costs, Meter
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
-from advisor.service.observation.accounting import SOURCE, ingest_accounting
+from advisor.service.observation.accounting import SOURCE, Accounting, ingest_accounting
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.running.metrics import ControlMetrics
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +54,7 @@ class LearnLoop:
         self,
         settings: Settings,
         *,
-        slurm: SlurmBackend,
+        slurm: Accounting,
         store: HistoryStore,
         knowledge: Knowledge,
         sizes: SizeKnowledge,

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from advisor.history.ingest import IngestReport, ingest_sacct
 from advisor.history.store import HistoryStore
 from advisor.slurm.protocol import SlurmBackend
 
 SOURCE: Final = "slurm"
-"""Name of this cluster's jobs in the history."""
+"""Name of this cluster's jobs in the history, whatever its scheduler is."""
+
+
+@runtime_checkable
+class OwnAccounting(Protocol):
+    """A scheduler without sacct, which reads its accounting itself, each time from where it stopped."""
+
+    def ingest(self, store: HistoryStore, *, source: str) -> IngestReport:
+        """Add the jobs that have ended since the last time."""
+        ...
+
+
+Accounting: TypeAlias = SlurmBackend | OwnAccounting
 
 _WINDOW_SECONDS: Final = 7 * 86400.0
 _MAX_PROBLEMS: Final = 20
@@ -19,7 +31,7 @@ _MAX_PROBLEMS: Final = 20
 
 def ingest_accounting(
     store: HistoryStore,
-    slurm: SlurmBackend,
+    slurm: Accounting,
     since: float,
     now: float,
     *,
@@ -34,6 +46,8 @@ def ingest_accounting(
     Raises:
         RetryLater: Slurm or the database does not answer; complete windows before that stay in the history.
     """
+    if isinstance(slurm, OwnAccounting):
+        return slurm.ingest(store, source=SOURCE)
     total = IngestReport(source=SOURCE)
     begin = since
     while True:

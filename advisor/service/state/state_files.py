@@ -9,6 +9,7 @@ from typing import Any, Final, Generic
 from advisor.ec2.pools import ClosedPools
 from advisor.ec2.prices import ReadPrices
 from advisor.files.state_file import Record, StateFile
+from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.service.state.budget_records import BudgetRecord
 from advisor.service.state.hedge_entries import HedgeEntries
 from advisor.service.state.records import (
@@ -109,6 +110,13 @@ SMALL_JOBS: Final = KnownFile(
     writer="service/hedge/small_jobs.py",
     loss="Jobs that were requeued as large and still wait do not get their age back.",
 )
+LSF_ADVICE: Final = KnownFile(
+    name="lsf_advice.json",
+    record=AdviceOfLiveJobs,
+    writer="lsf/kept_advice.py",
+    readers=("lsf/backend.py",),
+    loss="Waiting jobs of LSF are advised once more; one that was moved stays where it is.",
+)
 MOVES: Final = KnownFile(
     name="asked_again.json",
     record=MovesUnderWay,
@@ -189,6 +197,7 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     LIVES,
     HEDGE_ENTRIES,
     SMALL_JOBS,
+    LSF_ADVICE,
     MOVES,
     PORTFOLIO,
     VERDICT,

@@ -20,6 +20,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
+from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, Partition, SubmittedJob
 from advisor.service.exchange.client import SubmitClient
@@ -37,7 +38,6 @@ from advisor.service.waiting.unadvised import (
     obstacle,
 )
 from advisor.slurm.parsing import default_memory
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class AdvisingLoop:
     def __init__(
         self,
         *,
-        slurm: SlurmBackend,
+        slurm: Scheduler,
         clock: Clock,
         session: Callable[[], AbstractContextManager[AskNew]],
         hedged: Callable[[], None] = lambda: None,

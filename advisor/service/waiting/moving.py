@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from advisor.files.state_file import StateFile
+from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.protocol import AdviseReply
@@ -21,7 +22,6 @@ from advisor.service.running.isolating import for_each
 from advisor.service.state.records import Move, MovesUnderWay
 from advisor.service.waiting.candidates import may_be_asked, user_words
 from advisor.service.waiting.unadvised import changes_of
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Moves:
         self,
         settings: Settings,
         *,
-        slurm: SlurmBackend,
+        slurm: Scheduler,
         view: SharedView,
         state: StateFile[MovesUnderWay],
         clock: Clock,

@@ -1,0 +1,203 @@
+"""What bhosts, lshosts, bqueues and bmgroup show, read into nodes and partitions. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from advisor.model.cluster import Node
+from advisor.model.snapshot import Partition
+
+_NO_HOST: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)")
+_MEGABYTES: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+_MINUTES: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?) min")
+_DOWN: Final = frozenset({"unavail", "unreach", "closed_LIM"})
+_TAKEN: Final = frozenset({"closed_Full", "closed_Excl"})
+"""Words of bhosts for a host that is closed by the jobs on it."""
+_DEFAULT: Final = "This is the default queue."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A row of ``bhosts -w``: its status, and the slots that it has and that jobs hold; None: no limit."""
+
+    name: str
+    status: str
+    slots: int | None
+    taken: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """A row of ``lshosts -w``: processors, MiB, and the Boolean resources of a host."""
+
+    processors: int = 0
+    memory_mb: int = 0
+    resources: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Queue:
+    """A queue of ``bqueues -l``; minutes are None without a limit.
+
+    Attributes:
+        hosts: Words of its line ``HOSTS``: names of hosts, of groups with a stroke at the end, ``all``.
+    """
+
+    name: str
+    priority: int = 0
+    is_up: bool = False
+    is_default: bool = False
+    hosts: tuple[str, ...] = ()
+    default_minutes: int | None = None
+    max_minutes: int | None = None
+
+
+@dataclass(slots=True)
+class Unread:
+    """Rows that could not be read."""
+
+    rows: list[str] = field(default_factory=list)
+
+
+def read_hosts(text: str, unread: Unread) -> tuple[Host, ...]:
+    """Rows of ``bhosts -w``."""
+    found: list[Host] = []
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) < 5 or not words[4].isdecimal() or not (words[3] == "-" or words[3].isdecimal()):
+            unread.rows += [line[:200]] if words else []
+            continue
+        slots = None if words[3] == "-" else int(words[3])
+        found.append(Host(name=words[0], status=words[1], slots=slots, taken=int(words[4])))
+    return tuple(found)
+
+
+def read_hardware(text: str) -> dict[str, Hardware]:
+    """Rows of ``lshosts -w`` by host: type, model, factor, processors, memory, swap, server, resources."""
+    found: dict[str, Hardware] = {}
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) < 8:
+            continue
+        amount = _AMOUNT.fullmatch(words[5])
+        resources = " ".join(words[8:]).strip("()").split()
+        found[words[0]] = Hardware(
+            processors=int(words[4]) if words[4].isdecimal() else 0,
+            memory_mb=round(float(amount[1]) * _MEGABYTES[amount[2]]) if amount else 0,
+            resources=tuple(resources),
+        )
+    return found
+
+
+def read_queues(text: str) -> tuple[Queue, ...]:
+    """The queues of ``bqueues -l``."""
+    queues: list[Queue] = []
+    section = header = before = ""
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("QUEUE:") and len(words) > 1:
+            queues.append(Queue(name=words[1]))
+            section = ""
+        if not queues or not words:
+            continue
+        queue = queues[-1]
+        if words[0] in {"DEFAULT", "MAXIMUM"} and "LIMITS" in line:
+            section = words[0]
+        queue.is_default |= line.startswith("  --") and _DEFAULT in line
+        if before.startswith("PRIO ") and len(words) > 2 and words[0].isdecimal():
+            queue.priority, queue.is_up = int(words[0]), words[2] == "Open:Active"
+        elif words[0] == "HOSTS:":
+            queue.hosts = tuple(words[1:])
+        elif (at := header.find("RUNLIMIT")) >= 0 and (minutes := _MINUTES.match(line[at:])):
+            _limit(queue, section, int(float(minutes[1])))
+        header, before = line, line.lstrip()
+    return tuple(queues)
+
+
+def _limit(queue: Queue, section: str, minutes: int) -> None:
+    if section == "DEFAULT":
+        queue.default_minutes = minutes
+    else:
+        queue.max_minutes = minutes
+
+
+def read_groups(text: str) -> dict[str, tuple[str, ...]]:
+    """Rows of ``bmgroup -r -w``: the hosts of each group; ``all`` where it has all of them."""
+    rows = (line.split() for line in text.splitlines()[1:])
+    return {words[0].rstrip("/"): tuple(words[1:]) for words in rows if len(words) > 1}
+
+
+def hosts_of(
+    queue: Queue, groups: Mapping[str, tuple[str, ...]], every_host: Collection[str]
+) -> frozenset[str]:
+    """The hosts of a queue: groups in full, without those after a tilde.
+
+    Preferences (``host+2``) do not count.
+    """
+    found, without = set[str](), set[str]()
+    for word in queue.hosts:
+        name = word.lstrip("~").partition("+")[0].rstrip("/")
+        members = set(every_host) if name in {"all", "others"} else set(groups.get(name, (name,)))
+        (without if word.startswith("~") else found).update(every_host if "all" in members else members)
+    return frozenset(found - without).intersection(every_host)
+
+
+def states_of(host: Host, *, is_cloud: bool) -> frozenset[str]:
+    """Slurm's words for the state of a host; a status that is not known takes no job."""
+    is_full = host.slots is not None and host.taken >= host.slots
+    load = "ALLOCATED" if is_full or host.status in _TAKEN else "MIXED" if host.taken else "IDLE"
+    cloud = {"CLOUD"} if is_cloud else set[str]()
+    if host.status in _DOWN:
+        return frozenset({"DOWN", *cloud})
+    is_open = host.status == "ok" or host.status in _TAKEN or (host.status == "closed" and is_full)
+    return frozenset({load, *cloud} if is_open else {load, "DRAIN", *cloud})
+
+
+def node_of(
+    host: Host,
+    hardware: Hardware,
+    queues: Mapping[str, frozenset[str]],
+    *,
+    burst: str,
+    others: Collection[str],
+) -> Node | None:
+    """A host as a node; None for one whose name is none.
+
+    One that is in the burst queue and in no on-premise queue counts as a cloud node.
+
+    Args:
+        queues: Hosts of each queue.
+        others: The on-premise queues.
+    """
+    if _NO_HOST.search(host.name):
+        return None
+    partitions = tuple(name for name, hosts in queues.items() if host.name in hosts)
+    is_cloud = burst in partitions and not set(others).intersection(partitions)
+    features = tuple(word.replace("_", "-") for word in hardware.resources)
+    return Node(
+        name=host.name,
+        states=states_of(host, is_cloud=is_cloud),
+        processors=hardware.processors if host.slots is None else host.slots,
+        memory_mb=hardware.memory_mb,
+        partitions=partitions,
+        features=features,
+        active_features=features,
+    )
+
+
+def partition_of(queue: Queue, hosts: frozenset[str], slots: Mapping[str, int]) -> Partition:
+    """A queue as a partition; `slots` are those of each host."""
+    return Partition(
+        name=queue.name,
+        is_up=queue.is_up,
+        nodes=",".join(sorted(hosts)),
+        total_processors=sum(slots.get(host, 0) for host in hosts),
+        max_minutes=queue.max_minutes,
+        is_default=queue.is_default,
+        default_minutes=queue.default_minutes,
+        total_nodes=len(hosts),
+    )

@@ -1,0 +1,132 @@
+"""Live jobs of LSF as rows of a queue. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from advisor.lsf.answers import Queue
+from advisor.lsf.live_job import LiveJob
+from advisor.lsf.resource_request import MemoryUnit, read_resource_request
+from advisor.model.job import Job
+from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
+
+OUR_WORDS: Final = "Burst Advisor: "
+"""How a description begins that the advisor has written: it is nothing that the user said."""
+_SUSPENDED: Final = "SUSPENDED"
+_STATES: Final = {
+    "PEND": PENDING, "PSUSP": PENDING, "RUN": RUNNING, "SSUSP": _SUSPENDED, "USUSP": _SUSPENDED,
+    "UNKWN": _SUSPENDED,  # its host does not answer: it holds its slots, and nothing is done about it
+}  # fmt: skip
+_MAX_TEXT: Final = 1000
+
+
+def full_id(job: LiveJob) -> int:
+    """LSF's 64-bit id: index * 2**32 + job."""
+    return max(0, job.array_index) << 32 | job.job_id
+
+
+def name_of(job_id: int) -> str:
+    """A 64-bit id as LSF's commands take it: ``95``, or ``95[2]`` for an element of an array."""
+    index, job = job_id >> 32, job_id & 0xFFFFFFFF
+    return f"{job}[{index}]" if index else f"{job}"
+
+
+def rows_of(jobs: Iterable[LiveJob]) -> dict[int, tuple[LiveJob, int]]:
+    """Jobs by the id under which they are shown, with their number of elements.
+
+    The elements of an array that wait for the first time, all in one queue, are one row, under the array's
+    id. Others are rows of their own.
+    """
+    rows: dict[int, tuple[LiveJob, int]] = {}
+    arrays: dict[int, list[LiveJob]] = {}
+    for job in jobs:
+        if job.array_index and job.state in {"PEND", "PSUSP"} and not job.restarts:
+            arrays.setdefault(job.job_id, []).append(job)
+        else:
+            rows[full_id(job)] = (job, 1)
+    for array_id, elements in arrays.items():
+        if len({(job.queue, job.state) for job in elements}) == 1:
+            rows[array_id] = (elements[0], len(elements))
+        else:
+            rows |= {full_id(job): (job, 1) for job in elements}
+    return rows
+
+
+def queued_jobs(
+    jobs: Iterable[LiveJob],
+    *,
+    queues: Mapping[str, Queue],
+    comments: Mapping[int, str],
+    now: float,
+    memory_unit: MemoryUnit,
+) -> Iterator[QueuedJob]:
+    """The rows of the queue.
+
+    Args:
+        comments: The advice of each job that has one, as its AdminComment has it under Slurm.
+        now: Epoch seconds.
+    """
+    for job_id, (job, tasks) in rows_of(jobs).items():
+        hosts = tuple(dict.fromkeys(job.hosts))
+        yield QueuedJob(
+            job=_job(job_id, job, tasks, queues.get(job.queue), memory_unit),
+            state=_STATES.get(job.state, job.state),
+            partitions=(job.queue,),
+            array_job_id=job.job_id,
+            start_time=None if job.start_time is None else float(job.start_time),
+            restarts=job.restarts,
+            priority=queues[job.queue].priority if job.queue in queues else 0,
+            reason=_reason(job, queues.get(job.queue), now),
+            nodes=",".join(hosts),
+            admin_comment=comments.get(job_id, comments.get(job.job_id, "")),
+        )
+
+
+def _job(job_id: int, job: LiveJob, tasks: int, queue: Queue | None, unit: MemoryUnit) -> Job:
+    asked = read_resource_request(job.resource_request, job.processors, unit)
+    limit = job.run_limit_seconds
+    if limit is None and queue is not None:
+        minutes = queue.max_minutes if queue.default_minutes is None else queue.default_minutes
+        limit = None if minutes is None else 60 * minutes
+    # a select section chooses hosts, as a list of them does
+    chosen = "select" in job.resource_request and job.resource_request
+    return Job(
+        job_id=job_id,
+        submit_time=float(job.submit_time),
+        processors=len(job.hosts) or job.processors,
+        user=_text(job.user),
+        queue=job.queue,
+        requested_time=None if limit is None else float(limit),
+        nodes=len(set(job.hosts)) or asked.nodes,
+        memory_mb=asked.memory_mb,
+        memory_mb_per_node=asked.memory_mb_per_node,
+        name=_text(job.name.partition("[")[0] if job.array_index else job.name),
+        account=_text(job.project),
+        comment=None if job.description.startswith(OUR_WORDS) else _text(job.description),
+        requeue=True if job.rerunnable else None,
+        array_tasks=tasks,
+        licenses=_text(asked.licenses),
+        gres=_text(asked.gres),
+        dependency=_text(job.dependency),
+        node_list=_text(",".join(job.asked_hosts)) or _text(chosen or None),
+        interactive=job.interactive,
+        deferred=job.deferred,
+    )
+
+
+def _reason(job: LiveJob, queue: Queue | None, now: float) -> str:
+    """Why a job waits, in Slurm's words; lsb.events does not say whether a dependency is fulfilled."""
+    if job.state == "PSUSP":
+        return "JobHeldUser"
+    if job.state != "PEND":
+        return ""
+    if job.begin_time > now:
+        return "BeginTime"
+    if job.dependency:
+        return "Dependency"
+    return "Priority" if queue is None or queue.is_up else "PartitionInactive"
+
+
+def _text(value: str | None) -> str | None:
+    return value[:_MAX_TEXT] if value else None

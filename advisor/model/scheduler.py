@@ -1,0 +1,57 @@
+"""The interface to a scheduler that the control loops use for what Slurm and LSF both have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from typing import Protocol
+
+from advisor.model.snapshot import ClusterSnapshot, Partition, SubmittedJob
+
+
+class Scheduler(Protocol):
+    """The queries and commands that the advisor sends to a scheduler.
+
+    Every method raises RetryLater when the scheduler does not answer, refuses, or its answer cannot be read
+    (codes ``slurm.timeout``, ``slurm.command_failed``, ``slurm.unreadable``, ``slurm.too_long``, and the same
+    with ``lsf``); the caller then does nothing. BadInput (``slurm.no_command``): its commands are not
+    installed.
+    """
+
+    def snapshot(self, now: float) -> ClusterSnapshot:
+        """Jobs and nodes, one query each; ``now`` is the epoch time at which it begins."""
+        ...
+
+    def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
+        """Jobs that wait, by id; None for those that are known, of which nothing but the id is read."""
+        ...
+
+    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
+        """Change jobs; `changes` are names and values of ``scontrol update job``."""
+        ...
+
+    def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
+        """Change waiting jobs by id, all that can be; then raise what was said of one that could not.
+
+        A poll shows which were changed: one call of Slurm changes many, and does not tell.
+        """
+        ...
+
+    def requeue(self, job_ids: Collection[int]) -> None:
+        """Requeue jobs; they keep their ids."""
+        ...
+
+    def release(self, job_ids: Collection[int]) -> None:
+        """Release held jobs."""
+        ...
+
+    def ping(self) -> bool:
+        """Whether it answers."""
+        ...
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """All partitions."""
+        ...
+
+    def config(self) -> Mapping[str, str]:
+        """Values of ``scontrol show config`` by name; under LSF those of them that are known."""
+        ...

@@ -1,0 +1,378 @@
+"""A stand-in for a small LSF: its commands as programs, and the files that mbatchd writes.
+
+It says and writes what volclava 2.2 was seen to (``tests/lsf/test_contract.py`` runs the same cases against
+both). A job's command is not run: the number after ``sleep`` is its run time, and any other command ends at
+once. Jobs start in the order of their queues' priority and their submission, on the first hosts with room.
+"""
+
+from __future__ import annotations
+
+import json
+import pwd
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self, TypeAlias
+
+from advisor.lsf.live_job import elements
+from advisor.lsf.queued_jobs import name_of
+from advisor.testing import lsf_records as records
+from advisor.testing.lsf_records import ENDED, StandInJob
+
+COMMANDS: Final = (
+    "bhosts", "bjobs", "bkill", "bmgroup", "bmod", "bqueues", "brequeue", "bresume", "bsub",
+    "bswitch", "lshosts",
+)  # fmt: skip
+_ROUND_SECONDS: Final = 0.05
+_PROGRAM: Final = """
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect(sys.argv[1])
+    line.sendall((json.dumps([os.getuid(), *sys.argv[2:]]) + "\\n").encode())
+    out, err, code = json.loads(line.makefile().readline())
+sys.stdout.write(out); sys.stderr.write(err); sys.exit(code)
+"""
+Said: TypeAlias = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandInQueue:
+    """A queue; `minutes` are its default and its longest run limit, None: none."""
+
+    name: str
+    hosts: tuple[str, ...]
+    priority: int = 30
+    minutes: tuple[int, int] | None = None
+    is_default: bool = False
+
+
+class LsfStandIn:
+    """One cluster in a folder; a context manager.
+
+    Args:
+        folder: Empty; ``etc`` below it is the LSF_ENVDIR.
+        hosts: Slots of each host.
+        queues: All of them; the default one is where jobs without ``-q`` go.
+        requeue_seconds: From the end of a job that is requeued to its waiting again.
+        speed: Seconds of a job's sleep that pass in one second.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        hosts: Mapping[str, int],
+        queues: Sequence[StandInQueue],
+        requeue_seconds: float = 0.2,
+        speed: float = 1.0,
+    ) -> None:
+        self.folder = folder
+        self._hosts = dict(hosts)
+        self._queues = {queue.name: queue for queue in queues}
+        self._requeue_seconds, self._speed = requeue_seconds, speed
+        self._jobs: dict[int, StandInJob] = {}
+        self._requeued: dict[int, float] = {}
+        self._next = 1
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._answers: dict[str, Callable[[int, list[str]], Said]] = {
+            "bhosts": self._bhosts, "bjobs": self._bjobs, "bkill": self._bkill, "bmgroup": self._bmgroup,
+            "bmod": self._bmod, "bqueues": self._bqueues, "brequeue": self._brequeue,
+            "bresume": self._bresume, "bsub": self._bsub, "bswitch": self._bswitch, "lshosts": self._lshosts,
+        }  # fmt: skip
+
+    @property
+    def environment_folder(self) -> Path:
+        """What LSF_ENVDIR names."""
+        return self.folder / "etc"
+
+    @property
+    def log_folder(self) -> Path:
+        """Where lsb.events and lsb.acct are."""
+        return self.folder / "work" / "logdir"
+
+    def __enter__(self) -> Self:
+        """Write its files and programs, and begin."""
+        commands = self.folder / "bin"
+        for folder in (self.environment_folder, commands, self.log_folder):
+            folder.mkdir(parents=True)
+        (self.environment_folder / "lsf.conf").write_text(
+            f"LSF_BINDIR={commands}\nLSB_SHAREDIR={self.folder / 'work'}\nLSF_UNIT_FOR_LIMITS=MB\n"
+        )
+        (self.log_folder / "lsb.events").write_text(records.FIRST_LINE)
+        (self.log_folder / "lsb.acct").touch()
+        program = self.folder / "ask.py"
+        program.write_text(_PROGRAM)
+        self._short = Path(tempfile.mkdtemp(prefix="lsf-"))  # a socket's path has 107 characters at most
+        self._short.chmod(0o755)
+        for name in COMMANDS:
+            words = shlex.join([sys.executable, "-I", str(program), str(self._short / "mbatchd"), name])
+            (commands / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+            (commands / name).chmod(0o755)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(self._short / "mbatchd"))
+        (self._short / "mbatchd").chmod(0o777)
+        self._socket.listen(64)
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._serve, self._rounds)]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, and leave the files."""
+        self._stop.set()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for thread in self._threads:
+            thread.join()
+        shutil.rmtree(self._short)
+
+    def begin_new_events_file(self) -> None:
+        """What mbatchd does now and then: the live jobs are written anew into a new file."""
+        with self._lock:
+            path = self.log_folder / "lsb.events"
+            path.rename(path.with_name("lsb.events.1"))
+            path.write_text(records.FIRST_LINE)
+            for job in list(self._jobs.values()):
+                if job.state not in ENDED:
+                    self._log(records.new(job))
+                    if job.hosts:
+                        self._log(records.start(job))
+
+    # ------------------------------------------------------------------------------------- its threads
+
+    def _serve(self) -> None:
+        while not self._stop.is_set():
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("r") as asked:
+                user, name, *words = json.loads(asked.readline())
+                with self._lock:
+                    said = self._answers[name](user, words)
+                with suppress(OSError):
+                    connection.sendall((json.dumps(said) + "\n").encode())
+
+    def _rounds(self) -> None:
+        while not self._stop.wait(_ROUND_SECONDS):
+            with self._lock:
+                now = time.time()
+                for key in [key for key, due in self._requeued.items() if due <= now]:
+                    del self._requeued[key]
+                    self._set(key, state="PEND", hosts=(), start_time=0.0, end_time=0.0)
+                    self._log(records.requeue(self._jobs[key]))
+                for key, job in list(self._jobs.items()):
+                    if job.state == "RUN" and job.start_time + job.seconds / self._speed <= now:
+                        self._end(key, "DONE")
+                self._dispatch(now)
+
+    def _dispatch(self, now: float) -> None:
+        waiting = [job for job in self._jobs.values() if job.state == "PEND" and job.begin_time <= now]
+        full = set[str]()
+        for job in sorted(waiting, key=lambda job: (-self._queues[job.queue].priority, job.key)):
+            hosts = self._room_for(job)
+            if not hosts or job.queue in full:
+                full.add(job.queue)  # first come, first served
+                continue
+            self._set(job.key, state="RUN", hosts=hosts, start_time=now)
+            self._log(records.start(self._jobs[job.key]))
+
+    def _room_for(self, job: StandInJob) -> tuple[str, ...]:
+        found: list[str] = []
+        for host in self._queues[job.queue].hosts:
+            free = self._hosts[host] - self._taken(host)
+            found += [host] * min(free, job.processors - len(found))
+        return tuple(found) if len(found) == job.processors else ()
+
+    def _taken(self, host: str) -> int:
+        return sum(job.hosts.count(host) for job in self._jobs.values() if job.state == "RUN")
+
+    def _set(self, key: int, **changes: object) -> None:
+        self._jobs[key] = replace(self._jobs[key], **changes)  # type: ignore[arg-type]
+
+    def _end(self, key: int, state: str) -> None:
+        self._set(key, state=state, end_time=time.time())
+        job = self._jobs[key]
+        self._log(records.status(job))
+        with (self.log_folder / "lsb.acct").open("a") as file:
+            file.write(records.finish(job))
+
+    def _log(self, line: str) -> None:
+        with (self.log_folder / "lsb.events").open("a") as file:
+            file.write(line)
+
+    # ------------------------------------------------------------------------------------ its commands
+
+    def _bsub(self, user: int, words: list[str]) -> Said:
+        given, rest = _options(words, "q n W J Jd b R P m w", flags="H r")
+        queue = given.get("q") or next(name for name, one in self._queues.items() if one.is_default)
+        if queue not in self._queues:
+            return "", f"{queue}: No such queue. Job not submitted.\n", 255
+        number, self._next = self._next, self._next + 1
+        name, _, array = given.get("J", "").partition("[")
+        now = time.time()
+        job = StandInJob(
+            key=number, user_id=user, user=pwd.getpwuid(user).pw_name, queue=queue,
+            explicit_queue="q" in given, processors=int(given.get("n", "1")), submit_time=now, name=name,
+            begin_time=_begin(given.get("b"), now), state="PSUSP" if "H" in given else "PEND",
+            minutes=int(given["W"]) if "W" in given else None, command=" ".join(rest),
+            resource_request=given.get("R", ""), project=given.get("P", "default"),
+            description=given.get("Jd", ""), asked_hosts=tuple(given.get("m", "").split()),
+            dependency=given.get("w", ""), rerunnable="r" in given, array=array.rstrip("]"),
+        )  # fmt: skip
+        indices = elements(job.array) if job.array else (0,)
+        self._log(records.new(replace(job, name=f"{name}[{job.array}]") if job.array else job))
+        for index in indices:
+            key = index << 32 | number
+            self._jobs[key] = replace(job, key=key, name=f"{name}[{index}]" if index else name)
+        kind = "queue" if "q" in given else "default queue"
+        return f"Job <{number}> is submitted to {kind} <{queue}>.\n", "", 0
+
+    def _keys(self, word: str) -> list[int]:
+        """The live jobs that a word names: ``95``, of an array all elements, or ``95[2]``; ``0``: all."""
+        number, _, rest = word.partition("[")
+        wanted = set(elements(rest.rstrip("]"))) if rest else None
+        return [
+            key
+            for key, job in self._jobs.items()
+            if number in {"0", str(key & 0xFFFFFFFF)}
+            and (wanted is None or key >> 32 in wanted)
+            and job.state not in ENDED
+        ]
+
+    def _each(self, words: Sequence[str], act: Callable[[int], str]) -> Said:
+        """Do it to each job; 255 where one is not there."""
+        out = err = ""
+        for word in words:
+            keys = self._keys(word)
+            err += "" if keys else f"Job <{word}>: No matching job found\n"
+            out += "".join(f"Job <{name_of(key)}> is {act(key)}\n" for key in keys)
+        return out, err, 255 if err else 0
+
+    def _bswitch(self, user: int, words: list[str]) -> Said:
+        queue, *named = words
+        if queue not in self._queues:
+            return "", f"{queue}: No such queue\n", 255
+
+        def switch(key: int) -> str:  # jobs that run as well
+            self._set(key, queue=queue)
+            self._log(records.switch(self._jobs[key], user))
+            return f"switched to queue <{queue}>"
+
+        return self._each(named, switch)
+
+    def _bmod(self, user: int, words: list[str]) -> Said:
+        given, rest = _options(words, "Jd W R", flags="")
+
+        def modify(key: int) -> str:
+            minutes = int(given["W"]) if "W" in given else self._jobs[key].minutes
+            asked = given.get("R", self._jobs[key].resource_request)
+            self._set(key, minutes=minutes, resource_request=asked)
+            self._set(key, description=given.get("Jd", self._jobs[key].description))
+            return "changed"
+
+        out, err, code = self._each(rest, modify)
+        for word in rest if not err else ():
+            job = self._jobs[self._keys(word)[0]]
+            changed = {name: given[letter] for letter, name in _CHANGED.items() if letter in given}
+            self._log(records.modify(job, word, user, changed))
+        return out and "".join(f"Parameters of job <{word}> are being changed\n" for word in rest), err, code
+
+    def _bkill(self, _user: int, words: list[str]) -> Said:
+        def kill(key: int) -> str:
+            self._end(key, "EXIT")
+            return "being terminated"
+
+        return self._each(words, kill)
+
+    def _brequeue(self, _user: int, words: list[str]) -> Said:
+        for word in words:
+            if any(self._jobs[key].state != "RUN" for key in self._keys(word)):
+                return "", f"Job <{word}> : Job has not started yet\n", 255
+
+        def requeue(key: int) -> str:
+            self._end(key, "EXIT")
+            self._requeued[key] = time.time() + self._requeue_seconds
+            return "being requeued "
+
+        return self._each(words, requeue)
+
+    def _bresume(self, _user: int, words: list[str]) -> Said:
+        def resume(key: int) -> str:
+            if self._jobs[key].state == "PSUSP":
+                self._set(key, state="PEND")
+                self._log(records.status(self._jobs[key]))
+            return "being resumed"
+
+        return self._each(words, resume)
+
+    def _bjobs(self, _user: int, _words: list[str]) -> Said:
+        """``bjobs -u all -json -o "jobid stat queue jobindex"``, whatever was asked."""
+        rows = [
+            {"JOBID": str(key & 0xFFFFFFFF), "STAT": job.state, "QUEUE": job.queue, "JOB_NAME": job.name}
+            for key, job in self._jobs.items()
+            if job.state not in ENDED
+        ]
+        return json.dumps({"COMMAND": "bjobs", "JOBS": len(rows), "RECORDS": rows}), "", 0
+
+    def _bhosts(self, _user: int, _words: list[str]) -> Said:
+        taken = {host: self._taken(host) for host in self._hosts}
+        return records.hosts_table(self._hosts, taken), "", 0
+
+    def _lshosts(self, _user: int, _words: list[str]) -> Said:
+        return records.hardware_table(self._hosts), "", 0
+
+    def _bmgroup(self, _user: int, _words: list[str]) -> Said:
+        return "", "host group: No host group defined in the system\n", 255
+
+    def _bqueues(self, _user: int, words: list[str]) -> Said:
+        if "-l" not in words:
+            return "QUEUE_NAME      PRIO STATUS\n" + "".join(
+                f"{queue.name:<15} {queue.priority:>4} Open:Active\n" for queue in self._queues.values()
+            ), "", 0  # fmt: skip
+        pages = (
+            records.queue_page(
+                queue.name, queue.hosts, queue.priority, queue.minutes, is_default=queue.is_default
+            )
+            for queue in self._queues.values()
+        )
+        return records.RULE.join(pages), "", 0
+
+
+_CHANGED: Final = {"Jd": "description", "W": "minutes", "R": "resource_request"}
+
+
+def _options(words: Sequence[str], valued: str, *, flags: str) -> tuple[dict[str, str], list[str]]:
+    """Options up to the first other word, and the rest.
+
+    Raises:
+        ValueError: There is an option that is not known.
+    """
+    rest, given = list(words), dict[str, str]()
+    while rest and rest[0].startswith("-"):
+        letter = rest.pop(0)[1:]
+        if letter not in {*valued.split(), *flags.split()}:
+            message = f"the stand-in does not know -{letter}"
+            raise ValueError(message)
+        given[letter] = rest.pop(0) if letter in valued.split() else ""
+    return given, rest
+
+
+def _begin(text: str | None, now: float) -> int:
+    """The next time at which it is so late: ``23:50``."""
+    if text is None:
+        return 0
+    hours, minutes = map(int, text.split(":"))
+    today = time.localtime(now)
+    then = time.mktime((*today[:3], hours, minutes, 0, 0, 0, -1))
+    return int(then if then > now else then + 86_400)

@@ -1,0 +1,277 @@
+"""The same cases against the stand-in for LSF, and against a real cluster where LSF_ENVDIR names one.
+
+The real one needs queues `normal` and `aws` on the same hosts, and these tests need an administrator's
+rights: `ADVISOR_LSF_USER` names the user who submits, if it is not the one who runs the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from advisor.files.state_file import StateFile
+from advisor.history.store import HistoryStore
+from advisor.lsf.backend import LsfBackend
+from advisor.lsf.installation import Installation, read_installation
+from advisor.lsf.kept_advice import AdviceOfLiveJobs
+from advisor.lsf.queued_jobs import name_of
+from advisor.model.cluster import NodePower
+from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
+from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
+
+HERE, CLOUD = "normal", "aws"
+REAL: Final = os.environ.get("LSF_ENVDIR")
+COMMENT: Final = json.dumps({"burst_advisor": 1, "id": "a-1", "to": "burst", "mode": "act", "why": "x"})
+MOVE: Final = {"partition": CLOUD, "admincomment": COMMENT}
+SLOTS = 16
+
+
+class Site:
+    """A cluster, and what a case does to it beside asking and telling it."""
+
+    def __init__(self, installation: Installation, folder: Path, stand_in: LsfStandIn | None) -> None:
+        self.stand_in = stand_in
+        self.backends: list[LsfBackend] = []
+        self.installation = installation
+        self.file = StateFile(folder / "lsf_advice.json", AdviceOfLiveJobs)
+        self.lsf = self.another()
+        self.submitted: list[int] = []
+        self.slots = sum(node.processors for node in self.lsf.snapshot(time.time()).nodes)
+
+    def another(self) -> LsfBackend:
+        """The back end of a process that starts now."""
+        if self.backends:
+            self.backends[-1].close()
+        cluster = {"scheduler": "lsf", "on_premise_partitions": (HERE,), "burst_partition": CLOUD}
+        settings = Settings.model_validate({"cluster": cluster})
+        self.backends.append(LsfBackend(settings, self.installation, self.file))
+        return self.backends[-1]
+
+    def run(self, *words: str, user: str | None = None) -> str:
+        line = [str(self.installation.commands / words[0]), *words[1:]]
+        environment = {**os.environ, "LSF_ENVDIR": str(self.installation.environment_folder)}
+        done = subprocess.run(
+            line, env=environment, user=user, cwd="/tmp", capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+    def submit(self, *words: str) -> int:
+        user = None if self.stand_in else os.environ.get("ADVISOR_LSF_USER")
+        said = self.run("bsub", *words, user=user)
+        job_id = int(said.partition("Job <")[2].partition(">")[0])
+        self.submitted.append(job_id)
+        return job_id
+
+    def fill(self) -> int:
+        """Have a job that takes all slots."""
+        job_id = self.submit("-n", str(self.slots), "sleep", "600")
+        self.until(lambda: self.rows()[job_id].state == RUNNING)
+        return job_id
+
+    def rows(self) -> dict[int, QueuedJob]:
+        return {queued.job.job_id: queued for queued in self.lsf.snapshot(time.time()).jobs}
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60.0
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # of a cluster that works on its own
+
+    def shown(self) -> dict[str, tuple[str, str]]:
+        """State and queue by bjobs, by job id or, of an array's elements, by name."""
+        said = self.run("bjobs", "-u", "all", "-json", "-o", "jobid stat queue job_name")
+        rows = json.loads(said)["RECORDS"]
+        return {
+            row["JOB_NAME"] if "[" in row["JOB_NAME"] else row["JOBID"]: (row["STAT"], row["QUEUE"])
+            for row in rows
+        }
+
+    def leave(self) -> None:
+        for job_id in self.submitted:
+            self.run("bkill", str(job_id))
+        self.until(lambda: not {row.array_job_id for row in self.rows().values()} & set(self.submitted))
+        for lsf in self.backends:
+            lsf.close()
+
+
+@pytest.fixture(params=["stand-in", *(["real"] if REAL else [])])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    if request.param == "real":
+        assert REAL
+        real = Site(read_installation(Path(REAL), "lab"), tmp_path, None)
+        yield real
+        real.leave()
+        return
+    queues = (
+        StandInQueue(name=HERE, hosts=("vm",), is_default=True),
+        StandInQueue(name=CLOUD, hosts=("vm",), priority=20),
+    )
+    with LsfStandIn(tmp_path / "lsf", hosts={"vm": SLOTS}, queues=queues) as stand_in:
+        installation = read_installation(stand_in.environment_folder, "any")
+        made = Site(installation, tmp_path, stand_in)
+        yield made
+        made.leave()
+
+
+def test_hosts_and_queues(site: Site) -> None:
+    snapshot = site.lsf.snapshot(time.time())
+    assert snapshot.malformed == 0
+    partitions = {partition.name: partition for partition in site.lsf.partitions()}
+    assert partitions[HERE].is_up
+    assert partitions[CLOUD].is_up
+    assert (partitions[HERE].is_default, partitions[CLOUD].is_default) == (True, False)
+    for node in snapshot.nodes_of(HERE):
+        assert node.processors > 0
+        assert node.memory_mb > 0
+        assert node.power is NodePower.UP
+        assert not node.is_cloud  # it is in an on-premise queue as well
+    assert partitions[HERE].total_processors == sum(n.processors for n in snapshot.nodes_of(HERE))
+    assert site.lsf.ping()
+
+
+def test_a_job_as_its_user_submitted_it(site: Site) -> None:
+    site.fill()
+    words = ("-J", "a job", "-n", "3", "-W", "90", "-Jd", "no-burst, please", "-P", "one", "-r")
+    job_id = site.submit(*words, "-R", "rusage[mem=100] span[hosts=1]", "sleep", "5")
+    plain = site.submit("sleep", "5")
+    rows = site.rows()
+    job = rows[job_id].job
+    assert (job.name, job.processors, job.requested_time) == ("a job", 3, 5400.0)
+    assert (job.comment, job.account, job.requeue) == ("no-burst, please", "one", True)
+    assert (job.memory_mb_per_node, job.nodes, job.queue) == (100, 1, HERE)
+    assert rows[job_id].is_queued
+    assert rows[job_id].array_job_id == job_id
+    assert (rows[plain].job.comment, rows[plain].job.requeue, rows[plain].job.node_list) == (None, None, None)
+    assert abs(job.submit_time - time.time()) < 60.0
+    assert set(site.lsf.waiting({plain})) >= {job_id, plain}
+    assert site.lsf.waiting({plain})[plain] is None
+
+
+def test_every_job_is_shown_as_bjobs_shows_it(site: Site) -> None:
+    running = site.fill()
+    held, array = site.submit("-H", "sleep", "1"), site.submit("-J", "few[1-3]", "sleep", "1")
+    later = site.submit("-b", time.strftime("%H:%M", time.localtime(time.time() + 7200)), "sleep", "1")
+    shown, rows = site.shown(), site.rows()
+    assert shown[str(running)] == ("RUN", HERE)
+    assert rows[running].state == RUNNING
+    assert shown[str(held)] == ("PSUSP", HERE)
+    assert rows[held].is_held
+    assert shown[str(later)] == ("PEND", HERE)
+    assert rows[later].reason == "BeginTime"
+    assert shown["few[2]"] == ("PEND", HERE)
+    assert rows[array].job.array_tasks == 3
+    assert rows[array].is_queued
+    assert rows[running].job.processors == site.slots
+    site.lsf.release([held])
+    site.until(lambda: site.rows()[held].is_queued)
+
+
+def test_a_waiting_job_is_moved_and_keeps_its_advice(site: Site) -> None:
+    site.fill()
+    job_id, own = site.submit("sleep", "5"), site.submit("-Jd", "mine", "sleep", "5")
+    before = site.rows()[job_id]
+    site.lsf.update_jobs({job_id: {**MOVE, "timelimit": "75"}, own: MOVE})
+    for lsf in (site.lsf, site.another()):
+        rows = {queued.job.job_id: queued for queued in lsf.snapshot(time.time()).jobs}
+        assert rows[job_id].partitions == rows[own].partitions == (CLOUD,)
+        assert rows[job_id].admin_comment == rows[own].admin_comment == COMMENT
+        assert rows[job_id].job.submit_time == before.job.submit_time
+        assert rows[job_id].job.requested_time == 75 * 60.0
+        assert (rows[job_id].job.comment, rows[own].job.comment) == (None, "mine")
+    assert site.shown()[str(job_id)] == ("PEND", CLOUD)
+    assert "Burst Advisor: " in (site.installation.log_folder / "lsb.events").read_text(errors="replace")
+
+
+def test_the_advice_of_a_job_that_stays(site: Site) -> None:
+    site.fill()
+    job_id = site.submit("sleep", "5")
+    site.lsf.update_job([job_id], {"admincomment": COMMENT})
+    assert site.rows()[job_id].admin_comment == COMMENT
+    assert site.rows()[job_id].partitions == (HERE,)
+    site.run("bkill", str(job_id))
+    site.until(lambda: job_id not in site.rows())
+    assert job_id not in site.file.read().jobs
+
+
+def test_an_array_is_moved_as_a_whole(site: Site) -> None:
+    site.fill()
+    array = site.submit("-J", "many[1-4]", "sleep", "1")
+    site.lsf.update_jobs({array: MOVE})
+    row = site.rows()[array]
+    assert (row.partitions, row.job.array_tasks, row.admin_comment) == ((CLOUD,), 4, COMMENT)
+    assert {site.shown()[f"many[{n}]"] for n in range(1, 5)} == {("PEND", CLOUD)}
+    site.run("bswitch", HERE, f"{array}[2]")
+    rows = site.rows()
+    second = 2 << 32 | array
+    assert name_of(second) == f"{array}[2]"
+    assert rows[second].partitions == (HERE,)
+    assert array not in rows  # its elements differ: each is a row
+
+
+def test_a_job_that_has_begun_stays_where_it_is(site: Site) -> None:
+    running = site.fill()
+    with pytest.raises(RetryLater, match="begun"):
+        site.lsf.update_jobs({running: MOVE})
+    row = site.rows()[running]
+    assert (row.partitions, row.state, row.admin_comment) == ((HERE,), RUNNING, "")
+    assert site.shown()[str(running)] == ("RUN", HERE)
+
+
+def test_what_lsf_refuses_is_said_and_the_rest_is_done(site: Site) -> None:
+    site.fill()
+    first, second = site.submit("sleep", "5"), site.submit("sleep", "5")
+    with pytest.raises(RetryLater, match=f"job {first}"):
+        site.lsf.update_jobs({first: {**MOVE, "partition": "nosuch"}, second: MOVE})
+    rows = site.rows()
+    assert (rows[first].partitions, rows[first].admin_comment) == ((HERE,), "")
+    assert (rows[second].partitions, rows[second].admin_comment) == ((CLOUD,), COMMENT)
+    for changes in ({"sitefactor": "5"}, {"admincomment": COMMENT}):
+        with pytest.raises(RetryLater):
+            site.lsf.update_jobs({first if "sitefactor" in changes else 999_999: changes})
+
+
+def test_a_requeued_job_keeps_its_id(site: Site) -> None:
+    running = site.fill()
+    submitted = site.rows()[running].job.submit_time
+    with pytest.raises(RetryLater) as refused:
+        site.lsf.requeue([site.submit("-H", "sleep", "1")])
+    assert refused.value.code == "lsf.command_failed"
+    site.lsf.requeue([running])
+    site.until(lambda: running in site.rows() and site.rows()[running].restarts == 1)
+    assert site.rows()[running].job.submit_time == submitted
+    assert site.rows()[running].state in {PENDING, RUNNING}
+
+
+def test_ended_jobs_become_history(site: Site, tmp_path: Path) -> None:
+    job_id = site.submit("-J", "short", "sleep", "1")
+    site.until(lambda: job_id in site.rows() and site.rows()[job_id].state == RUNNING)
+    site.until(lambda: job_id not in site.rows())
+    with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
+
+        def outcome_is_there() -> bool:
+            site.lsf.ingest(store, source="slurm")
+            return store.of_job(job_id, source="slurm") is not None
+
+        site.until(outcome_is_there)
+        outcome = store.of_job(job_id, source="slurm")
+        assert outcome is not None
+        assert (outcome.partition, outcome.job.name) == (HERE, "short")
+
+
+def test_a_new_events_file_loses_nothing(site: Site) -> None:
+    if site.stand_in is None:
+        return  # it begins one when it likes
+    running, waiting = site.fill(), site.submit("-n", "2", "sleep", "5")
+    before = site.rows()
+    site.stand_in.begin_new_events_file()
+    assert site.rows() == before
+    assert set(before) == {running, waiting}
