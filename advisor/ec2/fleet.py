@@ -11,13 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.clients import LAUNCH_CONFIG, client
-from advisor.ec2.errors import Failure, FailureClass
+from advisor.ec2.errors import Failure, FailureClass, most_careful
 from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
 from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order, Wanted
@@ -34,6 +35,10 @@ from advisor.model.settings import Ec2Settings
 __all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
 
 _LAUNCH_BATCH: Final = 500
+
+_TWO_ZONES: Final = Failure(
+    FailureClass.CAPACITY, "TwoZones", "nodes of the job that are up are in different zones"
+)
 
 _log = structlog.get_logger("advisor.ec2")
 
@@ -82,6 +87,7 @@ class Fleet:
             launcher=Launcher(connect("ec2", settings, LAUNCH_CONFIG), sleep=sleep, jitter=jitter),
             ec2=self._ec2,
             order=order,
+            terminate=self.terminate,
             now=now,
             monotonic=monotonic,
         )
@@ -97,6 +103,7 @@ class Fleet:
         *,
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
+        jobs: Iterable[Sequence[str]] = (),
     ) -> LaunchReport:
         """Give each node one instance, also when it is called twice for a node (F10).
 
@@ -105,6 +112,8 @@ class Fleet:
             capacity_of: Capacity that the node's job was advised; on-demand for others, which suits every
                 job.
             refuse: Called with the nodes that have no instance yet, before anything is launched.
+            jobs: The nodes of each job that has several, also those that are up. Of these nodes all or none
+                are launched, in the zone of those that have an instance.
 
         Returns:
             A refused launch is part of the report and raises nothing.
@@ -114,29 +123,66 @@ class Fleet:
                 written.
         """
         report = LaunchReport()
-        groups: dict[tuple[Capacity, str | None], list[str]] = {}
         with self._launching:
             self._requested_at.update(dict.fromkeys(nodes, self._monotonic()))
-            missing = self._without_instance(dict.fromkeys(nodes), report)
-            refused = refuse(missing) if refuse is not None and missing else {}
-            report.failed.update(refused)
-            for node in missing:
-                if node in refused:
-                    continue
-                requested = (capacity_of or {}).get(node, Capacity.ON_DEMAND)
-                groups.setdefault((requested, self._class_of.get(node)), []).append(node)
-            if groups:
+            listed = self.instances()
+            missing = self._without_instance(dict.fromkeys(nodes), listed, report)
+            report.failed.update(refuse(missing) if refuse is not None and missing else {})
+            capacities = {node: (capacity_of or {}).get(node, Capacity.ON_DEMAND) for node in missing}
+            together = [job for job in jobs if not capacities.keys().isdisjoint(job)]
+            for job in together:
+                self._fail_all_or_none(job, capacities, report)
+            left = {node: how for node, how in capacities.items() if node not in report.failed}
+            if left:
                 user_data(self.settings)  # raises before an intent is written that could not be repeated
-            for (requested, node_class), group in groups.items():
-                types = instance_types_of(self.settings, node_class)
-                for batch in batches(group, _LAUNCH_BATCH):
-                    wanted = Wanted(nodes=batch, requested=requested, instance_types=types)
-                    self._launches.launch(wanted, report)
+            for job in together:
+                if mates := {node: left.pop(node) for node in job if node in left}:
+                    self._launch_job(job, mates, listed, report)
+            for part in self._parts(left):
+                self._launches.launch(part, report)
         return report
 
-    def _without_instance(self, nodes: Iterable[str], report: LaunchReport) -> list[str]:
+    @staticmethod
+    def _fail_all_or_none(job: Sequence[str], missing: Collection[str], report: LaunchReport) -> None:
+        """Where one node of a job may not be launched now, launch none of it."""
+        failed = [report.failed[node] for node in job if node in report.failed]
+        if failed:
+            report.failed |= {node: most_careful(failed) for node in job if node in missing}
+
+    def _launch_job(
+        self,
+        job: Sequence[str],
+        missing: Mapping[str, Capacity],
+        listed: Iterable[Instance],
+        report: LaunchReport,
+    ) -> None:
+        up = [item for item in listed if item.is_alive and item.node in set(job) - missing.keys()]
+        if len({item.zone for item in up}) > 1:
+            report.failed |= dict.fromkeys(missing, _TWO_ZONES)
+            return
+        subnet = next((item.subnet_id for item in up), None)
+        parts = [replace(part, is_whole=True, subnet_id=subnet) for part in self._parts(missing)]
+        self._launches.launch_together(parts, report)
+
+    def _parts(self, capacities: Mapping[str, Capacity]) -> list[Wanted]:
+        """Nodes by what may be launched for them, in batches."""
+        groups: dict[tuple[Capacity, str | None], list[str]] = {}
+        for node, requested in capacities.items():
+            groups.setdefault((requested, self._class_of.get(node)), []).append(node)
+        return [
+            Wanted(
+                nodes=batch,
+                requested=requested,
+                instance_types=instance_types_of(self.settings, node_class),
+            )
+            for (requested, node_class), group in groups.items()
+            for batch in batches(group, _LAUNCH_BATCH)
+        ]
+
+    def _without_instance(
+        self, nodes: Iterable[str], listed: Sequence[Instance], report: LaunchReport
+    ) -> list[str]:
         """Nodes that have no instance; the others are reported as launched, or failed while it is unknown."""
-        listed = self.instances()
         have = {item.node: as_launched(item) for item in listed if item.is_alive and item.node}
         have |= {
             node: Launched(node=node, instance_id=instance_id, private_ip="", pool=pool_of(intent))

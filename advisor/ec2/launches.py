@@ -2,13 +2,15 @@
 
 A class of one instance type is launched by RunInstances, pool after pool. Spot instances of a class of
 several types are launched by CreateFleet, because EC2 alone knows how deep its spot pools are. Everything
-that is launched on-demand goes to the first pool that has it (docs/designs/0008).
+that is launched on-demand goes to the first pool that has it (docs/designs/0008). The nodes of one job are
+launched all or none, in one subnet and so in one zone, by RunInstances.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,11 +55,15 @@ class Wanted:
     Attributes:
         requested: The capacity that their jobs were advised.
         instance_types: Any of these will do, the preferred one first.
+        is_whole: All nodes are launched in one pool, or none.
+        subnet_id: The only subnet to use; None: any of the settings.
     """
 
     nodes: tuple[str, ...]
     requested: Capacity
     instance_types: tuple[str, ...]
+    is_whole: bool = False
+    subnet_id: str | None = None
 
 
 class Launches:
@@ -77,11 +83,13 @@ class Launches:
         launcher: Launcher,
         ec2: Any,
         order: Order,
+        terminate: Callable[[Sequence[str]], list[str]],
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._cluster, self._journal = settings, cluster, journal
         self._unavailable, self._launcher, self._ec2, self._order = unavailable, launcher, ec2, order
+        self._terminate = terminate
         self._templates = Templates(ec2, settings, cluster)
         self._now, self._monotonic = now, monotonic
         self.recorded_at: dict[str, float] = {}
@@ -90,13 +98,14 @@ class Launches:
         """Try the pools until every node has an instance or no pool is left."""
         left = wanted.nodes
         failures = [_NO_POOL]
-        untried = list(self._order(pools_for(wanted.requested, self._settings, wanted.instance_types)))
-        while left and (pools := self._next(untried)):
-            launched, refused = self._launch_in(pools, left, wanted.requested)
+        untried = self._pools(wanted)
+        least = len(left) if wanted.is_whole else 1
+        while left and (pools := self._next(untried, least)):
+            launched, refused = self._launch_in(pools, left, wanted.requested, least)
             report.launched += launched
             have = {item.node for item in launched}
             left = tuple(node for node in left if node not in have)
-            self._learn(pools, launched, refused, report, len(left))
+            self._learn(pools, launched, refused, report, least)
             failures += refused.values()
             about_pools = refused.keys() & set(pools)
             # a fleet may have asked some of its pools only: the others are asked again
@@ -106,15 +115,57 @@ class Launches:
                 break  # the error is not about these pools
         report.failed.update(dict.fromkeys(left, most_careful(failures)))
 
-    def _next(self, untried: list[Pool]) -> tuple[Pool, ...]:
+    def launch_together(self, parts: Sequence[Wanted], report: LaunchReport) -> None:
+        """Launch the nodes of one job, all of them in one subnet or none.
+
+        What was launched is terminated where the rest cannot be had.
+        """
+        if len(parts) == 1:
+            self.launch(parts[0], report)
+            return
+        subnets = (parts[0].subnet_id,) if parts[0].subnet_id else self._settings.subnet_ids or (None,)
+        failures: list[Failure] = []
+        for subnet in subnets:
+            tried = LaunchReport()
+            where = subnet
+            for part in parts:
+                self.launch(replace(part, subnet_id=where), tried)
+                if tried.failed:
+                    break
+                where = tried.launched[-1].subnet_id  # without one in the settings, EC2 has chosen it
+            report.parked += tried.parked
+            if not tried.failed:
+                report.launched += tried.launched
+                return
+            self._take_back(tried.launched)
+            failures += tried.failed.values()
+            if any(failure.kind not in _NEXT_POOL for failure in tried.failed.values()):
+                break
+        nodes = (node for part in parts for node in part.nodes)
+        report.failed.update(dict.fromkeys(nodes, most_careful(failures)))
+
+    def _take_back(self, launched: Sequence[Launched]) -> None:
+        """Terminate what a job that cannot be launched as a whole has got already."""
+        if launched:
+            ended = self._terminate([item.instance_id for item in launched])
+            self._journal.forget(frozenset(ended))
+            _log.info("launch.taken_back", instances=ended, nodes=[item.node for item in launched])
+
+    def _pools(self, wanted: Wanted) -> list[Pool]:
+        pools = pools_for(wanted.requested, self._settings, wanted.instance_types)
+        if wanted.subnet_id is not None:
+            pools = tuple(dict.fromkeys(replace(pool, subnet_id=wanted.subnet_id) for pool in pools))
+        return list(self._order(pools))
+
+    def _next(self, untried: list[Pool], least: int) -> tuple[Pool, ...]:
         """Take the pools of the next call: one, or all spot pools of several types."""
         while untried:
             first = untried[0]
             spot = [pool for pool in untried if pool.option is Capacity.SPOT]
             is_fleet = first.option is Capacity.SPOT and len({pool.instance_type for pool in spot}) > 1
-            some = spot if is_fleet else [first]
+            some = spot if is_fleet and least == 1 else [first]
             untried[:] = [pool for pool in untried if pool not in some]
-            if found := tuple(pool for pool in some if self._unavailable.claim(pool)):
+            if found := tuple(pool for pool in some if self._unavailable.claim(pool, least)):
                 return found
         return ()
 
@@ -124,25 +175,26 @@ class Launches:
         launched: Iterable[Launched],
         refused: Mapping[Pool | None, Failure],
         report: LaunchReport,
-        left: int,
+        least: int,
     ) -> None:
         """Close the pools that refused, open those that gave instances."""
-        for served in {item.pool for item in launched} - refused.keys():
-            self._unavailable.mark_available(served)
+        for served, number in Counter(item.pool for item in launched).items():
+            if served not in refused:
+                self._unavailable.mark_available(served, number)
         for pool, failure in refused.items():
             where = pool or next(iter(pools))
             is_about_it = pool is not None or failure.kind is FailureClass.QUOTA
-            if is_about_it and self._unavailable.mark_unavailable(where, failure.kind, failure.code):
+            if is_about_it and self._unavailable.mark_unavailable(where, failure.kind, failure.code, least):
                 report.parked.append(failure)
-            _log.warning("launch.refused", pool=where.key, code=failure.code, nodes=left)
+            _log.warning("launch.refused", pool=where.key, code=failure.code, least=least)
 
     def _launch_in(
-        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity
+        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity, least: int
     ) -> tuple[list[Launched], dict[Pool | None, Failure]]:
         """Launch in these pools; returns what was refused, by pool (None: by the call as a whole)."""
-        launched, attempt = self._try(pools, nodes, requested)
+        launched, attempt = self._try(pools, nodes, requested, least)
         if attempt.failure is not None and attempt.failure.kind is FailureClass.TOKEN and attempt.is_certain:
-            launched, attempt = self._try(pools, nodes, requested)  # with a new token
+            launched, attempt = self._try(pools, nodes, requested, least)  # with a new token
         some = launched[: _TAGGED_AT_LAUNCH if len(pools) == 1 else TAGGED_AT_ONCE]
         if len(nodes) > 1 or len(pools) > 1:  # else the launch has set the node's tag
             self.name({item.node: item.instance_id for item in some})
@@ -158,11 +210,11 @@ class Launches:
         return launched, refused
 
     def _try(
-        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity
+        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity, least: int
     ) -> tuple[list[Launched], Attempt]:
         if len(pools) > 1 and (failure := self._templates.make()[1]) is not None:
             return [], Attempt(failure=failure)
-        intent = self._intent(pools, nodes, requested)
+        intent = replace(self._intent(pools, nodes, requested), least=least)
         self._journal.intend(intent)
         attempt = self._ask(intent)
         return self._settle(intent, attempt), attempt
@@ -222,6 +274,7 @@ class Launches:
                 instance_id=item.instance_id,
                 private_ip=item.private_ip,
                 pool=_pool_in(intent, item),
+                subnet_id=item.subnet_id,
             )
             for node, item in by_node.items()
         ]

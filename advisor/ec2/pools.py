@@ -83,12 +83,15 @@ class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
         began, until: Epoch seconds.
         pause: Length of the pause, seconds; the next one is twice as long. None for a purchase option.
         code: EC2's error code, for a purchase option.
+        least: Closed for launches of at least so many nodes at once: a pool without room for a job of four
+            may have room for one.
     """
 
     began: float = msgspec.field(name="set")
     until: float
     pause: float | None = None
     code: str | None = None
+    least: int = 1
 
     def is_running(self, now: float) -> bool:
         """Whether the pause lasts; a clock set back before it began ends it (F32)."""
@@ -116,14 +119,14 @@ class UnavailablePools:
         self._closed = state.read()
         self._pools, self._options = self._closed.pools, self._closed.options
 
-    def claim(self, pool: Pool) -> bool:
-        """Whether the caller may launch in a pool; after a pause, one caller at a time may probe it."""
+    def claim(self, pool: Pool, least: int = 1) -> bool:
+        """Whether the caller may launch so many nodes at once; after a pause, one caller may probe it."""
         now = self._now()
         with self._lock:
             if _is_unavailable(self._options.get(_quota_of(pool)), now):
                 return False
             entry = self._pools.get(pool.key)
-            if entry is None:
+            if entry is None or least < entry.least:
                 return True
             if entry.is_running(now):
                 return False
@@ -131,7 +134,7 @@ class UnavailablePools:
             entry.began, entry.until = now, now + min(_PROBE_SECONDS, entry.pause or FIRST_PAUSE_SECONDS)
             return True
 
-    def mark_unavailable(self, pool: Pool, kind: FailureClass, code: str) -> bool:
+    def mark_unavailable(self, pool: Pool, kind: FailureClass, code: str, least: int = 1) -> bool:
         """Record a refused launch; True when it made a purchase option unavailable (tell the admin)."""
         now = self._now()
         is_new = False
@@ -139,9 +142,10 @@ class UnavailablePools:
             if kind is FailureClass.CAPACITY:
                 before = self._pools.get(pool.key)
                 pause = FIRST_PAUSE_SECONDS
-                if before is not None:
+                if before is not None and before.least <= least:
                     pause = min(MAX_PAUSE_SECONDS, 2.0 * (before.pause or FIRST_PAUSE_SECONDS))
-                self._pools[pool.key] = Pause(began=now, until=now + pause, pause=pause)
+                    least = before.least
+                self._pools[pool.key] = Pause(began=now, until=now + pause, pause=pause, least=least)
             elif kind is FailureClass.QUOTA:
                 is_new = not _is_unavailable(self._options.get(_quota_of(pool)), now)
                 self._options[_quota_of(pool)] = Pause(began=now, until=now + QUOTA_PAUSE_SECONDS, code=code)
@@ -150,10 +154,12 @@ class UnavailablePools:
             self._save()
         return is_new
 
-    def mark_available(self, pool: Pool) -> None:
-        """Record a successful launch."""
+    def mark_available(self, pool: Pool, number: int) -> None:
+        """Record a successful launch of so many nodes."""
         with self._lock:
-            if self._pools.pop(pool.key, None) is not None:
+            before = self._pools.get(pool.key)
+            if before is not None and number >= before.least:
+                del self._pools[pool.key]
                 self._save()
 
     def is_option_available(self, option: Capacity, settings: Ec2Settings, types: Sequence[str] = ()) -> bool:
@@ -164,7 +170,7 @@ class UnavailablePools:
         with self._lock:
             return any(
                 not _is_unavailable(self._options.get(_quota_of(pool)), now)
-                and not _is_unavailable(self._pools.get(pool.key), now)
+                and not self._is_shut(pool.key, now)
                 for pool in pools
             )
 
@@ -176,8 +182,13 @@ class UnavailablePools:
                 name: {"until": entry.until}
                 | ({"code": entry.code} if entry.pause is None else {"pause": entry.pause})
                 for name, entry in (*self._pools.items(), *self._options.items())
-                if entry.is_running(now)
+                if entry.is_running(now) and entry.least == 1
             }
+
+    def _is_shut(self, key: str, now: float) -> bool:
+        """Whether a pool is closed for any launch."""
+        entry = self._pools.get(key)
+        return entry is not None and entry.least == 1 and entry.is_running(now)
 
     def _save(self) -> None:
         self._state.keep(self._closed, "pools.not_saved")

@@ -12,12 +12,17 @@ from advisor.ec2.pools import Pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """A node and its instance; `private_ip` may be empty for a moment after the launch (F06)."""
+    """A node and its instance.
+
+    `private_ip` may be empty for a moment after the launch (F06); `subnet_id` is where EC2 put it, None while
+    that is unknown.
+    """
 
     node: str
     instance_id: str
     private_ip: str
     pool: Pool
+    subnet_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -47,4 +52,5 @@ def as_launched(instance: Instance) -> Launched:
         instance_id=instance.instance_id,
         private_ip=instance.private_ip,
         pool=pool_of(instance),
+        subnet_id=instance.subnet_id,
     )

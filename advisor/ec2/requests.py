@@ -81,9 +81,6 @@ def create_fleet_request(intent: Intent, cluster: str, template: str) -> dict[st
     """
     owner = [{"Key": CLUSTER_TAG, "Value": cluster}, {"Key": INTENT_TAG, "Value": intent.token}]
     tags = [*owner, {"Key": "Name", "Value": f"{cluster} burst node"}]
-    options: dict[str, Any] = {"AllocationStrategy": "price-capacity-optimized"}
-    if intent.least > 1:
-        options |= {"SingleAvailabilityZone": True, "MinTargetCapacity": intent.least}
     overrides = [
         {"InstanceType": kind} | ({"SubnetId": subnet} if subnet else {}) for kind, subnet in intent.pools
     ]
@@ -100,7 +97,7 @@ def create_fleet_request(intent: Intent, cluster: str, template: str) -> dict[st
             "TotalTargetCapacity": len(intent.nodes),
             "DefaultTargetCapacityType": "spot",
         },
-        "SpotOptions": options,
+        "SpotOptions": {"AllocationStrategy": "price-capacity-optimized"},
         "TagSpecifications": [
             {"ResourceType": "instance", "Tags": tags},
             {"ResourceType": "fleet", "Tags": owner},

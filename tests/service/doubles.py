@@ -55,6 +55,7 @@ class FakeFleet:
     error: AdvisorError | None = None
     asked: list[tuple[str, Any]] = field(default_factory=list)
     unlisted: frozenset[str] = frozenset()
+    jobs_of_several: list[tuple[str, ...]] = field(default_factory=list)
 
     def resume(
         self,
@@ -62,8 +63,10 @@ class FakeFleet:
         *,
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
+        jobs: Iterable[Sequence[str]] = (),
     ) -> LaunchReport:
         report = LaunchReport()
+        self.jobs_of_several = [tuple(job) for job in jobs]
         report.failed.update(refuse(nodes) if refuse is not None else {})
         nodes = [node for node in nodes if node not in report.failed]
         self.asked.append(("resume", (tuple(nodes), dict(capacity_of or {}))))

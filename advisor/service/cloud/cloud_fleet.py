@@ -19,8 +19,9 @@ class CloudFleet(Protocol):
         *,
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
+        jobs: Iterable[Sequence[str]] = (),
     ) -> LaunchReport:
-        """Give each node one instance, also when it is called twice for a node."""
+        """Give each node one instance, also when it is called twice; nodes of one job all or none."""
         ...
 
     def mark_requested(self, nodes: Iterable[str]) -> None:

@@ -171,7 +171,8 @@ class ProvisionLoop:
             return self._guard.put_aside(nodes, jobs, capacity_of)
 
         self._books.settle(self._fleet.instances)
-        report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear)
+        of_several = [nodes for nodes in hand_over.allocated.values() if len(nodes) > 1]
+        report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear, jobs=of_several)
         for node in wanted:
             self._booting.setdefault(node, hand_over.time)
         self._no_address |= {item.node for item in report.launched}

@@ -51,6 +51,7 @@ class HandOver:
         time: When slurmctld asked, epoch seconds.
         jobs: Node to the job it is wanted for, where Slurm says so.
         priorities: Node to that job's priority, where Slurm says so (from 26.05 on).
+        allocated: Job to all its nodes, also those that are up, where Slurm says so.
     """
 
     identity: str
@@ -59,6 +60,7 @@ class HandOver:
     time: float
     jobs: dict[str, int]
     priorities: dict[str, int] = field(default_factory=dict)
+    allocated: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def decode(line: bytes) -> HandOver:
@@ -90,6 +92,7 @@ def decode(line: bytes) -> HandOver:
         time=time,
         jobs=by_node(resume_file, "job_id"),
         priorities=by_node(resume_file, "priority"),
+        allocated=by_job(resume_file),
     )
 
 
@@ -100,15 +103,34 @@ def by_node(resume_file: Any, key: str) -> dict[str, int]:
     A job without this number is left out.
     """
     found: dict[str, int] = {}
-    try:
-        jobs = json.loads(resume_file)["jobs"] if resume_file else []
-        for job in jobs:
+    with _readable():
+        for job in json.loads(resume_file)["jobs"] if resume_file else []:
             nodes = job.get("nodes_resume") or job.get("nodes_alloc") or job.get("nodes") or ""
             if key in job:
                 found.update(dict.fromkeys(expand(str(nodes)), int(job[key])))
+    return found
+
+
+def by_job(resume_file: Any) -> dict[int, tuple[str, ...]]:
+    """All nodes of each job, from Slurm's resume file: those to resume and those that are up."""
+    found: dict[int, tuple[str, ...]] = {}
+    with _readable():
+        for job in json.loads(resume_file)["jobs"] if resume_file else []:
+            number = int(job["job_id"])
+            named = (expand(str(job.get(key) or "")) for key in ("nodes_alloc", "nodes_resume", "nodes"))
+            found[number] = tuple(
+                dict.fromkeys(node for nodes in (found.get(number, ()), *named) for node in nodes)
+            )
+    return found
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """A resume file that is none says nothing."""
+    try:
+        yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, BadInput) as error:
         log.warning("handover.resume_file_unreadable", error=str(error)[:200])
-    return found
 
 
 class HandoverFolder:

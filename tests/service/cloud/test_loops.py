@@ -47,6 +47,13 @@ def test_each_node_gets_the_capacity_its_job_was_advised(rig: Rig) -> None:
     assert asked == {"burst1": Capacity.SPOT, "burst2": Capacity.ON_DEMAND}
 
 
+def test_the_fleet_is_told_which_nodes_are_of_one_job(rig: Rig) -> None:
+    rig.look(jobs=[make_queued(7, queue="burst"), make_queued(8, queue="burst")])
+    rig.hand_over("resume", "burst[1-3]", {7: "burst[1-2]", 8: "burst3"})
+    rig.provision.act_on_handovers()
+    assert rig.fleet.jobs_of_several == [("burst1", "burst2")]
+
+
 def test_a_node_that_promises_a_stable_place_is_never_spot(rig: Rig) -> None:
     """Jobs that may not be requeued are sent to nodes with these features."""
     features = {

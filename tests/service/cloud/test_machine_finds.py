@@ -68,7 +68,7 @@ def a_new_token_for_each_call(patch: Patch) -> None:
 
 
 def whether_a_node_has_its_instance_is_not_asked(patch: Patch) -> None:
-    patch.setattr(Fleet, "_without_instance", lambda _self, nodes, _report: list(nodes))
+    patch.setattr(Fleet, "_without_instance", lambda _self, nodes, *_: list(nodes))
 
 
 def the_journal_s_word_does_not_count_while_the_list_lags(patch: Patch) -> None:

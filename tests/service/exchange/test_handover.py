@@ -95,6 +95,22 @@ def test_resume_files_of_several_releases(resume_file: str | None, jobs: dict[st
     assert by_node(resume_file, "job_id") == jobs
 
 
+def test_the_nodes_of_a_job_are_those_to_resume_and_those_that_are_up() -> None:
+    jobs = [
+        {"job_id": 7, "nodes_alloc": "burst[1-3]", "nodes_resume": "burst2"},
+        {"job_id": 8, "nodes": "burst4"},
+        {"job_id": 9, "nodes_resume": "burst5"},
+        {"job_id": 9, "nodes_resume": "burst6"},
+    ]
+    hand_over = decode(line(nodes="burst[2,4-6]", resume_file=json.dumps({"jobs": jobs})))
+    assert hand_over.allocated == {
+        7: ("burst1", "burst2", "burst3"),
+        8: ("burst4",),
+        9: ("burst5", "burst6"),
+    }
+    assert decode(line(nodes="burst1", resume_file="{}")).allocated == {}
+
+
 def test_the_resume_file_of_26_05_has_priorities() -> None:
     jobs = [
         {"job_id": 7, "priority": 5, "nodes_resume": "burst[1-2]"},
