@@ -175,11 +175,13 @@ def hosts_table(hosts: Mapping[str, int], taken: Mapping[str, int]) -> str:
     return "".join(rows)
 
 
-def hardware_table(hosts: Mapping[str, int]) -> str:
+def hardware_table(hosts: Mapping[str, int], resources: Mapping[str, str]) -> str:
     """``lshosts -w``."""
     head = "HOST_NAME                       type       model  cpuf ncpus maxmem maxswp server RESOURCES\n"
     kind = "DEFAULT     DEFAULT   1.0"
-    return head + "".join(f"{host:<28} {kind} {n:>5} 24105M      -    Yes ()\n" for host, n in hosts.items())
+    rows = [f"{host:<28} {kind} {n:>5} 24105M      -    Yes" for host, n in hosts.items()]
+    names = [resources.get(host, "") for host in hosts]
+    return head + "".join(f"{row} ({name})\n" for row, name in zip(rows, names, strict=True))
 
 
 def queue_page(

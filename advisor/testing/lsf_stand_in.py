@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pwd
+import re
 import shlex
 import shutil
 import socket
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self, TypeAlias
 
 from advisor.lsf.live_job import elements
@@ -31,6 +33,7 @@ COMMANDS: Final = (
     "bhosts", "bjobs", "bkill", "bmgroup", "bmod", "bqueues", "brequeue", "bresume", "bsub",
     "bswitch", "lshosts",
 )  # fmt: skip
+_SELECT: Final = re.compile(r"select\[([^\]]*)\]")
 _ROUND_SECONDS: Final = 0.05
 _PROGRAM: Final = """
 import json, os, socket, sys
@@ -61,6 +64,7 @@ class LsfStandIn:
         folder: Empty; ``etc`` below it is the LSF_ENVDIR.
         hosts: Slots of each host.
         queues: All of them; the default one is where jobs without ``-q`` go.
+        resources: Boolean resources of hosts, for ``select[...]``; other hosts have none.
         requeue_seconds: From the end of a job that is requeued to its waiting again.
         speed: Seconds of a job's sleep that pass in one second.
     """
@@ -71,11 +75,12 @@ class LsfStandIn:
         *,
         hosts: Mapping[str, int],
         queues: Sequence[StandInQueue],
+        resources: Mapping[str, str] = MappingProxyType({}),
         requeue_seconds: float = 0.2,
         speed: float = 1.0,
     ) -> None:
         self.folder = folder
-        self._hosts = dict(hosts)
+        self._hosts, self._resources = dict(hosts), resources
         self._queues = {queue.name: queue for queue in queues}
         self._requeue_seconds, self._speed = requeue_seconds, speed
         self._jobs: dict[int, StandInJob] = {}
@@ -189,7 +194,11 @@ class LsfStandIn:
 
     def _room_for(self, job: StandInJob) -> tuple[str, ...]:
         found: list[str] = []
+        chosen = _SELECT.search(job.resource_request)
+        wanted = set(chosen[1].replace("&&", " ").split()) if chosen else set[str]()
         for host in self._queues[job.queue].hosts:
+            if not wanted.issubset(self._resources.get(host, "").split()):
+                continue
             free = self._hosts[host] - self._taken(host)
             found += [host] * min(free, job.processors - len(found))
         return tuple(found) if len(found) == job.processors else ()
@@ -330,7 +339,7 @@ class LsfStandIn:
         return records.hosts_table(self._hosts, taken), "", 0
 
     def _lshosts(self, _user: int, _words: list[str]) -> Said:
-        return records.hardware_table(self._hosts), "", 0
+        return records.hardware_table(self._hosts, self._resources), "", 0
 
     def _bmgroup(self, _user: int, _words: list[str]) -> Said:
         return "", "host group: No host group defined in the system\n", 255

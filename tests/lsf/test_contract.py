@@ -179,13 +179,16 @@ def test_a_waiting_job_is_moved_and_keeps_its_advice(site: Site) -> None:
     site.fill()
     job_id, own = site.submit("sleep", "5"), site.submit("-Jd", "mine", "sleep", "5")
     before = site.rows()[job_id]
-    site.lsf.update_jobs({job_id: {**MOVE, "timelimit": "75"}, own: MOVE})
+    chosen = site.submit("-R", "rusage[mem=100]", "sleep", "5")
+    site.lsf.update_jobs({job_id: {**MOVE, "timelimit": "75"}, own: MOVE, chosen: {**MOVE, "features": "fs"}})
     for lsf in (site.lsf, site.another()):
         rows = {queued.job.job_id: queued for queued in lsf.snapshot(time.time()).jobs}
         assert rows[job_id].partitions == rows[own].partitions == (CLOUD,)
         assert rows[job_id].admin_comment == rows[own].admin_comment == COMMENT
         assert rows[job_id].job.submit_time == before.job.submit_time
         assert rows[job_id].job.requested_time == 75 * 60.0
+        assert rows[chosen].partitions == (CLOUD,)
+        assert rows[chosen].job.node_list == "rusage[mem=100] select[fs]"
         assert (rows[job_id].job.comment, rows[own].job.comment) == (None, "mine")
     assert site.shown()[str(job_id)] == ("PEND", CLOUD)
     assert "Burst Advisor: " in (site.installation.log_folder / "lsb.events").read_text(errors="replace")
