@@ -22,7 +22,9 @@ from typing import Any, Final
 from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 from botocore.parsers import ResponseParserError
 
+from advisor.ec2.tags import node_of
 from advisor.testing.memory_ec2_clients import client_of
+from advisor.testing.memory_ec2_fleets import MemoryFleets
 from advisor.testing.memory_ec2_market import NOTICE_SECONDS, QUOTA_CODE, SPOT, Ec2Market
 from advisor.testing.memory_ec2_records import ALIVE, Ec2Times, MemoryInstance, as_raw, fits, refusal
 
@@ -54,13 +56,14 @@ class MemoryEc2:
         now: Epoch seconds.
         times: How long things take.
         market: What there is to buy, and at which price.
-        room: Most instances that may be alive in a market; no entry: any number.
+        room: Most instances that may be alive in a market, or (``spot|c5.xlarge``) of a type in it; no entry:
+            any number.
         instances: All there ever were, by id.
         notices: Spot instances that EC2 has said it will take back.
         refused: Launches that were refused, by code.
         observe: Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
-        launched, terminating: Told of each new instance, and of each that somebody ends by a call; they may
-            raise.
+        launched, terminating: Told of each new instance (one of a fleet: when it is named), and of each that
+            somebody ends by a call; they may raise.
         forgotten: Told of each instance that no call lists any more, which is then removed; None: all are
             kept.
         page_size: Launches on a page of DescribeInstances.
@@ -85,6 +88,7 @@ class MemoryEc2:
         self._faults: dict[str, deque[str]] = {}
         self._messages: dict[str, str] = {}
         self._lots = random.Random(1)  # noqa: S311 -- which spot instances are taken back
+        self.fleets = MemoryFleets(self)
         self.notices = 0
         self.refused: Counter[str] = Counter()
 
@@ -204,29 +208,39 @@ class MemoryEc2:
         if token in self._tokens:
             return self._again(token, digest)
         market = request.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
-        number = self._launchable(market, request["MinCount"], request["MaxCount"])
-        tags = {
-            tag["Key"]: tag["Value"]
-            for kind in request["TagSpecifications"]
-            if kind["ResourceType"] == "instance"
-            for tag in kind["Tags"]
-        }
+        number = self._launchable(market, request["InstanceType"], request["MinCount"], request["MaxCount"])
+        tags = _instance_tags(request)
         made = [self._make(request, token, market, index, tags) for index in range(number)]
         self._tokens[token] = digest, tuple(item.instance_id for item in made)
         for item in made:
             self.launched(item)
         return {"Instances": [as_raw(item, "pending") for item in made]}
 
-    def _launchable(self, market: str, least: int, most: int) -> int:
+    def available(self, market: str, kind: str, most: int) -> tuple[int, str]:
+        """How many instances of a type there are, up to ``most``; why there are fewer, as a code."""
+        alive = [item for item in self.alive() if item.market == market]
+        allowed = self.market.quota(market) - len(alive)
+        of_kind = self.room.get(f"{market}|{kind}", math.inf) - sum(i.instance_type == kind for i in alive)
+        room = min(self.room.get(market, math.inf), self.market.room(market, self.now())) - len(alive)
+        number = max(0, int(min(most, allowed, room, of_kind)))
+        if number == most:
+            return number, ""
+        return number, QUOTA_CODE[market] if allowed <= number else "UnfulfillableCapacity"
+
+    def make_of_fleet(
+        self, request: Mapping[str, Any], override: Mapping[str, Any], number: int
+    ) -> list[MemoryInstance]:
+        """Launch spot instances of one type of a fleet, whose tags name no node."""
+        tags, token = _instance_tags(request), request["ClientToken"]
+        return [self._make(override, token, SPOT, index, tags) for index in range(number)]
+
+    def _launchable(self, market: str, kind: str, least: int, most: int) -> int:
         """How many instances a launch gets, up to ``most``; fewer than ``least`` are refused."""
-        taken = sum(item.market == market for item in self.alive())
-        allowed = self.market.quota(market) - taken
-        if allowed < least:
-            raise self._refused(QUOTA_CODE[market])
-        room = min(self.room.get(market, math.inf), self.market.room(market, self.now())) - taken
-        if room < least:
-            raise self._refused("InsufficientInstanceCapacity")
-        return int(min(most, allowed, room))
+        number, code = self.available(market, kind, most)
+        if number < least:
+            is_quota = code == QUOTA_CODE[market]
+            raise self._refused(code if is_quota else "InsufficientInstanceCapacity")
+        return number
 
     def _refused(self, code: str) -> ClientError:
         self.refused[code] += 1
@@ -278,7 +292,11 @@ class MemoryEc2:
         for name in ids:
             if name not in self.instances or self._seen(self.instances[name]) is None:
                 raise refusal("InvalidInstanceID.NotFound", "create_tags")
-            self.instances[name].tags |= {tag["Key"]: tag["Value"] for tag in tags}
+            item = self.instances[name]
+            was_named = node_of(item.tags, item.launch_index) is not None
+            item.tags |= {tag["Key"]: tag["Value"] for tag in tags}
+            if not was_named and item.state_at(self.now()) in ALIVE:
+                self.launched(item)
         return {}
 
     def pages(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -339,3 +357,12 @@ class MemoryEc2:
     def _tell(self, item: MemoryInstance, kind: str, **detail: str) -> None:
         body = {"detail-type": kind, "detail": {"instance-id": item.instance_id, **detail}}
         self._messages[f"m-{next(self._number)}"] = json.dumps(body)
+
+
+def _instance_tags(request: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        tag["Key"]: tag["Value"]
+        for kind in request["TagSpecifications"]
+        if kind["ResourceType"] == "instance"
+        for tag in kind["Tags"]
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ class _Ec2Client:
     def run_instances(self, **request: Any) -> Any:
         token = request.get("ClientToken", "")
         return self._account.call("run_instances", lambda: self._account.run(request), token=token)
+
+    def create_fleet(self, **request: Any) -> Any:
+        token = request.get("ClientToken", "")
+        return self._account.call("create_fleet", lambda: self._account.fleets.create(request), token=token)
+
+    def create_launch_template(
+        self,
+        *,
+        LaunchTemplateName: str,  # noqa: N803 -- as boto3
+        LaunchTemplateData: dict[str, Any],  # noqa: ARG002, N803 -- as above
+        TagSpecifications: list[dict[str, Any]],  # noqa: ARG002, N803 -- as above
+    ) -> Any:
+        make = partial(self._account.fleets.make_template, LaunchTemplateName)
+        return self._account.call("create_launch_template", make)
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> Any:  # noqa: N803 -- boto3's own name
         return self._account.call("terminate_instances", lambda: self._account.terminate(InstanceIds))

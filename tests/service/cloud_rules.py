@@ -69,6 +69,8 @@ class CloudRules:
 
     def _launched(self, item: MemoryInstance) -> None:
         node = self.node_of(item)
+        if not node:
+            return  # of a fleet: this is called again when it gets its name
         others = [o for o in self.ours() if self.node_of(o) == node and o is not item]
         if others:
             self.violations.append(f"{node} has {others[0].instance_id} and gets {item.instance_id}")
@@ -128,6 +130,8 @@ class CloudRules:
         if item in self.strangers:
             self.violations.append(f"{item.instance_id} is somebody else's")
             return
+        if not self.node_of(item):
+            return  # nobody knows it yet
         node = self.slurm.nodes[self.node_of(item)]
         job = self._runs_a_job(node)
         if job is not None and node.address == item.private_ip:
@@ -148,7 +152,7 @@ class CloudRules:
         orphans = {
             item.instance_id
             for item in self.ours()
-            if self.slurm.nodes[self.node_of(item)].power is NodePower.DOWN
+            if (node := self.node_of(item)) and self.slurm.nodes[node].power is NodePower.DOWN
         }
         if not is_well:
             orphans = set()

@@ -15,6 +15,7 @@ from advisor.model.settings import (
     PathSettings,
     Settings,
 )
+from advisor.model.settings_classes import NodeClass
 from advisor.service.control.polling import PollLoop
 from advisor.service.running.loops import Step
 from tests.service.cloud_rules import CLUSTER, GRACE_SECONDS, USD_PER_HOUR
@@ -48,8 +49,20 @@ def comment(capacity: Capacity, predicted_seconds: float) -> str:
     return admin_comment(advice)
 
 
+FLEETS = {
+    "mid": {
+        "nodes": "burst[1-90]",
+        "instance_types": ["c5.xlarge", "m5.xlarge", "r5.xlarge"],
+        "cores": 4,
+        "memory_mb": 4000,
+        "on_demand_usd_per_hour": USD_PER_HOUR["on-demand"],
+    }
+}
+"""One class of several types: its spot nodes are fleets."""
+
+
 @lru_cache(maxsize=64)
-def site(budget_usd: float) -> Settings:
+def site(budget_usd: float, *, fleets: bool = False) -> Settings:
     return Settings(
         cluster=ClusterSettings(default_mode=Mode.ACT, name=CLUSTER),
         budget=BudgetSettings(usd=budget_usd, period="day"),
@@ -59,6 +72,7 @@ def site(budget_usd: float) -> Settings:
             interruption_queue_url="memory",
             spot_usd_per_hour=USD_PER_HOUR["spot"],
             on_demand_usd_per_hour=USD_PER_HOUR["on-demand"],
+            classes={name: NodeClass.model_validate(each) for name, each in FLEETS.items() if fleets},
         ),
         paths=PathSettings(state=Path("state"), run=Path("run")),
     )

@@ -44,6 +44,23 @@ WORK = _action("work", loop=_one_of(*LOOPS))
 LAUNCH_FAILS = _action(
     "ec2_fails", action=st.just("run_instances"), how=_one_of(*_CODES, *_REFUSALS), times=st.integers(1, 5)
 )
+FLEET_FAILS = _action(
+    "ec2_fails",
+    action=_one_of("create_fleet", "create_fleet", "create_launch_template", "create_tags"),
+    how=_one_of(*_CODES, *_REFUSALS),
+    times=st.integers(1, 5),
+)
+FLEET_CRASH = _action(
+    "crash",
+    steps=st.integers(1, 6),
+    at=_one_of(FILE_STEP, "create_fleet", "create_fleet", "create_tags"),
+    torn=st.integers(0, 40),
+)
+FLEET_ROOM = _action(
+    "room",
+    market=_one_of("spot", "spot|c5.xlarge", "spot|m5.xlarge", "on-demand"),
+    instances=st.integers(0, 2),
+)
 EC2_FAILS = _action(
     "ec2_fails",
     action=_one_of(
@@ -93,6 +110,9 @@ _WEIGHTS = (
     (DAMAGE, 1), (ILL_ENTRY, 1),
 )  # fmt: skip
 EVERYTHING = tuple(kind for kind, weight in _WEIGHTS for _ in range(weight))
+
+OF_FLEETS = (*EVERYTHING, *(FLEET_FAILS, FLEET_CRASH, FLEET_ROOM) * 4)
+"""Those of a class of several instance types as well."""
 
 BUDGETS = _one_of(0.0, 0.05, 0.1)
 

@@ -70,16 +70,19 @@ class CloudWorld(CloudRules):
     """One story.
 
     Args:
+        fleets: The nodes are a class of several instance types.
         slurmd_b: Each start of slurmd counts as a boot (``slurmd -b``), so a machine that runs already is
             taken as well.
     """
 
-    def __init__(self, folder: Path, *, budget_usd: float = 0.0, slurmd_b: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, budget_usd: float = 0.0, slurmd_b: bool = False, fleets: bool = False
+    ) -> None:
         super().__init__()
         self.folder = folder
         self.budget_usd = budget_usd
         self.slurmd_b = slurmd_b
-        self.settings = site(budget_usd)
+        self.settings = site(budget_usd, fleets=fleets)
         self.clock = ManualClock(wall=MIDNIGHT + 3600.0)
         self.ec2 = MemoryEc2(now=lambda: self.clock.wall)
         self.ec2.times.purge = 600.0
@@ -157,7 +160,7 @@ class CloudWorld(CloudRules):
         poll = PollOnly(
             settings,
             cloud=self.cloud,
-            is_open=lambda: (True, True),
+            is_open=lambda *_: (True, True),
             status=dict,
             prices=prices,
             **shared,
@@ -433,13 +436,15 @@ class CloudWorld(CloudRules):
         raise AssertionError(f"after {2 * SETTLE_TICKS * TICK_SECONDS:.0f} s: {', '.join(self.left_over())}")
 
 
-def tell(story: Iterable[Action], *, budget_usd: float = 0.0, slurmd_b: bool = False) -> CloudWorld:
+def tell(
+    story: Iterable[Action], *, budget_usd: float = 0.0, slurmd_b: bool = False, fleets: bool = False
+) -> CloudWorld:
     """Let a story happen in a world of its own, which is handed back."""
     quiet = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         with TemporaryDirectory(dir=_IN_MEMORY) as folder:
-            world = CloudWorld(Path(folder), budget_usd=budget_usd, slurmd_b=slurmd_b)
+            world = CloudWorld(Path(folder), budget_usd=budget_usd, slurmd_b=slurmd_b, fleets=fleets)
             world.play(story)
             return world
     finally:

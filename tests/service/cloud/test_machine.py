@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
 
 from advisor.model import Capacity
-from tests.service.cloud_stories import BUDGETS, stories
+from tests.service.cloud_stories import BUDGETS, OF_FLEETS, stories
 from tests.service.cloud_world import Action, tell
 
 STORIES = int(os.environ.get("ADVISOR_STORIES", "2000"))
@@ -41,6 +41,16 @@ def test_whatever_happens(part: int) -> None:
     @given(story=stories(), budget_usd=BUDGETS)
     def happens(story: Any, budget_usd: float) -> None:
         tell(story, budget_usd=budget_usd)
+
+    happens()
+
+
+def test_whatever_happens_to_fleets() -> None:
+    @seed(1 if "ADVISOR_STORIES" not in os.environ else int.from_bytes(os.urandom(4)))
+    @options(STORIES // PARTS)
+    @given(story=stories(*OF_FLEETS), budget_usd=BUDGETS)
+    def happens(story: Any, budget_usd: float) -> None:
+        tell(story, budget_usd=budget_usd, fleets=True)
 
     happens()
 
