@@ -37,6 +37,7 @@ SETTLING_SECONDS: Final = 300.0
 _TAGGED_AT_LAUNCH: Final = 20  # one call per node, and EC2 takes about ten a second: the rest is tagged later
 TAGGED_AT_ONCE: Final = 100
 """EC2's bucket for CreateTags."""
+_TAGGED_A_SECOND: Final = 10.0
 _NO_POOL: Final = Failure(
     FailureClass.CAPACITY, "NoPoolOpen", "all pools are unavailable after recent errors"
 )
@@ -93,6 +94,7 @@ class Launches:
         self._templates = Templates(ec2, settings, cluster)
         self._now, self._monotonic = now, monotonic
         self.recorded_at: dict[str, float] = {}
+        self._named: tuple[float, float] = (TAGGED_AT_ONCE, monotonic())  # calls left, and when
 
     def launch(self, wanted: Wanted, report: LaunchReport) -> None:
         """Try the pools until every node has an instance or no pool is left."""
@@ -100,7 +102,7 @@ class Launches:
         failures = [_NO_POOL]
         untried = self._pools(wanted)
         least = len(left) if wanted.is_whole else 1
-        while left and (pools := self._next(untried, least)):
+        while left and (pools := self._next(untried, least, len(left))):
             launched, refused = self._launch_in(pools, left, wanted.requested, least)
             report.launched += launched
             have = {item.node for item in launched}
@@ -157,13 +159,17 @@ class Launches:
             pools = tuple(dict.fromkeys(replace(pool, subnet_id=wanted.subnet_id) for pool in pools))
         return list(self._order(pools))
 
-    def _next(self, untried: list[Pool], least: int) -> tuple[Pool, ...]:
-        """Take the pools of the next call: one, or all spot pools of several types."""
+    def _next(self, untried: list[Pool], least: int, most: int) -> tuple[Pool, ...]:
+        """Take the pools of the next call: one, or all spot pools of several types.
+
+        A fleet's nodes boot no further than to the wait for their names, so a fleet has no more of them than
+        EC2 lets us name at once.
+        """
         while untried:
             first = untried[0]
             spot = [pool for pool in untried if pool.option is Capacity.SPOT]
             is_fleet = first.option is Capacity.SPOT and len({pool.instance_type for pool in spot}) > 1
-            some = spot if is_fleet and least == 1 else [first]
+            some = spot if is_fleet and least == 1 and most <= self._names_left() else [first]
             untried[:] = [pool for pool in untried if pool not in some]
             if found := tuple(pool for pool in some if self._unavailable.claim(pool, least)):
                 return found
@@ -195,7 +201,7 @@ class Launches:
         launched, attempt = self._try(pools, nodes, requested, least)
         if attempt.failure is not None and attempt.failure.kind is FailureClass.TOKEN and attempt.is_certain:
             launched, attempt = self._try(pools, nodes, requested, least)  # with a new token
-        some = launched[: _TAGGED_AT_LAUNCH if len(pools) == 1 else TAGGED_AT_ONCE]
+        some = launched if len(pools) > 1 else launched[:_TAGGED_AT_LAUNCH]
         if len(nodes) > 1 or len(pools) > 1:  # else the launch has set the node's tag
             self.name({item.node: item.instance_id for item in some})
         refused: dict[Pool | None, Failure] = {
@@ -315,8 +321,14 @@ class Launches:
 
     # ------------------------------------------------------------------ tags
 
+    def _names_left(self) -> float:
+        """How many instances EC2 lets us tag now, by the number and the age of our last calls."""
+        number, at = self._named
+        return min(TAGGED_AT_ONCE, number + _TAGGED_A_SECOND * (self._monotonic() - at))
+
     def name(self, instance_of: Mapping[str, str]) -> None:
         """Tag instances with their nodes' names; those that EC2 refuses are tagged later."""
+        self._named = (self._names_left() - len(instance_of), self._monotonic())
         for node, instance_id in instance_of.items():
             tags = [{"Key": NODE_TAG, "Value": node}, {"Key": "Name", "Value": node}]
             _, failure = answer_or_failure(partial(self._ec2.create_tags, Resources=[instance_id], Tags=tags))

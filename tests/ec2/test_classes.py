@@ -254,3 +254,31 @@ def test_on_demand_pools_are_tried_by_price_and_spot_pools_keep_their_order():
         *(("spot", kind, subnet) for kind in TYPES for subnet in "ab"),
         *(("on-demand", kind, subnet) for kind in ("r5.xlarge", "c5.xlarge", "m5.xlarge") for subnet in "ab"),
     ]
+
+
+def test_no_fleet_has_more_nodes_than_ec2_lets_us_name(emulator, start):
+    classes = {f"k{i}": {**MID, "nodes": f"k{i}-[1-30]"} for i in range(5)}
+    asked = [f"k{i}-{n}" for i in range(5) for n in range(1, 31)]
+    fleet = start(classes=classes)
+    report = fleet.resume(asked, capacity_of=dict.fromkeys(asked, Capacity.SPOT))
+    assert (len(report.launched), report.failed) == (150, {})
+    assert len({item.instance_id for item in report.launched}) == len(emulator.instances()) == 150
+    # three fleets, whose nodes have no other name; and 20 names for people of each of the other launches
+    assert len(emulator.calls("CreateFleet")) == 3
+    assert len(emulator.calls("RunInstances")) == 2
+    assert len(emulator.calls("CreateTags")) == 3 * 30 + 2 * 20
+    assert {item.node for item in fleet.instances()} == set(asked)
+
+
+def test_a_fleet_is_possible_again_once_names_are(emulator, start, clock):
+    fleet = start()
+    fleet.resume(nodes(40), capacity_of=spot(40))
+    fleet._launches._named = (5.0, clock.steady)
+    emulator.faults([])
+    fleet.suspend(nodes(40))
+    fleet.resume(nodes(20), capacity_of=spot(20))
+    assert emulator.calls("CreateFleet") == []
+    clock.pass_by(10.0)
+    fleet.suspend(nodes(20))
+    fleet.resume(nodes(20), capacity_of=spot(20))
+    assert len(emulator.calls("CreateFleet")) == 1
