@@ -41,6 +41,7 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         nodes_with: Number of nodes by feature.
         spot_usd_per_hour, on_demand_usd_per_hour: Of the dearest of its instance types.
         spot_open, on_demand_open: Whether any pool of its instance types is open.
+        boot_seconds: Learned of its instance types, as the option that is tried first; None while unknown.
     """
 
     name: str
@@ -55,6 +56,7 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_demand_usd_per_hour: float
     spot_open: bool = True
     on_demand_open: bool = True
+    boot_seconds: float | None = None
 
     def nodes_needed(self, job: Job) -> int:
         """Nodes that one task of a job needs."""

@@ -102,6 +102,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return replace(
             self,
             node_class=found,
+            boot_seconds=self.boot_seconds if found.boot_seconds is None else found.boot_seconds,
             nodes_total=found.nodes_total,
             processors_per_node=found.processors_per_node,
             memory_mb_per_node=found.memory_mb_per_node,

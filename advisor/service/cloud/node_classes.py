@@ -12,6 +12,9 @@ from advisor.model.node_classes import NodeClassState
 from advisor.model.settings import Ec2Settings
 from advisor.service.observation.site_view import nodes_with
 
+AskBoot = Callable[[Sequence[Node], Sequence[str]], float | None]
+"""Gives the learned boot time of some nodes of some instance types, seconds; None: unknown."""
+
 
 def class_states(
     usable: Sequence[Node],
@@ -19,18 +22,23 @@ def class_states(
     settings: Ec2Settings,
     prices: Prices,
     is_open: Callable[[Sequence[str]], tuple[bool, bool]],
+    boot_seconds: AskBoot,
 ) -> tuple[NodeClassState, ...]:
     """The classes that have usable nodes; nodes that no class names are one class without a name.
 
     Args:
         class_of: The class of each node that a class names.
         is_open: Whether spot and on-demand pools of some instance types are open.
+        boot_seconds: Learned boot time of nodes of some instance types.
     """
     members: dict[str, list[Node]] = {}
     for node in usable if class_of else ():
         if node.processors:
             members.setdefault(class_of.get(node.name, ""), []).append(node)
-    return tuple(_state(name, nodes, settings, prices, is_open) for name, nodes in sorted(members.items()))
+    return tuple(
+        _state(name, nodes, settings, prices, is_open, boot_seconds)
+        for name, nodes in sorted(members.items())
+    )
 
 
 def _state(
@@ -39,6 +47,7 @@ def _state(
     settings: Ec2Settings,
     prices: Prices,
     is_open: Callable[[Sequence[str]], tuple[bool, bool]],
+    boot_seconds: AskBoot,
 ) -> NodeClassState:
     types = instance_types_of(settings, name or None)
     spot_open, on_demand_open = is_open(types)
@@ -57,4 +66,5 @@ def _state(
         on_demand_usd_per_hour=max(prices.of(each).on_demand.usd_per_hour for each in types),
         spot_open=spot_open and not all(is_never_spot(node.features) for node in nodes),
         on_demand_open=on_demand_open,
+        boot_seconds=boot_seconds(nodes, types),
     )

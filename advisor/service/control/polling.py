@@ -216,17 +216,19 @@ class PollLoop:
             # slurmctld matches submissions with the active features
             nodes_with=nodes_with(usable),
             steady_free_nodes=self._steady_free(usable),
-            classes=class_states(usable, self._class_of, self._settings.ec2, prices, self._is_open),
+            classes=class_states(
+                usable, self._class_of, self._settings.ec2, prices, self._is_open, self._boot_seconds
+            ),
         )
 
     def _is_spot_open(self, usable: Sequence[Node]) -> bool:
         is_open, _ = self._is_open()
         return is_open and not all(is_never_spot(node.features) for node in usable)
 
-    def _boot_seconds(self, usable: Sequence[Node]) -> float | None:
+    def _boot_seconds(self, usable: Sequence[Node], types: Sequence[str] = ()) -> float | None:
         """Of the option that is tried first; None while too few boots have been seen."""
         is_spot = self._settings.capacity.use_spot and self._is_spot_open(usable)
-        return self._cloud.boot_seconds_of((Capacity.SPOT if is_spot else Capacity.ON_DEMAND).value)
+        return self._cloud.boot_seconds_of((Capacity.SPOT if is_spot else Capacity.ON_DEMAND).value, types)
 
     def _steady_free(self, usable: Sequence[Node]) -> int:
         """Idle nodes that the match loop has marked; while it is off the feature means nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,18 +50,20 @@ class CloudRecord:
         """Boot time to expect over all pools, seconds; None until three boots were seen."""
         return self.boot_seconds_of("")
 
-    def boot_seconds_of(self, option: str) -> float | None:
-        """Boot time to expect in the pools of one purchase option, seconds.
+    def boot_seconds_of(self, option: str, types: Collection[str] = ()) -> float | None:
+        """Boot time to expect of some instance types as one purchase option, seconds; no type: of any.
 
-        It is taken over all pools if that option has had fewer than three boots; None until three were seen.
+        It is taken from the closest pools with three boots: of these types as this option, of these types, of
+        this option, of all. None until three were seen.
         """
         with self._lock:
-            pools = dict(self._content.boots)
-        of_option = [s for key, boots in pools.items() if key.partition("|")[0] == option for s in boots]
-        boots = (
-            of_option if len(of_option) >= _BOOTS_NEEDED else [s for known in pools.values() for s in known]
-        )
-        return quantile(boots, _BOOT_QUANTILE) if len(boots) >= _BOOTS_NEEDED else None
+            pools = [(key.split("|"), boots) for key, boots in self._content.boots.items()]
+        of_types = [(key, boots) for key, boots in pools if types and key[1:2] and key[1] in types]
+        for some, named in ((of_types, option), (of_types, None), (pools, option), (pools, None)):
+            seen = [s for key, boots in some if named in (None, key[0]) for s in boots]
+            if len(seen) >= _BOOTS_NEEDED:
+                return quantile(seen, _BOOT_QUANTILE)
+        return None
 
     def boot_times(self) -> dict[str, BootTimes]:
         """Boot times of each pool that has booted a node."""

@@ -200,6 +200,8 @@ def test_classes_are_published_with_their_nodes_prices_and_room(
     )
     monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
     loop = make_loop(tmp_path, open_now=(True, True), ec2={"classes": {"mid": MID, "big": BIG}})
+    for seconds in (200.0, 210.0, 220.0):
+        loop._cloud.booted(seconds, "on-demand|c5.9xlarge|default")
     for step in (loop.poll, loop.publish):
         step()
     cloud = snapshots.read(tmp_path / "snapshot.msgpack").state.cloud
@@ -210,5 +212,6 @@ def test_classes_are_published_with_their_nodes_prices_and_room(
     assert (seen["mid"].on_demand_usd_per_hour, seen[""].on_demand_usd_per_hour) == (0.4, 0.17)
     met = cloud.as_met_by(make_job(processors=20))
     assert met.node_class == seen["big"]
+    assert (met.boot_seconds, cloud.as_met_by(make_job(processors=4)).boot_seconds) == (220.0, 60.0)
     assert [room.total for room in met.rooms[""]] == [32, 16, 8, 4, 2, 1]
     assert cloud_wait("", make_job(processors=32, array_tasks=3), 60.0, met, cloud.boot_seconds or 0.0) > 0.0
