@@ -703,7 +703,8 @@ local function submit(job, part_list)
   end
   gather_changes(job, part_list, answer)
   for at = 1, last, 2 do job[changes[at]] = changes[at + 1] end
-  if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
+  -- of a job that stays it is the price list of a promise
+  if answer.message then slurm.log_user("%s", answer.message) end
 end
 
 local function failed(err)

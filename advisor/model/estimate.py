@@ -65,15 +65,34 @@ class SizeEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 NO_SIZE = SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=math.nan)
 
 
+class PromiseChances(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a promise to one job rests on.
+
+    Attributes:
+        confidence: Share of promises to be kept.
+        waits, shares: Likely waits from now on, seconds, and how likely each is.
+        levels, strains: By row of the price list (`advisor.decide.promise.price_list.Kind`): the probability
+            at which it is named, and how often such promises are broken of late, 0 to 1.
+    """
+
+    confidence: float
+    waits: tuple[float, ...]
+    shares: tuple[float, ...]
+    levels: tuple[float, ...]
+    strains: tuple[float, ...]
+
+
 class Estimates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All forecasts of one job that a decision uses.
 
     Attributes:
         run_chances: Probabilities of the run time by bin of `advisor.predict.run_times.grid.GRID`; empty
             where it has no such forecast.
+        promise: Only of a job that names the time by which it is to be done.
     """
 
     wait: Estimate = NO_ESTIMATE
     run: Estimate = NO_ESTIMATE
     size: SizeEstimate = NO_SIZE
     run_chances: tuple[float, ...] = ()
+    promise: PromiseChances | None = None

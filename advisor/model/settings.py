@@ -20,6 +20,7 @@ from advisor.model.settings_learning import EstimatorSettings, SizeSettings
 from advisor.model.settings_nodes import AcquirerSettings, MatchingSettings, PortfolioSettings
 from advisor.model.settings_notices import NoticeSettings
 from advisor.model.settings_price import BudgetSettings, PriceSettings
+from advisor.model.settings_promise import PromiseSettings
 from advisor.model.settings_section import Section, setting
 from advisor.model.settings_service import LoopSettings, SubmitSettings, WebSettings
 
@@ -255,6 +256,7 @@ class Settings(Section):
     ec2: Ec2Settings = Ec2Settings()
     size: SizeSettings = SizeSettings()
     hedge: HedgeSettings = HedgeSettings()
+    promise: PromiseSettings = PromiseSettings()
     matching: MatchingSettings = MatchingSettings()
     acquirer: AcquirerSettings = AcquirerSettings()
     portfolio: PortfolioSettings = PortfolioSettings()

@@ -52,11 +52,12 @@ def test_moves_a_job_and_tells_its_user_once(lua: str, tmp_path: Path) -> None:
     assert slurm.violations == []
 
 
-def test_an_advice_to_stay_sets_priority_and_comment_and_says_nothing(lua: str, tmp_path: Path) -> None:
-    slurm = SlurmDouble(lua, replying(site_factor=1000, admin_comment="{}", message="never shown"), tmp_path)
+def test_an_advice_to_stay_says_what_the_server_says(lua: str, tmp_path: Path) -> None:
+    said = "done by 14:20 free"
+    slurm = SlurmDouble(lua, replying(site_factor=1000, admin_comment="{}", message=said), tmp_path)
     done = slurm.submit({})
     assert done.changes == {"site_factor": 1000.0, "admin_comment": "{}"}
-    assert done.messages == []
+    assert done.messages == [said]
 
 
 def test_what_the_user_or_another_plugin_set_stays(lua: str, tmp_path: Path) -> None:

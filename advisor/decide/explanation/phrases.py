@@ -72,6 +72,23 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "The cloud is expected to be {predicted_saving} faster, but that is too uncertain: its standard "
             "deviation is {saving_deviation}, the limit {uncertainty_limit}."
         ),
+        Reason.PROMISE_WAITS: (
+            "It is to be done within {deadline_in}: a start in the cloud within {last_start_in} still keeps "
+            "that, so it waits here, where it is in time with a chance of {chance_here}."
+        ),
+        Reason.PROMISE_HERE: (
+            "It is to be done within {deadline_in}: with a chance of {chance_here} it is here, and of "
+            "{chance_there} in the cloud, so a start there is not worth its money."
+        ),
+        Reason.PROMISE_GOES: (
+            "It is to be done within {deadline_in}: with a chance of {chance_here} it would be here, and of "
+            "{chance_there} in the cloud."
+        ),
+        Reason.PROMISE_PASSED: "The time by which it was to be done has passed: it stays here.",
+        Reason.PROMISE_PAID: "Its promise may cost {predicted_cost}, {worst_cost} at most.",
+        Reason.PROMISE_TOO_DEAR: (
+            "Its promise could cost {worst_cost}, and a job may cost {job_may_cost} (`promise.usd_per_job`)."
+        ),
         Reason.SAVES_TIME: (
             "It would wait about {predicted_wait} here; in the cloud it starts after {start_there} and is "
             "expected to end {predicted_saving} sooner."
@@ -189,6 +206,9 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
                 "short_probability",
                 "in_time_probability",
                 "slice_chance",
+                "chance_here",
+                "chance_there",
+                "confidence",
             ),
             "",
         ),
@@ -199,6 +219,8 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
                 "worst_cost",
                 "hour_costs",
                 "hour_may_cost",
+                "soonest_costs",
+                "job_may_cost",
                 "budget_left",
                 "spent",
                 "promised",
@@ -238,6 +260,15 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "in_time_probability": "probability that it starts here within the longest wait",
         "waited": "waited so far",
         "stop_loss": "longest stay in the cloud before its turn here",
+        "deadline_in": "time until it is to be done",
+        "confidence": "share of promises to be kept",
+        "chance_here": "chance to be in time here",
+        "chance_there": "chance to be in time in the cloud",
+        "free_in": "done for nothing within",
+        "soonest_in": "done at the soonest within",
+        "soonest_costs": "what that costs",
+        "last_start_in": "last start in the cloud within",
+        "job_may_cost": "what one job's promise may cost",
         "predicted_cost": "predicted cost",
         "worst_cost": "cost at most",
         "hour_costs": "cost of an hour saved",

@@ -49,7 +49,14 @@ class Reason(enum.StrEnum):
     POLICY_MOVES_NOTHING = "turnaround.policy_moves_nothing"
     POLICY_DOES_NOT_ASK = "turnaround.policy_does_not_ask"
 
+    PROMISE_WAITS = "promise.waits"
+    PROMISE_HERE = "promise.here"
+    PROMISE_GOES = "promise.goes"
+    PROMISE_PASSED = "promise.passed"
+
     # Question 3: is it worth paying for?
+    PROMISE_PAID = "promise.paid"
+    PROMISE_TOO_DEAR = "promise.too_dear"
     WORTH_PAYING = "waiting.worth_paying"
     NO_GATE = "waiting.no_gate"
     SHORT_WAIT = "waiting.short_wait"

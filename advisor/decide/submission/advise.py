@@ -83,6 +83,11 @@ def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Setting
         return (first,), None, None
     policy = settings.cluster.policy
     if policy == "price":
+        if settings.promise.enabled and job.comment:
+            from advisor.decide.promise.promised import names_a_time, promised  # noqa: PLC0415
+
+            if names_a_time(job, settings):
+                return promised(job, first, state, estimates, settings)
         # only this policy loads compiled code
         from advisor.decide.submission.priced import priced  # noqa: PLC0415
 

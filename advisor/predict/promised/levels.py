@@ -11,6 +11,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 THIRDS: Final = 3
 _STEP: Final = 0.025
@@ -39,17 +40,48 @@ class PromiseLevels:
         self._tail = (1.0 - _MARGIN) * (1.0 - confidence)
         self._odds = np.full((kinds, THIRDS), math.log((1.0 - self._tail) / self._tail))
         self._count = np.zeros((kinds, THIRDS))
+        self._kept = np.zeros((kinds, THIRDS))
         self._sizes = np.array([math.nan, math.nan])
+
+    @property
+    def made(self) -> int:
+        """Promises that are over."""
+        return int(self._count.sum())
+
+    @property
+    def kept(self) -> int:
+        """Those of them that were kept."""
+        return int(self._kept.sum())
+
+    def to_array(self) -> NDArray[np.float64]:
+        """All that was learned."""
+        parts = (self._odds.ravel(), self._count.ravel(), self._kept.ravel(), self._sizes)
+        return np.concatenate(([self.confidence], *parts))
+
+    def take(self, array: NDArray[np.float64]) -> None:
+        """Go on with what :meth:`to_array` gave; an array that does not fit is left."""
+        size = self._odds.size
+        if array.shape != (3 + 3 * size,) or not np.all(np.isfinite(array[: 1 + 3 * size])):
+            return
+        if not 0.0 < array[0] < 1.0:
+            return
+        self.confidence = float(array[0])
+        self._tail = (1.0 - _MARGIN) * (1.0 - self.confidence)
+        self._odds, self._count, self._kept = array[1:-2].reshape(3, *self._odds.shape).copy()
+        self._sizes = array[-2:].copy()
 
     def third_of(self, core_seconds: float) -> int:
         """The third of a job that asks for so many core-seconds, by those of the jobs before it."""
         size = math.log(max(1.0, core_seconds))
-        if np.isnan(self._sizes[0]):
+        return int(size > self._sizes[0]) + int(size > self._sizes[1])
+
+    def learn_size(self, core_seconds: float) -> None:
+        """Learn what a job has asked for."""
+        size = math.log(max(1.0, core_seconds))
+        if math.isnan(self._sizes[0]):
             self._sizes[:] = size - 0.5, size + 0.5
-        found = int(size > self._sizes[0]) + int(size > self._sizes[1])
         self._sizes += _SIZE_STEP * (np.array([1.0, 2.0]) / THIRDS - (size <= self._sizes))
         self._sizes.sort()
-        return found
 
     def level(self, kind: int, third: int, alike: int = 0) -> float:
         """The probability at which a promise of this kind is made to a job of this third.
@@ -69,6 +101,7 @@ class PromiseLevels:
     def learn(self, kind: int, third: int, *, is_kept: bool) -> None:
         """Learn whether a promise was kept: at the job's end, or at its deadline."""
         self._count[kind, third] += 1.0
+        self._kept[kind, third] += is_kept
         step = max(_STEP, _FIRST_STEP / (1.0 + self._count[kind, third] / _FEW))
         moved = self._odds[kind, third] + step * ((not is_kept) / self._tail - 1.0)
         self._odds[kind, third] = min(_MOST, max(_LEAST, moved))

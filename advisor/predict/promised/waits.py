@@ -40,6 +40,16 @@ class PlannedWaits:
         self._at_risk = np.tile(_FIRST_WEIGHT * at, (len(_CLASSES) + 1, 1))
         self._started = np.tile(_FIRST_WEIGHT * (at - left), (len(_CLASSES) + 1, 1))
 
+    def to_array(self) -> Floats:
+        """All that was learned, shape ``(2, classes, bins)``."""
+        return np.stack((self._at_risk, self._started))
+
+    def take(self, array: Floats) -> None:
+        """Go on with what :meth:`to_array` gave; an array that does not fit is left."""
+        fits = array.shape == (2, *self._at_risk.shape) and bool(np.all(np.isfinite(array) & (array >= 0.0)))
+        if fits and bool(np.all(array[0] > 0.0)):
+            self._at_risk, self._started = array[0].copy(), array[1].copy()
+
     def spread(self, planned: float) -> tuple[Floats, Floats]:
         """Likely waits of a job with this plan (seconds), and how likely each is; both of one shape."""
         row = bisect.bisect_left(_CLASSES, planned)

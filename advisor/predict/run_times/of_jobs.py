@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from advisor.model.estimate import Estimate
 from advisor.model.job import Job, JobOutcome, family
 from advisor.predict.intervals import Intervals
+from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.run_times.as_estimate import estimate_of
 from advisor.predict.run_times.grid import GRID, Floats
 from advisor.predict.run_times.job_numbers import JobNumbers
@@ -26,11 +27,18 @@ class RunTimesOfJobs:
 
     Attributes:
         intervals: How sure forecasts of waits and run times are on this site.
+        promises: How waits are spread around their plan, and how often promises are kept.
     """
 
-    def __init__(self, known: RunTimes | None = None, intervals: Intervals | None = None) -> None:
+    def __init__(
+        self,
+        known: RunTimes | None = None,
+        intervals: Intervals | None = None,
+        promises: PromisesKnown | None = None,
+    ) -> None:
         self._known = RunTimes() if known is None else known
         self.intervals = Intervals() if intervals is None else intervals
+        self.promises = PromisesKnown() if promises is None else promises
         self._lock = threading.Lock()
 
     @property
@@ -56,13 +64,15 @@ class RunTimesOfJobs:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of all that was learned."""
         with self._lock:
-            return self._known.to_arrays() | {"intervals": self.intervals.to_array()}
+            arrays = self._known.to_arrays() | {"intervals": self.intervals.to_array()}
+            return arrays | self.promises.to_arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RunTimesOfJobs:
         """Rebuild from :meth:`to_arrays`. Raises BadInput for damaged arrays and for other formats."""
         known = RunTimes.from_arrays(arrays)
-        return cls(known, Intervals.from_array(arrays.get("intervals", np.empty(0))))
+        intervals = Intervals.from_array(arrays.get("intervals", np.empty(0)))
+        return cls(known, intervals, PromisesKnown.from_arrays(arrays))
 
 
 def _numbers(job: Job) -> JobNumbers:

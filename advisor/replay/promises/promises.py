@@ -170,6 +170,7 @@ class PromiseReplay:
         self._pool.add(row, processors=processors, limit=limit, run=float(jobs.run[row]), order=float(row))
         ended = ended_of(self._runs.forecast(jobs, row))
         third = self._levels.third_of(processors * limit)
+        self._levels.learn_size(processors * limit)
         outlook = self._outlook(row, ended, now)
         user = int(jobs.table.user[jobs.first + row])
         alike = self._unjudged.get(user, 0)

@@ -100,6 +100,7 @@ class LearnFeature(Feature):
             "knowledge_base_jobs": self.knowledge.cases,
             "jobs_learned": self.loop.jobs_learned,
             "performance_ratios": self.ratios.current,
+            **({} if self.run_times is None else {"promises": self.run_times.report()}),
         }
 
     def gauges(self) -> Gauges:

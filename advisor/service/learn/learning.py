@@ -195,6 +195,8 @@ class LearnLoop:
 
     def _judge(self, outcome: JobOutcome) -> None:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+        if record is not None and outcome.is_whole and self._run_times is not None:
+            self._run_times.judge_promise(record, outcome)
         if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
             if self._run_times is not None:
                 self._run_times.judge(record, outcome)

@@ -7,14 +7,17 @@ from typing import Final
 
 import structlog
 
+from advisor.decide.promise.promised import kind_of
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
+from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.run_times.grid import GRID, Floats
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
 from advisor.service.learn.as_here import AskRatio, outcome_here
 from advisor.service.running.clock import Clock
 from advisor.service.submit.run_times import RUN_TIMES_KIND
@@ -22,6 +25,7 @@ from advisor.service.submit.run_times import RUN_TIMES_KIND
 log = structlog.get_logger(__name__)
 
 _SAVE_SECONDS: Final = 600.0
+_ROUNDING: Final = 1.0  # seconds; Slurm's times are whole
 _FIRST_JOBS: Final = 200_000
 """Newest jobs that a first start learns from: half a minute on one core."""
 
@@ -46,7 +50,7 @@ class RunTimeKnowledge:
         self._models = models
         self._clock = clock
         self._ratio = ratio
-        self._known = RunTimesOfJobs()
+        self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
         self._position: int | None = None
         self._saved_at, self._is_changed = -math.inf, False
 
@@ -77,8 +81,31 @@ class RunTimeKnowledge:
         start = outcome.first_start_time if outcome.restarts else outcome.start_time
         if start is not None and start >= record.advice.time:
             self._known.intervals.learn_wait(record.estimates.wait, start - record.advice.time)
+            self._known.promises.waits.learn(
+                record.estimates.wait.seconds, start - record.advice.time, has_started=True
+            )
         self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)
         self._is_changed = True
+
+    def judge_promise(self, record: AdviceRecord, outcome: JobOutcome) -> None:
+        """Learn whether a job that named a time was done by then, wherever it ran."""
+        job, time, end = record.job, record.advice.time, outcome.end_time
+        values = record.advice.values()
+        submitted = outcome.job.submit_time
+        kind = kind_of(values, time - submitted)
+        if kind is None or end is None:
+            return
+        levels = self._known.promises.levels
+        third = levels.third_of(job.processors * (job.requested_time or NO_LIMIT_SECONDS))
+        is_kept = end <= time + values["deadline_in"] + _ROUNDING
+        levels.learn(kind, third, is_kept=is_kept)
+        self._is_changed = True
+        log.info("promise.kept" if is_kept else "promise.broken", job=outcome.job.job_id)
+
+    def report(self) -> dict[str, int]:
+        """What `advisor status` shows: promises that are over, and those that were kept."""
+        levels = self._known.promises.levels
+        return {"made": levels.made, "kept": levels.kept}
 
     def save(self) -> None:
         """Save what was learned, every ten minutes at most."""
@@ -88,6 +115,8 @@ class RunTimeKnowledge:
             self._saved_at, self._is_changed = now, False
 
     def _learn(self, outcome: JobOutcome) -> None:
+        asked = outcome.job.processors * (outcome.job.requested_time or NO_LIMIT_SECONDS)
+        self._known.promises.levels.learn_size(asked)
         if outcome.is_whole and outcome.run_seconds > 0.0:
             self._known.learn(outcome_here(outcome, self._settings, self._store, self._ratio))
             self._is_changed = True
@@ -104,5 +133,6 @@ class RunTimeKnowledge:
             return None
         if position > self._store.last_position():  # it was built from another database
             return None
+        known.promises.of_confidence(self._settings.promise.confidence)
         self._known = known
         return position

@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept
+from advisor.decide.promise.promised import names_a_time
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -84,6 +85,7 @@ class PriceLoop:
         return (
             Step("finish moves", self._moves.finish),
             Step("rehearse the history", self.rehearse),
+            Step("keep promises", self.keep_promises),
             Step("move by the price", self.move),
             Step("save the price", self._keeper.save),
         )
@@ -136,6 +138,33 @@ class PriceLoop:
         self.worth_it = len(best)
         self._ask_and_move(best)
 
+    def keep_promises(self) -> None:
+        """Ask about waiting jobs that name the time by which they are to be done; move those that have to."""
+        if not self._settings.promise.enabled:
+            return
+        queue = on_premise_queue(self._view.fresh(), self._settings)
+        named = [
+            queued
+            for queued in queue.waiting
+            if names_a_time(queued.job, self._settings)
+            and queued.job.job_id not in self._moves
+            and may_be_asked(queued, self._settings) is not None
+        ]
+        if not named:
+            return
+        waits = self._valuer.waits(queue)
+        going: list[int] = []
+
+        def ask(queued: QueuedJob) -> None:
+            if len(going) < MAX_MOVED and self._asking.goes(queued, waits[queued.job.job_id]):
+                going.append(queued.job.job_id)
+
+        try:
+            for_each(named[:_MAX_ASKED], ask)
+        finally:
+            if going:
+                self._moves.make(going)
+
     def _note_bought(self, snapshot: ClusterSnapshot) -> None:
         """Count jobs that moved at their submission as demand, by what their AdminComment says of it."""
         for queued in snapshot.jobs:
@@ -160,6 +189,7 @@ class PriceLoop:
             and now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
             # a job that slurmctld has not looked at yet may be asked about a poll later
             and may_be_asked(queued, self._settings) is not None
+            and not names_a_time(queued.job, self._settings)
         ]
         self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
         return due

@@ -19,7 +19,9 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.promise.promised import names_a_time
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.history.records import AdviceRecord
@@ -120,7 +122,13 @@ class Answerer:
         return answered
 
     def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None) -> Estimates:
-        return priced_estimates(job, planned_wait, self._holder.run_times.current, _size_of(job, knowledge))
+        return priced_estimates(
+            job,
+            planned_wait,
+            self._holder.run_times.current,
+            _size_of(job, knowledge),
+            is_promised=names_a_time(job, knowledge.settings),
+        )
 
     def _estimates_again(
         self, knowledge: KnownNow, job: Job, state: SiteState, wait_seconds: float | None
@@ -138,7 +146,9 @@ class Answerer:
         return Answered(
             reply=reply_to(request, job, advice, values, knowledge),
             # the ledger keeps the quantiles, which say the same in a third of the room
-            record=AdviceRecord(advice=advice, job=job, estimates=replace(estimates, run_chances=())),
+            record=AdviceRecord(
+                advice=advice, job=job, estimates=replace(estimates, run_chances=(), promise=None)
+            ),
             submission=submission_of(job, advice, values, state.cloud.as_met_by(job), knowledge.settings),
         )
 
@@ -276,6 +286,8 @@ def reply_to(
     message = None
     if partition is not None and settings.submit.tell_user:
         message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
+    if job.comment and acts and settings.promise.enabled and settings.submit.tell_user:
+        message = promise_message(job, values, advice.time, settings, message) or message
     return AdviseReply(
         v=VERSION,
         seq=request.seq,

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from advisor.decide.promise.promised import warm as warm_promise
 from advisor.decide.submission.priced import warm as warm_decision
 from advisor.model.estimate import NO_ESTIMATE, Estimates, SizeEstimate
 from advisor.model.job import Job
@@ -72,12 +73,18 @@ def profile_of(snapshot: Snapshot) -> StartProfile | None:
 
 
 def priced_estimates(
-    job: Job, planned_wait: float | None, run_times: RunTimesOfJobs | None, size: SizeEstimate
+    job: Job,
+    planned_wait: float | None,
+    run_times: RunTimesOfJobs | None,
+    size: SizeEstimate,
+    *,
+    is_promised: bool = False,
 ) -> Estimates:
     """What the price asks of a job; without known run times it stays on-premise.
 
     Args:
         planned_wait: Seconds; None where it is unknown.
+        is_promised: Whether its user names a time by which it is to be done.
     """
     intervals = Intervals() if run_times is None else run_times.intervals
     wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
@@ -85,7 +92,13 @@ def priced_estimates(
         return Estimates(wait=wait, size=size)
     chances = run_times.chances(job)
     run = run_times.estimate(chances, job)
-    return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()))
+    promise = None
+    if is_promised and planned_wait is not None and math.isfinite(planned_wait):
+        core_seconds = job.processors * (
+            NO_LIMIT_SECONDS if job.requested_time is None else job.requested_time
+        )
+        promise = run_times.promises.chances(planned_wait, core_seconds)
+    return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()), promise=promise)
 
 
 def warm() -> None:
@@ -93,6 +106,7 @@ def warm() -> None:
     profile = start_profile(4, 0.0, np.array([[4.0, 0.0, 60.0]]), np.array([[2.0, 60.0]]))
     with_job(profile, 1, 60.0, 0.0)
     warm_decision()
+    warm_promise()
     priced_estimates(
         Job(job_id=0, submit_time=0.0, processors=1, requested_time=60.0),
         start_of(profile, 1, 60.0, 0.0),

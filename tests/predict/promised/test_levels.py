@@ -33,7 +33,10 @@ def test_each_kind_and_third_has_its_own_level() -> None:
 
 def test_thirds_are_those_of_the_jobs_seen() -> None:
     levels, draw = PromiseLevels(0.95, 1), np.random.default_rng(4)
-    found = [levels.third_of(size) for size in np.exp(draw.normal(8.0, 3.0, 6_000))]
+    found = []
+    for size in np.exp(draw.normal(8.0, 3.0, 6_000)):
+        found.append(levels.third_of(size))
+        levels.learn_size(size)
     assert np.bincount(found[1_000:], minlength=THIRDS) / 5_000 == pytest.approx([1 / 3] * 3, abs=0.05)
 
 

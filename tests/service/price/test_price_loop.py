@@ -191,3 +191,16 @@ def test_jobs_that_moved_at_their_submission_count_as_demand(tmp_path: Path) -> 
         world.round()
     seen = world.keeper._demand.kept().seen.values()
     assert [(index, usd) for _, index, usd in seen] == [(7200.0, 2.0)]
+
+
+def test_a_job_that_names_a_time_is_asked_about_at_each_poll_whatever_an_hour_costs(tmp_path: Path) -> None:
+    world = World(tmp_path, promise={"enabled": True}, budget={"usd": 0.0})
+    world.slurm.put(7, processors=16, comment="by=+3h")
+    world.slurm.put(8, processors=16, comment="by=soon")
+    world.stays = {7}
+    for _ in range(3):
+        world.round()
+    assert [job_id for job_id, _ in world.asked] == [7, 7, 7]
+    world.stays = set()
+    world.round()
+    assert world.moved == [7]

@@ -1,0 +1,72 @@
+"""What ``sbatch`` says about a promise: the job's price list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from advisor.decide.explanation.display import clean, quantity
+from advisor.model.advice import Quantity
+from advisor.model.deadline import HOW_TO_WRITE, deadline_of
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+
+_PREFIX: Final = "Burst Advisor: "
+
+
+def price_list_words(values: Mapping[str, float], time: float, utc_offset_seconds: float) -> str | None:
+    """The price list of an advice; None where it has none.
+
+    Args:
+        values: The advice's numbers.
+        time: Of the advice, epoch seconds.
+        utc_offset_seconds: Of the clock that users read.
+    """
+    left, free = values.get("deadline_in", math.nan), values.get("free_in", math.nan)
+    if not math.isfinite(left) or not math.isfinite(free):
+        return None
+
+    def clock(seconds: float) -> str:
+        there = datetime.fromtimestamp(time + utc_offset_seconds + seconds, UTC)
+        form = "%H:%M" if seconds < 72_000.0 else "%Y-%m-%d %H:%M"
+        return there.strftime(form)
+
+    rows = []
+    soonest = values.get("soonest_in", math.inf)
+    if math.isfinite(soonest):
+        cost = quantity(Quantity(values.get("soonest_costs", math.nan), "USD"))
+        rows.append(f"by {clock(soonest)} for about {cost}")
+    rows.append(f"by {clock(free)} free")
+    cases = f"{100 * values.get('confidence', math.nan):g} of 100 cases"
+    said = f"done {'; '.join(rows)}, in {cases}"
+    if left >= free:
+        return f"{said}; {clock(left)} costs nothing"
+    if left >= soonest:
+        return f"{said}; {clock(left)} is promised"
+    return f"{said}; {clock(left)} cannot be promised"
+
+
+def promise_message(
+    job: Job, values: Mapping[str, float], time: float, settings: Settings, moved: str | None
+) -> str | None:
+    """The line for a job that names a time; None for all others.
+
+    Args:
+        moved: What is said anyhow, because the job was moved.
+    """
+    offset = settings.cluster.utc_offset_seconds
+    if not settings.promise.enabled or not job.comment:
+        return None
+    deadline = deadline_of(job.comment, job.submit_time, offset)
+    if deadline is None:
+        return None
+    if math.isnan(deadline):
+        return f"{_PREFIX}the comment's by= is no time: write {HOW_TO_WRITE}"
+    if job.array_tasks > 1:
+        return f"{_PREFIX}an array is promised no time; give each job its own by="
+    said = price_list_words(values, time, offset)
+    if said is None:
+        return None if moved else f"{_PREFIX}nothing is promised: the wait or the run time is not known"
+    return clean(f"{moved}. {said[0].upper()}{said[1:]}" if moved else f"{_PREFIX}{said}", 400)

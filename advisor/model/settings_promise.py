@@ -1,0 +1,32 @@
+"""Settings of promises: a user names a time by which a job is to be done."""
+
+from __future__ import annotations
+
+from advisor.model.settings_section import Dollars, Section, setting
+
+
+class PromiseSettings(Section):
+    """Promises: ``sbatch --comment=by=18:00`` (docs/designs/0020). They need ``cluster.policy = "price"``."""
+
+    enabled: bool = setting(
+        False,
+        "Whether a job may name the time by which it is to be done. It then waits on-premise as long as that "
+        "time can be kept, and starts in the cloud when it has to.",
+        why="Users decide about money by it, so the site should decide whether they may.",
+        expert=True,
+    )
+    confidence: float = setting(
+        0.95,
+        "The share of promises that are to be kept.",
+        why="One promise in twenty may be broken: certainty would cost the whole time limit of each job.",
+        ge=0.5,
+        le=0.999,
+        expert=True,
+    )
+    usd_per_job: Dollars = setting(
+        5.0,
+        "The most that one job may cost at worst for its promise to be kept. The budgets hold as well.",
+        why="It is a few hours of a node: one user cannot spend a budget with a single line.",
+        unit="USD",
+        expert=True,
+    )

@@ -1,0 +1,134 @@
+"""A job whose user names a time: it waits while that keeps it, and starts in the cloud when it has to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.decide.explanation.promise_words import promise_message
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.promise.price_list import Kind
+from advisor.decide.promise.promised import kind_of
+from advisor.decide.submission.advise import advise
+from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
+from advisor.model.settings import Settings
+from advisor.model.site import Price
+from advisor.predict.promised.known import PromisesKnown
+from advisor.predict.run_times.grid import GRID, bin_of
+from tests.decide.cases import CLUSTER, make_job, make_settings
+
+HOUR = 3600.0
+NOW = 10 * HOUR
+LIMIT = 4 * HOUR
+
+
+def settings(**sections: Any) -> Settings:
+    given = {
+        "cluster": {"policy": "price"},
+        "promise": {"enabled": True},
+        "budget": {"usd": 100.0},
+        "placement": {"boot_seconds": 120.0},
+    }
+    return make_settings(**(given | sections))
+
+
+def estimates(wait: float) -> Estimates:
+    """A job of one hour, seldom of two."""
+    chances = np.zeros(len(GRID))
+    chances[bin_of(HOUR)], chances[bin_of(2 * HOUR)] = 0.9, 0.1
+    return Estimates(
+        wait=Estimate(seconds=wait, variance=1.0),
+        run=Estimate(seconds=HOUR, variance=1.0),
+        run_chances=tuple(chances.tolist()),
+        promise=PromisesKnown().chances(wait, 4 * LIMIT),
+    )
+
+
+def asked(by: str, *, wait: float = 20 * HOUR, tokens: float = 50.0, **sections: Any) -> Advice:
+    job = make_job(submit_time=NOW, comment=f"by={by}", requested_time=LIMIT, queue="onprem", requeue=True)
+    cloud = CloudState(on_demand_usd_per_core_hour=0.05, spot_open=True, processors_per_node=4, nodes_total=8)
+    state = SiteState(
+        time=NOW,
+        cluster=CLUSTER,
+        cloud=cloud,
+        price=Price(seconds_per_usd=1e9, tokens_usd=tokens),
+    )
+    return advise(job, state, estimates(wait), settings(**sections), advice_id="a")
+
+
+def test_a_job_waits_as_long_as_a_later_start_keeps_its_time() -> None:
+    advice = asked("+12h")
+    assert advice.placement is Placement.ON_PREMISE
+    assert advice.decisive.reason == Reason.PROMISE_WAITS
+    assert 9 * HOUR < advice.values()["last_start_in"] < 11 * HOUR
+
+
+def test_a_job_starts_in_the_cloud_when_it_has_to_whatever_an_hour_may_cost() -> None:
+    advice = asked("+2.2h")
+    assert (advice.placement, advice.partition) == (Placement.BURST, "burst")
+    assert advice.capacity == "on-demand"  # spot may be taken back
+    assert [answer.reason for answer in advice.answers[1:3]] == [Reason.PROMISE_GOES, Reason.PROMISE_PAID]
+
+
+def test_a_job_that_is_in_time_here_costs_nothing() -> None:
+    advice = asked("+3h", wait=10.0)
+    assert advice.decisive.reason in {Reason.PROMISE_HERE, Reason.PROMISE_WAITS}
+
+
+def test_a_time_that_neither_can_keep_is_not_paid_for() -> None:
+    assert asked("+10min").decisive.reason == Reason.PROMISE_HERE
+    passed = make_job(submit_time=NOW - 2 * HOUR, comment="by=+1h", requested_time=LIMIT, queue="onprem")
+    state = SiteState(time=NOW, cluster=CLUSTER, cloud=CloudState())
+    advice = advise(passed, state, estimates(HOUR), settings(), advice_id="a")
+    assert advice.decisive.reason == Reason.PROMISE_PASSED
+
+
+@pytest.mark.parametrize(
+    ("sections", "tokens", "reason"),
+    [
+        ({"promise": {"enabled": True, "usd_per_job": 0.5}}, 50.0, Reason.PROMISE_TOO_DEAR),
+        ({"budget": {"usd": 0.0}}, 50.0, Reason.NO_BUDGET),
+        ({}, 0.1, Reason.BUDGET_USED_UP),
+    ],
+)
+def test_money_may_keep_it_here(sections: dict[str, Any], tokens: float, reason: Reason) -> None:
+    advice = asked("+2.2h", tokens=tokens, **sections)
+    assert advice.placement is Placement.ON_PREMISE
+    assert advice.decisive.reason == reason
+
+
+def test_without_the_setting_the_comment_means_nothing() -> None:
+    assert "deadline_in" not in asked("+2.2h", promise={"enabled": False}).values()
+
+
+def message(by: str, **given: Any) -> str:
+    advice, job = asked(by, **given), make_job(submit_time=NOW, comment=f"by={by}")
+    said = promise_message(job, advice.values(), advice.time, settings(), None)
+    assert said is not None
+    return said
+
+
+def test_the_user_reads_the_price_list() -> None:
+    said = message("18:00")
+    assert said.startswith("Burst Advisor: done by 12:")
+    assert " USD; by 1970-01-02 " in said
+    assert said.endswith("free, in 95 of 100 cases; 18:00 is promised")
+    assert message("+10min").endswith("cannot be promised")
+    assert message("+40h").endswith("costs nothing")
+
+
+def test_the_user_is_told_what_is_no_time() -> None:
+    assert "write by=18:00" in message("soon")
+
+
+def test_the_row_that_was_promised_is_known_when_the_job_has_ended() -> None:
+    assert kind_of(asked("+12h").values(), 0.0) is Kind.BETWEEN
+    assert kind_of(asked("+40h").values(), 0.0) is Kind.FREE
+    soonest = {"deadline_in": 7_920.0, "free_in": 9_000.0, "soonest_in": 7_920.5}
+    assert kind_of(soonest, 0.0) is Kind.SOONEST
+    assert kind_of(asked("+2.2h").values(), 9 * HOUR) is Kind.BETWEEN
+    assert kind_of(asked("+10min").values(), 0.0) is None
+    assert kind_of({"deadline_in": math.nan}, 0.0) is None

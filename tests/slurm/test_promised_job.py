@@ -1,0 +1,75 @@
+"""A job that names a time: it waits here, starts in the cloud when it has to, and is done by then."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.testing.lab import LabOptions
+from advisor.testing.site import PATIENT, Site, SiteOptions
+
+pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
+
+
+@pytest.fixture
+def site(database_template: Path) -> Iterator[Site]:
+    with tempfile.TemporaryDirectory(prefix="promise-") as name:
+        lab = LabOptions(
+            nodes=1, burst_nodes=2, database=True, database_template=database_template, suspend_seconds=5
+        )
+        settings = {
+            "cluster": {"policy": "price"},
+            # an hour may cost next to nothing: no job moves for its wait alone
+            "budget": {"usd": 600.0, "period": "day", "usd_per_hour_saved": 0.000001},
+            "placement": {"boot_seconds": 5.0},
+            "promise": {"enabled": True},
+            "submit": PATIENT,
+        }
+        site = Site(Path(name), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
+        with site:
+            site.start_advisor()
+            yield site
+
+
+def status(site: Site) -> dict[str, Any]:
+    control: dict[str, Any] = json.loads(site.advisor("status", "--format", "json").stdout)["control"]
+    return control
+
+
+def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
+    lab = site.lab
+    site.wait_until("there is a price", lambda: (status(site)["price"] or {}).get("seconds_per_usd"))
+
+    def is_known() -> bool:
+        asked = lab.sbatch("--hold", "-n4", "--time=1", "--comment=by=+2h")
+        lab.run("scancel", str(asked.job_id))
+        return "free, in 95 of 100 cases" in asked.message
+
+    site.wait_until("waits and run times are known", is_known)
+    blocker = lab.sbatch("-n4", "--time=30", script="sleep 1000").job_id
+    site.wait_until("the cluster is full", lambda: lab.job(blocker)["JobState"] == "RUNNING")
+    began = time.time()
+    plain = lab.sbatch("-n4", "--time=1", script="sleep 3").job_id
+    named = lab.sbatch("-n4", "--time=1", "--comment=by=+100min", script="sleep 3")
+    urgent = lab.sbatch("-n4", "--time=1", "--comment=by=+1.7min", script="sleep 3")
+    # users read a price list at once
+    assert "free, in 95 of 100 cases" in named.message
+    assert "is promised" in urgent.message
+    assert " USD; by " in urgent.message
+    assert lab.job(urgent.job_id)["Partition"] == "onprem"
+    site.wait_until("it is done", lambda: lab.job(urgent.job_id)["JobState"] == "COMPLETED")
+    job = lab.job(urgent.job_id)
+    assert job["Partition"] == "burst"
+    assert time.time() < began + 1.7 * 60.0 + 10.0
+    assert "promise.goes" in site.advisor("why", str(urgent.job_id)).stdout
+    # a time that is far off costs nothing yet, and a job without one waits
+    for waiting in (plain, named.job_id):
+        assert (lab.job(waiting)["JobState"], lab.job(waiting)["Partition"]) == ("PENDING", "onprem")
+    site.wait_until("the kept promise is counted", lambda: status(site)["promises"]["made"] == 1)
+    assert status(site)["promises"]["kept"] == 1
