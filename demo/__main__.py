@@ -22,7 +22,7 @@ from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.running.logs import configure as configure_logs
 from advisor.testing.site import Site
-from demo import simulated
+from demo import lsf, simulated
 from demo.afterwards import keep_up, say_what_is_left, write_report
 from demo.live import Played, Stage
 from demo.plan import Plan, make_plan
@@ -43,6 +43,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--compression", type=_ratio, help="seconds of the log in a second")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up to play with")
+    parser.add_argument("--lsf", action="store_true", help="under a stand-in for LSF instead of Slurm")
     parser.add_argument("--simulated", action="store_true", help="the simulated cluster, no real Slurm")
     return parser.parse_args()
 
@@ -61,6 +62,8 @@ def main() -> int:
     configure_logs()
     try:
         plan = make_plan(load_table(arguments.trace), compression=arguments.compression)
+        if arguments.lsf:
+            return lsf.play(plan, console)
         missing = missing_tools()
         if arguments.simulated or missing:
             why = f"not here: {', '.join(missing)}" if missing else "asked for"

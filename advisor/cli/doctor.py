@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -11,6 +12,11 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import working
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
+    from advisor.service.admin.doctor_lsf import LsfExamination
+    from advisor.service.admin.doctor_slurm import SlurmExamination
 
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
@@ -29,14 +35,12 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     from advisor.service.admin.doctor import examine_service
     from advisor.service.admin.doctor_cloud import examine_cloud
     from advisor.service.admin.doctor_places import examine_places
-    from advisor.service.admin.doctor_slurm import SlurmExamination
-    from advisor.slurm.cli import CliBackend
 
     loaded = loaded_settings(config)
-    slurm = SlurmExamination(loaded.settings, CliBackend.of(loaded.settings))
-    with working("asking Slurm") as now:
-        found = list(slurm.run())
-        partitions = set(slurm.partitions) or None
+    scheduler = _examination(loaded.settings)
+    with working("asking the scheduler") as now:
+        found = list(scheduler.run())
+        partitions = set(scheduler.partitions) or None
         now("checking the services")
         found += examine_service(loaded, partitions)
         found += examine_places(loaded.settings)
@@ -63,3 +67,15 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
         raise typer.Exit(2)
     if counts["warning"]:
         raise typer.Exit(1)
+
+
+def _examination(settings: Settings) -> LsfExamination | SlurmExamination:
+    """The checks of the site's scheduler."""
+    if settings.cluster.scheduler == "lsf":
+        from advisor.service.admin.doctor_lsf import LsfExamination
+
+        return LsfExamination(settings)
+    from advisor.service.admin.doctor_slurm import SlurmExamination
+    from advisor.slurm.cli import CliBackend
+
+    return SlurmExamination(settings, CliBackend.of(settings))

@@ -108,10 +108,15 @@ def ingest_sacct(
     from advisor.config import load
     from advisor.history.ingest import sacct_since
     from advisor.history.store import HistoryStore
+    from advisor.model.errors import BadInput
     from advisor.service.observation.accounting import ingest_accounting
     from advisor.slurm.cli import CliBackend
 
-    slurm = CliBackend.of(load(config, os.environ).settings)
+    settings = load(config, os.environ).settings
+    if settings.cluster.scheduler == "lsf":
+        mend = "Use `advisor ingest lsb.acct --source slurm LOGDIR`"
+        raise BadInput("this cluster is LSF's, which has no sacct", where="cluster.scheduler", mend=mend)
+    slurm = CliBackend.of(settings)
     with HistoryStore(history_url(database, config)) as store:
         now = time.time()
         begin = _epoch(since) if since is not None else sacct_since(store, now)

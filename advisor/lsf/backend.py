@@ -167,7 +167,11 @@ class LsfBackend:
     def ingest(self, store: HistoryStore, *, source: str) -> IngestReport:
         """Add the jobs that have ended since the last time, from lsb.acct."""
         folder, unit = self._installation.log_folder, self._installation.memory_unit
-        return ingest_lsb_acct(store, [folder], source=source, memory_unit=unit)
+        with self._lock:
+            self._look()
+        # the first time this may take minutes, in which the other loops go on
+        advice = self._book.advice_id
+        return ingest_lsb_acct(store, [folder], source=source, memory_unit=unit, advice_of=advice)
 
     def _read_site(self, hosts: Iterable[answers.Host]) -> _Site:
         now = self._monotonic()
@@ -188,7 +192,7 @@ class LsfBackend:
         """The live jobs; what is kept of their advice is settled by them."""
         looked = self._events.look()
         queues = {job_id: job.queue for job_id, (job, _) in rows_of(looked.jobs).items()}
-        self._book.settle({*queues, *(job.job_id for job in looked.jobs)}, queues)
+        self._book.settle({*queues, *(job.job_id for job in looked.jobs)}, queues, time.time())
         return looked
 
     def _rows(self, jobs: Iterable[LiveJob], now: float) -> Iterator[QueuedJob]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ def ingest_lsb_acct(
     malformed: Malformed = "skip",
     memory_unit: MemoryUnit = "MB",
     progress: Progress | None = None,
+    advice_of: Callable[[int], str | None] = lambda _job_id: None,
 ) -> IngestReport:
     """Add the jobs of LSF's accounting; a file that was renamed since is not read again.
 
@@ -42,6 +44,7 @@ def ingest_lsb_acct(
         source: Name of the cluster's jobs in the history: one for each cluster.
         memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
         progress: Called with (bytes read, bytes in the file).
+        advice_of: The id of a job's advice, by the job's 64-bit id.
 
     Raises:
         BadInput: See :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`;
@@ -60,18 +63,23 @@ def ingest_lsb_acct(
             memory_unit=memory_unit,
             progress=progress,
         )
-        found, new = _add_runs(store, reader, source, places, file.fingerprint)
+        runs = (_with_advice(run, advice_of) for run in reader)
+        found, new = _add_runs(store, runs, reader, source, places, file.fingerprint)
         read += found
         added += new
     return _ingested(report, source, read, added)
 
 
 def _add_runs(
-    store: HistoryStore, reader: AcctReader, source: str, places: dict[str, Place], fingerprint: str
+    store: HistoryStore,
+    runs: Iterator[EndedRun],
+    reader: AcctReader,
+    source: str,
+    places: dict[str, Place],
+    fingerprint: str,
 ) -> tuple[int, int]:
     """Add a file's runs, and with each batch the place up to which it is read; jobs read, and new ones."""
     read = added = 0
-    runs = iter(reader)
     while batch := list(islice(runs, _BATCH_RUNS)):
         outcomes = _remember_runs(store, batch, source)
         places[fingerprint] = reader.place
@@ -80,6 +88,13 @@ def _add_runs(
     places[fingerprint] = reader.place
     store.set_cursor(source, _cursor(places))
     return read, added
+
+
+def _with_advice(run: EndedRun, advice_of: Callable[[int], str | None]) -> EndedRun:
+    found = advice_of(run.job_id) if run.outcome is not None else None
+    if run.outcome is None or found is None:
+        return run
+    return dataclasses.replace(run, outcome=replace(run.outcome, advice_id=found))
 
 
 def _ingested(report: AcctReport, source: str, read: int, added: int) -> IngestReport:

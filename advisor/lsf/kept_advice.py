@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from typing import Final
 
 import msgspec
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.files.state_file import StateFile
+
+_KEPT_SECONDS: Final = 3600.0
+"""For so long the advice of a job that has ended is kept: its record in lsb.acct has to be read by then."""
 
 
 class KeptAdvice(msgspec.Struct):
@@ -15,14 +20,17 @@ class KeptAdvice(msgspec.Struct):
     Attributes:
         comment: What its AdminComment would be.
         queue: Where it is being moved; empty once it is there, and for a job that stays.
+        ended: Epoch seconds since which the job has not been live; 0 while it is. A job that is requeued is
+            not live for some seconds.
     """
 
     comment: str
     queue: str = ""
+    ended: float = 0.0
 
 
 class AdviceOfLiveJobs(msgspec.Struct):
-    """The advice of the jobs that have not ended, by 64-bit id; an array's by the array's id."""
+    """The advice of jobs that have not ended, or only just, by 64-bit id; an array's by the array's id."""
 
     jobs: dict[int, KeptAdvice] = {}
 
@@ -51,19 +59,30 @@ class AdviceBook:
         if self._jobs.pop(job_id, None) is not None:
             self._write()
 
-    def settle(self, live: Container[int], queues: Mapping[int, str]) -> None:
-        """Forget jobs that have ended; a move is done where the job is in the queue it was to go to.
+    def advice_id(self, job_id: int) -> str | None:
+        """The id of a job's advice, live or just ended; an element of an array has that of the array."""
+        kept = self._jobs.get(job_id) or self._jobs.get(job_id & 0xFFFFFFFF)
+        recorded = None if kept is None else parse_admin_comment(kept.comment)
+        return None if recorded is None else recorded.advice_id
+
+    def settle(self, live: Container[int], queues: Mapping[int, str], now: float) -> None:
+        """Forget jobs that ended long ago; a move is done where the job is in the queue it was to go to.
 
         Args:
             live: Ids of the jobs that have not ended.
             queues: The queue of each.
+            now: Epoch seconds.
         """
-        kept = {job_id: one for job_id, one in self._jobs.items() if job_id in live}
-        done = [job_id for job_id, one in kept.items() if one.queue and queues.get(job_id) == one.queue]
-        if not done and len(kept) == len(self._jobs):
-            return
-        self._jobs = kept | {job_id: KeptAdvice(kept[job_id].comment) for job_id in done}
-        self._write()
+        settled: dict[int, KeptAdvice] = {}
+        for job_id, one in self._jobs.items():
+            is_live = job_id in live
+            ended = 0.0 if is_live else one.ended or now
+            is_there = bool(one.queue) and queues.get(job_id) == one.queue
+            if now - (ended or now) <= _KEPT_SECONDS:
+                settled[job_id] = KeptAdvice(one.comment, "" if is_there else one.queue, ended)
+        if settled != self._jobs:
+            self._jobs = settled
+            self._write()
 
     def _write(self) -> None:
         self._file.write(AdviceOfLiveJobs(jobs=self._jobs))

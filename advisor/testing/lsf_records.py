@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ ENDED: Final = frozenset({"DONE", "EXIT"})
 RULE: Final = "-" * 79 + "\n\n"
 _STATUS: Final = {"PEND": 1, "PSUSP": 2, "RUN": 4, "EXIT": 32, "DONE": 64}
 _NO_LIMITS: Final = "-1 " * 9
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _SLEEP: Final = "sleep "
 
 
@@ -61,7 +63,7 @@ class StandInJob:
     def seconds(self) -> float:
         """For how long it sleeps."""
         word = self.command.removeprefix(_SLEEP)
-        return float(word) if self.command.startswith(_SLEEP) and word.isdecimal() else 0.0
+        return float(word) if _NUMBER.fullmatch(word) else 0.0
 
     @property
     def options(self) -> int:

@@ -35,6 +35,8 @@ COMMANDS: Final = (
 )  # fmt: skip
 _SELECT: Final = re.compile(r"select\[([^\]]*)\]")
 _ROUND_SECONDS: Final = 0.05
+_PYTHON: Final = "/usr/bin/python3"
+"""Other users than the one who runs the stand-in may not reach a virtual environment's."""
 _PROGRAM: Final = """
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as line:
@@ -118,8 +120,17 @@ class LsfStandIn:
         program.write_text(_PROGRAM)
         self._short = Path(tempfile.mkdtemp(prefix="lsf-"))  # a socket's path has 107 characters at most
         self._short.chmod(0o755)
+        python = _PYTHON if Path(_PYTHON).exists() else sys.executable
         for name in COMMANDS:
-            words = shlex.join([sys.executable, "-I", str(program), str(self._short / "mbatchd"), name])
+            words = shlex.join(
+                [
+                    python,
+                    "-I",
+                    str(program),
+                    str(self._short / "mbatchd"),
+                    name,
+                ]
+            )
             (commands / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
             (commands / name).chmod(0o755)
         self._socket = socket.socket(socket.AF_UNIX)
@@ -183,14 +194,11 @@ class LsfStandIn:
 
     def _dispatch(self, now: float) -> None:
         waiting = [job for job in self._jobs.values() if job.state == "PEND" and job.begin_time <= now]
-        full = set[str]()
         for job in sorted(waiting, key=lambda job: (-self._queues[job.queue].priority, job.key)):
             hosts = self._room_for(job)
-            if not hosts or job.queue in full:
-                full.add(job.queue)  # first come, first served
-                continue
-            self._set(job.key, state="RUN", hosts=hosts, start_time=now)
-            self._log(records.start(self._jobs[job.key]))
+            if hosts:  # LSF keeps nothing free for a job that does not fit yet
+                self._set(job.key, state="RUN", hosts=hosts, start_time=now)
+                self._log(records.start(self._jobs[job.key]))
 
     def _room_for(self, job: StandInJob) -> tuple[str, ...]:
         found: list[str] = []

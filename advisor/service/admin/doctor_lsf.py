@@ -1,0 +1,77 @@
+"""Check LSF: its files and commands, the queues, and what the advisor needs there beside its settings."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+from advisor.lsf.backend import LsfBackend
+from advisor.model.settings import Settings
+from advisor.model.snapshot import Partition
+from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
+from advisor.service.state.state_files import LSF_ADVICE
+
+
+class LsfExamination:
+    """The checks of LSF; it is asked as `advisor control` asks it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.partitions: dict[str, Partition] = {}
+
+    def run(self) -> Iterator[Diagnosis]:
+        """Make all checks; only the first one if LSF cannot be asked."""
+        yield from guarded("lsf", self._reach)
+        if self.partitions:
+            yield from guarded("rights", self._rights)
+            yield from guarded("price", self._price)
+
+    def _reach(self) -> Iterator[Diagnosis]:
+        backend = LsfBackend.of(self._settings, LSF_ADVICE.at(self._settings.paths.state))
+        try:
+            snapshot = backend.snapshot(time.time())
+            self.partitions = {partition.name: partition for partition in backend.partitions()}
+        finally:
+            backend.close()
+        yield ok("lsf", f"{len(snapshot.nodes)} hosts, {len(snapshot.jobs)} rows of jobs in lsb.events")
+        if snapshot.malformed:
+            yield warning(
+                "lsf",
+                f"{snapshot.malformed} records of lsb.events or rows of bhosts cannot be read",
+                "These jobs or hosts are left out: please report the release of your LSF",
+            )
+        burst = self._settings.cluster.burst_partition
+        nodes = snapshot.nodes_of(burst)
+        cloud = [node for node in nodes if node.is_cloud]
+        if burst in self.partitions and len(cloud) < len(nodes):
+            yield warning(
+                "lsf",
+                f"{len(nodes) - len(cloud)} of {len(nodes)} hosts of the queue {burst} are on-premise, too",
+                "Give the burst queue hosts of its own (HOSTS in lsb.queues), or jobs are moved for nothing",
+            )
+        elif not cloud:
+            yield warning(
+                "lsf",
+                f"the queue {burst} has no host at the moment",
+                "Jobs move only where a host is, or is known to come: see docs/lsf.md",
+            )
+
+    def _rights(self) -> Iterator[Diagnosis]:
+        if os.getuid() == 0:
+            yield ok("rights", "root may change jobs")
+        else:
+            yield warning(
+                "rights",
+                "whether this user may move the jobs of others is not known",
+                "Run advisor control as root, or as one of Administrators in lsf.cluster",
+            )
+
+    def _price(self) -> Iterator[Diagnosis]:
+        cluster, budget = self._settings.cluster, self._settings.budget
+        if cluster.policy == "price" and budget.usd and not budget.usd_per_hour_saved:
+            yield error(
+                "price",
+                "under LSF the advisor does not know what is spent, so that a budget alone moves no job",
+                "Set budget.usd_per_hour_saved",
+            )
