@@ -26,7 +26,7 @@ from typing import Final, Self
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.testing import lab_guardian, lab_ports
 from advisor.testing.lab_database import LabDatabase
-from advisor.testing.lab_options import LabOptions, plugin_folder, slurm_conf
+from advisor.testing.lab_options import LabOptions, gres_conf, plugin_folder, slurm_conf
 from advisor.testing.lab_processes import pid_in, stop, sweep, wait_until
 
 __all__ = ["Lab", "LabOptions", "Submission"]
@@ -336,6 +336,8 @@ class Lab:
     def _write_configuration(self) -> None:
         etc, cloud = self.folder / "etc", self.folder / "cloud"
         self.conf.write_text(slurm_conf(self.options, self.folder, self.base_port), encoding="utf-8")
+        if devices := gres_conf(self.options):
+            (etc / "gres.conf").write_text(devices, encoding="utf-8")
         hook = etc / "job_submit.lua"
         hook.unlink(missing_ok=True)
         if self.options.hook is not None:

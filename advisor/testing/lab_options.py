@@ -17,6 +17,8 @@ from advisor.model.errors import BadInput
 
 _NAME: Final = re.compile(r"@([a-z_]+)@")
 _SLURMCTLD_PARAMETERS: Final = ("idle_on_node_suspend", "power_save_interval=2", "power_save_min_interval=0")
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom")
+"""What stands for GPUs: slurmd counts those alone whose files are there."""
 _PLUGIN_FOLDERS: Final = ("slurm-wlm", "slurm")
 
 
@@ -30,6 +32,7 @@ class LabOptions:
         burst_nodes, burst_processors, burst_memory_mb: The same of the cloud nodes; at most 90.
         burst_features, last_burst_features: Node features of the cloud nodes; those of the last one, where
             they are others.
+        last_burst_gpus: GPUs that the last cloud node pretends to have, at most 4.
         database: MariaDB and slurmdbd, so that sacct knows ended jobs.
         database_template: Folder with a ready database to copy; made there by the first lab when it is
             missing. It saves every later lab six seconds.
@@ -61,6 +64,7 @@ class LabOptions:
     burst_memory_mb: int = 4000
     burst_features: tuple[str, ...] = ("cloud", "x86")
     last_burst_features: tuple[str, ...] | None = None
+    last_burst_gpus: int = 0
     database: bool = False
     database_template: Path | None = None
     hook: Path | None = None
@@ -132,14 +136,24 @@ def _values(options: LabOptions, folder: Path, base: int) -> dict[str, object]:
     }
 
 
+def gres_conf(options: LabOptions) -> str:
+    """Text of the lab's gres.conf; empty where no node has GPUs."""
+    devices = _DEVICES[: options.last_burst_gpus]
+    return "".join(f"NodeName=burst{options.burst_nodes} Name=gpu File={device}\n" for device in devices)
+
+
 def _burst_lines(options: LabOptions, port: int) -> Iterator[str]:
+    if options.last_burst_gpus:
+        yield "GresTypes=gpu"
     for number in range(1, options.burst_nodes + 1):
-        features = options.burst_features
+        features, weight = options.burst_features, "100"
         if number == options.burst_nodes and options.last_burst_features is not None:
             features = options.last_burst_features
+        if number == options.burst_nodes and options.last_burst_gpus:
+            weight = f"200 Gres=gpu:{options.last_burst_gpus}"
         yield (
             f"NodeName=burst{number} Port={port + number} State=CLOUD CPUs={options.burst_processors} "
-            f"RealMemory={options.burst_memory_mb} Feature={','.join(features)} Weight=100"
+            f"RealMemory={options.burst_memory_mb} Feature={','.join(features)} Weight={weight}"
         )
 
 

@@ -24,8 +24,10 @@ TYPES = ["c5.xlarge", "m5.xlarge", "r5.xlarge"]
 def site(database_template: Path) -> Iterator[Site]:
     lab = LabOptions(
         nodes=1,
-        burst_nodes=4,
+        burst_nodes=5,
         burst_features=("mid", "cloud", "spot"),
+        last_burst_features=("gpu", "cloud", "on-demand"),
+        last_burst_gpus=2,
         database=True,
         database_template=database_template,
         suspend_seconds=3,
@@ -38,12 +40,20 @@ def site(database_template: Path) -> Iterator[Site]:
         "memory_mb": 4000,
         "on_demand_usd_per_hour": 0.3,
     }
+    gpu = {
+        **mid,
+        "nodes": "burst5",
+        "instance_types": ["g5.xlarge"],
+        "on_demand_usd_per_hour": 1.0,
+        "gpus": 2,
+    }
     settings = {
+        "rules": {"move_gpu": True},
         "cluster": {"policy": "cunha2017"},
         "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
         "submit": PATIENT,
-        "ec2": {"classes": {"mid": mid}},
+        "ec2": {"classes": {"mid": mid, "gpu": gpu}},
     }
     with tempfile.TemporaryDirectory(prefix="classes-") as folder:
         site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
@@ -86,3 +96,19 @@ def test_a_job_of_four_nodes_sits_in_one_zone(site: Site) -> None:
     made = launched(site, before)
     assert {(item["zone"], item["option"]) for item in made} == {("us-east-1c", "on-demand")}
     assert len(made) == 4  # nothing was launched that the job could not use
+
+
+def test_a_gpu_job_runs_on_a_gpu_node_and_no_other_job_does(site: Site) -> None:
+    site.ec2.capacity({f"{kind}|*|*": None for kind in TYPES})
+    before = len(site.ec2.instances())
+    jobs = [
+        moved(site, LONG, *gpus, script="true")
+        for gpus in (("--gres=gpu:2",), ("--gpus=1",), ("--ntasks=2",))
+    ]
+    all_completed_once(site, jobs)
+    where = [site.lab.job(job.job_id)["BatchHost"] for job in jobs]
+    assert where[:2] == ["burst5", "burst5"]
+    assert where[2] != "burst5"
+    made = {item["type"]: item["option"] for item in launched(site, before)}
+    assert made.pop("g5.xlarge") == "on-demand"  # its node is said to be never spot
+    assert "class gpu" in " ".join(site.advisor("why", str(jobs[0].job_id)).stdout.split())
