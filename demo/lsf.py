@@ -40,6 +40,8 @@ from demo.stage import (
     can_switch_users,
 )
 
+_READY_SECONDS: Final = 240.0
+"""At its first start numba compiles for a minute or more."""
 _PATIENCE_SECONDS: Final = 240.0
 _LEDGER_SECONDS: Final = 5.0
 """After the last job's end: its advice may still be on its way to the ledger."""
@@ -163,14 +165,14 @@ def _daemon(site: _Site, name: str) -> Iterator[None]:
 
 
 def _wait_for_forecasts(site: _Site) -> None:
-    run, end = site.folder / "run", time.monotonic() + 60.0
+    run, end = site.folder / "run", time.monotonic() + _READY_SECONDS
     while time.monotonic() < end:
         with suppress(AdvisorError, OSError), SubmitClient(run / "submit.sock") as client:
             price = snapshots.read(run / "snapshot.msgpack").state.price
             if client.ping().model_version is not None and price is not None:
                 return
         time.sleep(0.5)
-    raise RetryLater("the advisor has no price after a minute", code="demo.not_ready")
+    raise RetryLater("the advisor has no price after four minutes", code="demo.not_ready")
 
 
 def _play(plan: Plan, site: _Site, console: Console) -> int:

@@ -111,7 +111,7 @@ class Live:
         return LSF_ADVICE.at(self.folder / "state").read()
 
     def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 240.0  # numba may compile first
         while not is_so():
             assert time.monotonic() < deadline, f"{what}: {self.logs()}"
             time.sleep(0.2)  # two processes work on their own
