@@ -12,7 +12,6 @@ from advisor.config.loading import LoadedSettings, Source
 from advisor.config.redacting import has_password
 from advisor.config.reference import toml_text, values_of
 from advisor.decide.submission.policy import READ_BY, fixed
-from advisor.model.advice import Mode
 from advisor.model.settings import Settings
 
 SOCKET_PATH_LIMIT: Final = 107
@@ -84,7 +83,7 @@ def _partitions(loaded: LoadedSettings, existing: Collection[str] | None) -> Ite
                 # a cluster without a cloud partition may begin in shadow mode, where no job moves
                 warn=key == "cluster.burst_partition"
                 and loaded.origins[key].source is Source.DEFAULT
-                and Mode.ACT not in (cluster.default_mode, *cluster.modes.values()),
+                and not cluster.moves_jobs,
             )
     for name in cluster.modes:
         if name not in cluster.on_premise_partitions:
@@ -201,5 +200,4 @@ def _policy(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _acts(settings: Settings) -> bool:
-    cluster = settings.cluster
-    return any(cluster.mode_of(partition) is Mode.ACT for partition in cluster.on_premise_partitions)
+    return settings.cluster.moves_jobs

@@ -46,9 +46,12 @@ STAYS: Final = (Verdict.NO, Verdict.UNSURE)
 
 
 class Mode(enum.StrEnum):
-    """Whether advice is only recorded or acted on."""
+    """What a partition does with advice. An advice itself has ``shadow``, only recorded, or ``act``."""
 
+    OFF = "off"
     SHADOW = "shadow"
+    ADVISE = "advise"
+    OPT_IN = "opt-in"
     ACT = "act"
 
 

@@ -85,9 +85,10 @@ class ClusterSettings(Section):
     )
     default_mode: Mode = setting(
         Mode.SHADOW,
-        "What the advisor does with a job. `shadow` decides, and records the decision in the ledger and in "
-        "the job's AdminComment; it changes nothing else. `act` also changes the job's partition, time "
-        "limit and priority.",
+        "What the advisor does with a job. `off` asks nothing about it. `shadow` decides, and records the "
+        "decision in the ledger and in the job's AdminComment; it changes nothing else. `advise` also tells "
+        "the user. `act` also changes the job's partition, time limit and priority; `opt-in` does so for "
+        "jobs whose `--comment` contains the word `cluster.opt_in_comment`, and advises the others.",
         why="In shadow mode a new site can compare decisions with what happened before any job moves.",
     )
     policy: Policy = setting(
@@ -105,6 +106,25 @@ class ClusterSettings(Section):
         'The mode of single on-premise partitions, such as `{ short = "act" }`. All others follow '
         "`default_mode`.",
         why="The table is empty so that one setting switches the whole cluster.",
+    )
+    opt_in_comment: str = setting(
+        "burst",
+        "The word in a job's `--comment` that lets it move in a partition whose mode is `opt-in`.",
+        why="It is the opposite of `no-burst`.",
+        expert=True,
+    )
+    pilot_users: tuple[str, ...] = setting(
+        (),
+        "The users whose jobs are moved during a pilot; jobs of all others, unless `pilot_accounts` names "
+        "their account, are in shadow mode.",
+        why="No pilot: everybody's jobs are moved where the mode says so.",
+        expert=True,
+    )
+    pilot_accounts: tuple[str, ...] = setting(
+        (),
+        "The accounts whose jobs are moved during a pilot; see `pilot_users`.",
+        why="No pilot: everybody's jobs are moved where the mode says so.",
+        expert=True,
     )
     hook: bool = setting(
         True,
@@ -157,6 +177,12 @@ class ClusterSettings(Section):
             msg = f"burst_partition {self.burst_partition!r} is also an on-premise partition"
             raise ValueError(msg)
         return self
+
+    @property
+    def moves_jobs(self) -> bool:
+        """Whether jobs of any on-premise partition may be moved."""
+        acting = {Mode.ACT, Mode.OPT_IN}
+        return any(self.mode_of(partition) in acting for partition in self.on_premise_partitions)
 
     def mode_of(self, partition: str | None) -> Mode:
         """Mode in force for a partition."""

@@ -23,6 +23,7 @@ UNKNOWN_PHRASE: Final = "This release does not know the reason {reason}."
 PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         Reason.MAY_MOVE: "Neither the user nor a rule of the site keeps it on-premise.",
+        Reason.PARTITION_OFF: "The advisor is switched off for the partition {detail}.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
         Reason.KEEPS_A_PLACE: "By its name it is the placeholder of another job: {detail}.",
         Reason.EXPLICIT_BURST: "It is in the burst partition {detail} already; it is not changed.",

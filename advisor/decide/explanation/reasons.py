@@ -10,6 +10,7 @@ class Reason(enum.StrEnum):
 
     # Question 1: may it move? The user's own words first.
     MAY_MOVE = "rule.may_move"
+    PARTITION_OFF = "rule.partition_off"
     EXPLICIT_PARTITION = "rule.explicit_partition"
     KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"

@@ -27,6 +27,7 @@ from advisor.model.advice import (
     TimeLimit,
     Verdict,
 )
+from advisor.model.settings import ClusterSettings
 
 MESSAGE_LIMIT: Final = 400
 """Longest line that ``sbatch`` prints, characters."""
@@ -127,6 +128,20 @@ def message(
         line += f". To stay: --comment={clean(opt_out_comment)}"
     # of parts that are clean it only has to be short enough
     return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
+
+
+def would_message(
+    advice: Advice, values: Mapping[str, float], queue: str | None, cluster: ClusterSettings
+) -> str | None:
+    """The line for a job that would be moved, had its user or the site allowed it; None for all others."""
+    if advice.placement is not Placement.BURST or advice.decisive.reason == Reason.EXPLICIT_BURST:
+        return None
+    said = price_sentence(values).removesuffix(".") if "start_there" in values else why_sentence(advice)
+    is_opt_in = cluster.mode_of(queue) is Mode.OPT_IN
+    how = (
+        f"--comment={clean(cluster.opt_in_comment)}" if is_opt_in else f"-p {clean(cluster.burst_partition)}"
+    )
+    return clean(f"Burst Advisor: stays here. {said.removesuffix('.')}. To go there: {how}", MESSAGE_LIMIT)
 
 
 def explanation(advice: Advice) -> str:

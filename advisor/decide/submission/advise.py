@@ -14,6 +14,7 @@ from advisor.decide.submission.capacity import (
     off_spot_feature,
     preferred_survivors,
 )
+from advisor.decide.submission.mode import mode_for
 from advisor.decide.submission.placement import ratio_of, stretched
 from advisor.decide.submission.policy import moves_nothing
 from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
@@ -53,7 +54,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     # in the cloud when every question let it go there, or when the user asked for the burst partition
     is_users = not moved and answers[-1].reason == _EXPLICIT_BURST
     bursts = moved or is_users
-    mode = settings.cluster.mode_of(job.queue)
+    mode = mode_for(job, settings)
     acts = mode is _ACT
     moves = moved and acts
     size = _size_word(job, estimates, settings)

@@ -110,11 +110,10 @@ def _settings(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[D
             "no budget is set: jobs get advice, and none is moved",
             "Set budget.usd; `advisor recommend` shows what each budget would have bought",
         )
-    modes = {loaded.settings.cluster.mode_of(p) for p in loaded.settings.cluster.on_premise_partitions}
-    if modes == {"shadow"}:
+    if not loaded.settings.cluster.moves_jobs:
         yield warning(
             "settings",
-            "every partition is in shadow mode: jobs get advice, and none is moved",
+            "every partition is in shadow mode, or less: jobs get advice, and none is moved",
             'Set cluster.default_mode = "act" when the results in `advisor ledger` satisfy you',
         )
 

@@ -23,6 +23,7 @@ from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.promise.promised import names_a_time
 from advisor.decide.submission.advise import advise
+from advisor.decide.submission.mode import tells_user
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
@@ -286,6 +287,8 @@ def reply_to(
     message = None
     if partition is not None and settings.submit.tell_user:
         message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
+    elif not acts and settings.submit.tell_user and tells_user(job, settings):
+        message = wording.would_message(advice, values, job.queue, settings.cluster)
     if job.comment and acts and settings.promise.enabled and settings.submit.tell_user:
         message = promise_message(job, values, advice.time, settings, message) or message
     return AdviseReply(
