@@ -703,8 +703,8 @@ local function submit(job, part_list)
   end
   gather_changes(job, part_list, answer)
   for at = 1, last, 2 do job[changes[at]] = changes[at + 1] end
-  -- of a job that stays it is the price list of a promise
-  if answer.message then slurm.log_user("%s", answer.message) end
+  -- of a job that stays it is a price list, or what the cloud would do for it
+  if answer.message and last > 0 then slurm.log_user("%s", answer.message) end
 end
 
 local function failed(err)

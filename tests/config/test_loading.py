@@ -126,7 +126,12 @@ WRONG = [
         "nan",
         "table of name = number",
     ),
-    ('[cluster.modes]\nonprem = "on"\n', "cluster.modes.onprem", "'on'", "`shadow` or `advise` or `opt-in` or `act`"),
+    (
+        '[cluster.modes]\nonprem = "on"\n',
+        "cluster.modes.onprem",
+        "'on'",
+        "`shadow` or `advise` or `opt-in` or `act`",
+    ),
     (
         '[cluster]\nburst_partition = "onprem"\n',
         "section cluster",

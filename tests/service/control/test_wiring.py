@@ -122,6 +122,7 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     named = {
         "HedgeFeature.watch": "places",
         "AdvisingFeature.loop": "advising",
+        "LearnFeature.run_times": "promises",
         "PortfolioFeature.loop": "portfolio",
         "PriceFeature.loop": "price",
         "PriceFeature.keeper": "price",
