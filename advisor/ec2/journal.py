@@ -155,7 +155,8 @@ class Journal:
                 os.fsync(file.fileno())
             fence.check()  # again: a process that has taken over meanwhile may not have read this line
         except OSError as error:
-            text = f"{self.path} cannot be written ({error.strerror}): nothing is launched until it can"
+            text = f"{self.path} cannot be written ({error.strerror}): nothing is launched until it can. "
+            text += "Make room on its disk, or give its folder to the service's user"
             raise TellAdmin(text, code="ec2.journal") from error
         self._lines += 1
 

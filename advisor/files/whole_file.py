@@ -108,4 +108,6 @@ def set_aside(path: Path) -> Path:
 
 
 def _unusable(path: Path, why: str) -> BadInput:
-    return BadInput(why, where=str(path), mend="Look who has put it there", code="file.unusable")
+    return BadInput(
+        why, where=str(path), mend="See who has put it there, and remove it", code="file.unusable"
+    )

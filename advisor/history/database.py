@@ -161,7 +161,11 @@ class Database:
             engine.dispose()
             if not isinstance(error, Exception):
                 raise
-            text = f"{self.where}: it cannot be brought up to date ({type(error).__name__}: {error})"
+            text = (
+                f"{self.where}: it cannot be brought up to date ({type(error).__name__}: {error}). Keep a "
+                "copy, make room on the disk and see that the service's user may change the tables; then "
+                "start again, or begin an empty history: name another `paths.state` or `paths.database_url`"
+            )
             raise TellAdmin(text, code="history.migration") from error
         return engine
 

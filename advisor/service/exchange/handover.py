@@ -210,7 +210,8 @@ class HandoverFolder:
         try:
             paths = sorted(path for path in self._folder.iterdir() if path.name.endswith(".json"))
         except OSError as error:
-            text = f"the hand-over folder {self._folder} cannot be read ({error.strerror})"
+            text = f"the hand-over folder {self._folder} cannot be read ({error.strerror}). "
+            text += "Give it to the service's user again, as systemd's RuntimeDirectory made it"
             raise TellAdmin(text, code="handover.folder") from error
         names = {path.name for path in paths}
         self._stuck &= names
