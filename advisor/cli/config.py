@@ -206,6 +206,27 @@ def hook(config: ConfigOption = None) -> None:
     typer.echo(hook_settings(loaded_settings(config).settings), nl=False)
 
 
+@config_app.command("login-tool")
+def login_tool() -> None:
+    """Print burst-why for login nodes; under the name burst-when it says when a job starts and ends."""
+    import json
+
+    from advisor.decide.explanation.phrases import NAMES, PHRASES, PHRASES_WITH, UNITS
+    from advisor.slurm import hook_files
+
+    words = {
+        "phrases": {str(reason): phrase for reason, phrase in PHRASES.items()},
+        "phrases_with": {str(reason): dict(variants) for reason, variants in PHRASES_WITH.items()},
+        "units": dict(UNITS),
+        "names": dict(NAMES),
+    }
+    text = (hook_files.folder() / hook_files.LOGIN_TOOL).read_text(encoding="utf-8")
+    before, _, after = text.partition("WORDS = {}")
+    _, _, after = after.partition("\n")
+    # JSON in a string: what Python reads as a literal differs (null, true)
+    typer.echo(f"{before}WORDS = json.loads({json.dumps(json.dumps(words))})\n{after}", nl=False)
+
+
 @config_app.command("slurm")
 def slurm(config: ConfigOption = None) -> None:
     """Print the lines of slurm.conf for the classes of cloud nodes (``ec2.classes``)."""

@@ -11,6 +11,8 @@ HOOK: Final = "job_submit.lua"
 HOOK_MODULE: Final = "advisor_submit.lua"
 CLOUD_PROGRAMS: Final = ("resume", "suspend", "resume_fail")
 PROLOG: Final = "prolog_slurmctld"
+LOGIN_TOOL: Final = "burst-why"
+"""For login nodes; named burst-when it says when a job starts."""
 
 
 def folder() -> Path:

@@ -1,0 +1,168 @@
+"""``burst-why`` and ``burst-when``, as a login node runs them: one file, an old Python, Slurm's commands."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.wording import recorded_explanation, sentence
+from advisor.model import Advice
+from tests.decide.cases import ask, make_estimates, make_job
+
+SCONTROL = """#!/bin/sh
+[ "$3" = 12345 ] || exit 1
+cat <<'END'
+JobId=12345 JobName=relax
+   UserId=ann(1001) GroupId=ann(1001) MCS_label=N/A
+   JobState={state} Reason=Priority Dependency=(null)
+   SubmitTime=2026-11-24T10:00:00 EligibleTime=2026-11-24T10:00:00
+   StartTime={start} EndTime={end} Deadline=N/A
+   Partition=onprem AllocNode:Sid=login:1
+   AdminComment={comment}
+   Comment=by=18:00 JobState=COMPLETED
+END
+"""
+
+
+@pytest.fixture(scope="module")
+def tool() -> str:
+    done = CliRunner().invoke(app, ["config", "login-tool"], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+class LoginNode:
+    """A folder with the tool and a scontrol that shows one job."""
+
+    def __init__(self, folder: Path, tool: str) -> None:
+        self.folder = folder
+        for name in ("burst-why", "burst-when"):
+            self._program(name, tool)
+
+    def _program(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def shows(
+        self, comment: str, state: str = "PENDING", start: str = "Unknown", end: str = "Unknown"
+    ) -> None:
+        self._program("scontrol", SCONTROL.format(comment=comment, state=state, start=start, end=end))
+        self._program("sacct", "#!/bin/sh\nexit 0\n")
+
+    def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self.folder}:{Path(sys.executable).parent}:{os.defpath}"
+        return subprocess.run(
+            [sys.executable, "-I", str(self.folder / name), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={"PATH": path, "TZ": "UTC"},
+        )
+
+
+@pytest.fixture
+def login(tmp_path: Path, tool: str) -> LoginNode:
+    return LoginNode(tmp_path, tool)
+
+
+def moved() -> Advice:
+    return ask(make_job(queue="onprem"), make_estimates(wait=7200.0))
+
+
+def test_it_is_written_for_python_3_6(tool: str) -> None:
+    tree = ast.parse(tool, feature_version=(3, 6))
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    assert imported <= {"json", "math", "os", "re", "subprocess", "sys", "time"}
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [moved(), ask(make_job(queue="onprem", comment="no-burst")), ask(estimates=make_estimates(wait=0.0))],
+    ids=["moved", "opted out", "room here"],
+)
+def test_it_says_what_advisor_why_says(login: LoginNode, advice: Advice) -> None:
+    login.shows(admin_comment(advice))
+    said = login.run("burst-why", "12345")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert sentence(advice.decisive) in said.stdout
+    where = "the cloud" if advice.partition else "the on-premise cluster"
+    assert said.stdout.startswith(f"It starts in {where}")
+
+
+def test_numbers_have_their_units(login: LoginNode) -> None:
+    from advisor.decide.explanation.admin_comment import parse_admin_comment
+
+    comment = admin_comment(moved())
+    login.shows(comment)
+    said = login.run("burst-why", "12345").stdout
+    recorded = parse_admin_comment(comment)
+    assert recorded is not None
+    for line in recorded_explanation(recorded).splitlines():
+        if line.startswith("    "):
+            assert line in said.splitlines()
+
+
+def test_when_it_starts(login: LoginNode) -> None:
+    stays = ask(make_job(queue="onprem"), make_estimates(wait=7200.0, run=1e6, run_variance=1e12))
+    login.shows(admin_comment(stays), start="2026-11-24T13:30:00")
+    said = login.run("burst-when", "12345").stdout
+    assert "expected to start here about 2026-11-24 12:00" in said or "about 12:00" in said
+    assert "Slurm plans its start by" in said
+    login.shows(admin_comment(stays), "RUNNING", "2026-11-24T13:30:00", "2026-11-24T15:30:00")
+    assert "It started at" in login.run("burst-when", "12345").stdout
+
+
+def test_what_a_sooner_end_would_have_cost(login: LoginNode) -> None:
+    numbers = {
+        "deadline_in": 28800,
+        "free_in": 40000,
+        "soonest_in": 7200,
+        "soonest_costs": 0.4,
+        "confidence": 0.95,
+    }
+    comment = {"burst_advisor": 1, "id": "a", "to": "on-premise", "why": "promise.waits", "n": numbers}
+    login.shows(json.dumps(comment))
+    said = login.run("burst-when", "12345").stdout
+    assert "It is to be done by" in said
+    assert "for about 0.40 USD, in 95 of 100 cases." in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["12345; rm -rf"], 2, "Usage: burst-why JOBID"),
+        ([], 2, "Usage: burst-why JOBID"),
+        (["99"], 1, "Slurm knows no job 99"),
+    ],
+)
+def test_what_it_cannot_answer(login: LoginNode, words: list[str], code: int, said: str) -> None:
+    login.shows("{}")
+    done = login.run("burst-why", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["", "{}", "(null)", "{broken", '{"burst_advisor":1,"n":7,"why":"\\u001b[2J"}', '{"n":{"a":1}}'],
+)
+def test_a_damaged_comment_shows_nothing_odd(login: LoginNode, comment: str) -> None:
+    login.shows(comment)
+    for name in ("burst-why", "burst-when"):
+        done = login.run(name, "12345")
+        assert done.returncode in {0, 1}
+        assert "\x1b" not in done.stdout
+        assert "Traceback" not in done.stderr
