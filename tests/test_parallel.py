@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,14 +12,21 @@ import pytest
 from distributed import LocalCluster
 
 from advisor import parallel
+from advisor.decide.portfolio.portfolio import Budget
+from advisor.decide.portfolio.portfolio_options import Options
 from advisor.model.errors import BadInput, RetryLater
+from advisor.papers.portfolio.portfolio_replay import reports as portfolios
 from advisor.papers.schedule.schedule import report
+from advisor.papers.waiting.waiting import WaitingOptions
+from advisor.papers.waiting.waiting import report as waiting
 from advisor.parallel import DASK_VARIABLE, Tick, side_by_side, usual_processes
 from advisor.replay.closed_loop.log import loop_jobs
 from advisor.replay.closed_loop.policies import Terms
 from advisor.replay.closed_loop.tasks import Task, run_tasks
 from advisor.replay.closed_loop.world import WorldOptions
 from advisor.replay.sources import load_table
+from advisor.simulate.portfolio.cluster import Cloud
+from advisor.simulate.portfolio.policies import PUBLISHED, Release
 
 HERE = "on this machine"
 
@@ -73,6 +81,24 @@ def test_schedules_have_the_same_digits_everywhere(processes: int) -> None:
     asked = {"policies": ("fcfs", "saf"), "variants": ("base", "runtimes-clairvoyant")}
     rows = [report(table, processes=number, **asked)["rows"] for number in (processes, 1)]
     assert json.dumps(rows[0]) == json.dumps(rows[1])  # a mean of no job is NaN
+
+
+def test_waiting_policies_have_the_same_digits_everywhere(processes: int) -> None:
+    table, options = load_table("synthetic:300:1"), WaitingOptions(fixed_cores=40)
+    rows = [waiting(table, options, processes=number)["rows"] for number in (processes, 1)]
+    assert json.dumps(rows[0]) == json.dumps(rows[1])
+
+
+def test_portfolios_have_the_same_digits_everywhere(processes: int) -> None:
+    table, budget = load_table("synthetic:40:1"), Budget(policies=2, seconds=1.0, clock=time.perf_counter)
+    every = [
+        Options(policies=PUBLISHED[:2], cloud=Cloud(release=release), budget=budget)
+        for release in (Release.of_billing("hour"), Release.of_billing("second"))
+    ]
+    found = [portfolios(table, every, processes=number) for number in (processes, 1)]
+    for one, other in zip(*found, strict=True):
+        for name in ("billing", "portfolio", "constituents", "invocations"):
+            assert json.dumps(one[name]) == json.dumps(other[name])
 
 
 def test_a_dask_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

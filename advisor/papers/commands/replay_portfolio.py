@@ -15,10 +15,11 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.cli.whatif import ProcessesOption
+from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from advisor.decide.portfolio.replay_progress import Progress
     from advisor.simulate.portfolio.policies import Release
 
 
@@ -90,6 +91,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the policies' use drawn.", dir_okay=False)
     ] = None,
+    processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Rent nodes for a log under each policy, and under a portfolio that chooses among them."""
@@ -127,27 +129,23 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     releases = list(Release) if billing is Billing.ALL else [Release.of_billing(billing.value)]
     with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
-        results = [
-            replay.report(
-                table, jobs=jobs, options=options(release), progress=_named(release, releases, tick)
-            )
-            for release in releases
-        ]
+        # a budget in seconds buys less where another replay has the other core
+        side_by_side = processes or (usual_processes(len(table)) if simulate is not None else 1)
+        results = replay.reports(
+            table,
+            [options(release) for release in releases],
+            jobs=jobs,
+            processes=side_by_side,
+            progress=tick,
+        )
     if plot is not None:
         from advisor.papers.portfolio.portfolio_plots import write_portfolio
 
         write_portfolio(plot, results)
     if billing is Billing.ALL:
-        emit(replay.side_by_side(results), output, lambda console: _show_side_by_side(console, results))
+        emit(replay.by_billing(results), output, lambda console: _show_side_by_side(console, results))
     else:
         emit(results[0], output, lambda console: _show(console, results[0]))
-
-
-def _named(release: Release, releases: Sequence[Release], tick: Progress) -> Progress:
-    """A display that says which billing is under way, where there are several."""
-    if len(releases) == 1:
-        return tick
-    return lambda step, done, total: tick(f"{release.billing}: {step}", done, total)
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, str]:

@@ -16,6 +16,8 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.cli.whatif import ProcessesOption
+from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
 OPTIMAL = "optimal"
@@ -76,6 +78,7 @@ def waiting(
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
     ] = None,
+    processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Run a log under each waiting policy: what it rents and how long its jobs wait.
@@ -99,7 +102,7 @@ def waiting(
     )
     with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
-        result = report(table, options, progress=tick)
+        result = report(table, options, processes=processes or usual_processes(len(table)), progress=tick)
     if plot is not None:
         from advisor.papers.waiting.waiting_plots import write_waiting
 

@@ -14,6 +14,7 @@ from advisor.decide.portfolio.portfolio_standing import PolicyUse, Run, Standing
 from advisor.decide.portfolio.replay_knowledge import Leadership, prepared, prior_of
 from advisor.decide.portfolio.replay_progress import Progress
 from advisor.model.table import JobTable
+from advisor.parallel import side_by_side
 from advisor.simulate.portfolio.cluster import Totals
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
 
@@ -88,7 +89,26 @@ def report(
     }
 
 
-def side_by_side(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def reports(
+    table: JobTable,
+    every: Sequence[Options],
+    *,
+    jobs: int | None = None,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """One :func:`report` for each of the options, so many at the same time as there are processes."""
+    tasks = [(table, options, jobs) for options in every]
+    size = len(table) if jobs is None else jobs
+    return side_by_side(_report, tasks, [size] * len(tasks), processes=processes, tick=progress)
+
+
+def _report(task: tuple[JobTable, Options, int | None], tick: Progress | None) -> dict[str, Any]:
+    table, options, jobs = task
+    return report(table, jobs=jobs, options=options, progress=tick)
+
+
+def by_billing(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What ``--billing all --format json`` prints: each billing's :func:`report` under its name."""
     shared = ("trace", "jobs", "runtimes")
     return {name: results[0][name] for name in shared} | {

@@ -16,12 +16,13 @@ import numpy as np
 
 from advisor.model.table import JobTable
 from advisor.papers.waiting.optimal_cores import coarse_optimum
-from advisor.papers.waiting.waiting_policies import policies
+from advisor.papers.waiting.waiting_policies import WaitingPolicy, policies
 from advisor.papers.waiting.waiting_results import figures, scores_of
 from advisor.papers.waiting.waiting_rows import Replayed, workload_from
 from advisor.papers.waiting.waiting_worlds import Case, LearningOptions, Lockstep
 from advisor.papers.waiting.world.costs import CostModel
-from advisor.papers.waiting.world.world import Dispatch, Outcome
+from advisor.papers.waiting.world.world import Dispatch, Outcome, Simulation
+from advisor.parallel import Tick, side_by_side
 
 Progress = Callable[[str, int, int], None]
 
@@ -61,12 +62,20 @@ class WaitingOptions:
         return replace(self.costs, spot=self.costs.on_demand, spot_mean_seconds=np.inf)
 
 
-def report(table: JobTable, options: WaitingOptions, *, progress: Progress | None = None) -> dict[str, Any]:
+def _outcome(task: tuple[Replayed, WaitingPolicy, Simulation], _tick: Tick | None) -> Outcome:
+    replayed, policy, learner = task
+    return replayed.outcome(policy, learner)
+
+
+def report(
+    table: JobTable, options: WaitingOptions, *, processes: int = 1, progress: Progress | None = None
+) -> dict[str, Any]:
     """What ``advisor replay waiting --format json`` prints.
 
     Args:
         table: A log in submission order.
         options: What is replayed.
+        processes: Policies without a wait model that are run at the same time.
         progress: Called with (what, done, all).
     """
     begun = time.perf_counter()
@@ -90,9 +99,10 @@ def report(table: JobTable, options: WaitingOptions, *, progress: Progress | Non
     learned = Lockstep(case, options.learning).run(tell)
     outcomes[LEARNER] = learned.real.outcome()
     left = [policy for policy in every.values() if policy.name not in outcomes]
-    for done, policy in enumerate(left):
-        tell("policies", done, len(left))
-        outcomes[policy.name] = replayed.outcome(policy, learned.real)
+    tell("policies", 0, len(left))
+    tasks = [(replayed, policy, learned.real) for policy in left]
+    found = side_by_side(_outcome, tasks, [1] * len(left), processes=processes, tick=tell, what="policies")
+    outcomes |= {policy.name: outcome for policy, outcome in zip(left, found, strict=True)}
     tell("policies", len(left), len(left))
     first = int((1.0 - options.judged_share) * len(workload))
     return {
