@@ -12,7 +12,7 @@ from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
-from advisor.model.job import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome, JobState
 from advisor.model.settings import Settings
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.run_times.grid import GRID, Floats
@@ -81,9 +81,9 @@ class RunTimeKnowledge:
         start = outcome.first_start_time if outcome.restarts else outcome.start_time
         if start is not None and start >= record.advice.time:
             self._known.intervals.learn_wait(record.estimates.wait, start - record.advice.time)
-            self._known.promises.waits.learn(
-                record.estimates.wait.seconds, start - record.advice.time, has_started=True
-            )
+            if record.estimates.wait.is_usable:
+                planned, waited = record.estimates.wait.seconds, start - record.advice.time
+                self._known.promises.waits.learn(planned, waited, has_started=True)
         self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)
         self._is_changed = True
 
@@ -95,9 +95,12 @@ class RunTimeKnowledge:
         kind = kind_of(values, time - submitted)
         if kind is None or end is None:
             return
+        due = time + values["deadline_in"] + _ROUNDING
+        if outcome.state is JobState.CANCELLED and end <= due:
+            return  # its user did not want it any more: that keeps no promise and breaks none
         levels = self._known.promises.levels
         third = levels.third_of(job.processors * (job.requested_time or NO_LIMIT_SECONDS))
-        is_kept = end <= time + values["deadline_in"] + _ROUNDING
+        is_kept = end <= due
         levels.learn(kind, third, is_kept=is_kept)
         self._is_changed = True
         log.info("promise.kept" if is_kept else "promise.broken", job=outcome.job.job_id)

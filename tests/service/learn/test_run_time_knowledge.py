@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from advisor.decide.explanation.reasons import Reason
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome
-from advisor.model.advice import Advice, Mode, Placement
+from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import JobState
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.running.clock import Clock
@@ -103,3 +106,30 @@ def test_a_later_advice_is_judged_by_the_wait_that_was_left(desk: Desk) -> None:
         ended = outcome(number, wait=4 * HOUR)
         desk.knowledge.judge(advised(ended, later=3 * HOUR), ended)
     assert desk.saved().intervals.wait(2 * HOUR).upper < 2 * HOUR
+
+
+def promised(ended: JobOutcome, hours: float) -> AdviceRecord:
+    """The advice of a job that was promised to be done within so many hours, for nothing."""
+    record = advised(ended)
+    numbers = (("deadline_in", Quantity(hours * HOUR)), ("free_in", Quantity(hours * HOUR)))
+    answer = Answer(
+        question=Question.FASTER, verdict=Verdict.NO, reason=Reason.PROMISE_WAITS, numbers=numbers
+    )
+    return structs.replace(record, advice=structs.replace(record.advice, answers=(answer,)))
+
+
+def test_promises_are_counted_and_a_cancelled_job_is_none(desk: Desk) -> None:
+    ended = outcome(1, wait=HOUR, run=600.0)
+    desk.knowledge.judge_promise(promised(ended, 2.0), ended)
+    assert desk.knowledge.report() == {"made": 1, "kept": 1}
+    desk.knowledge.judge_promise(promised(ended, 1.0), ended)
+    assert desk.knowledge.report() == {"made": 2, "kept": 1}
+    desk.knowledge.judge_promise(advised(ended), ended)  # nothing was promised
+    cancelled = structs.replace(ended, state=JobState.CANCELLED)
+    desk.knowledge.judge_promise(promised(ended, 2.0), cancelled)
+    assert desk.knowledge.report() == {"made": 2, "kept": 1}
+    # one that its user has cancelled after its time was broken before
+    desk.knowledge.judge_promise(promised(ended, 1.0), cancelled)
+    assert desk.knowledge.report() == {"made": 3, "kept": 1}
+    desk.knowledge.learn()
+    assert desk.saved().promises.levels.kept == 1
