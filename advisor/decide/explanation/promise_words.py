@@ -43,9 +43,10 @@ def price_list_words(values: Mapping[str, float], time: float, utc_offset_second
     said = f"done {'; '.join(rows)}, in {cases}"
     if left >= free:
         return f"{said}; {clock(left)} costs nothing"
-    if left >= soonest:
+    if values.get("is_promised"):
         return f"{said}; {clock(left)} is promised"
-    return f"{said}; {clock(left)} cannot be promised"
+    why = ": it could cost more than there is for it" if left >= soonest else ""
+    return f"{said}; {clock(left)} cannot be promised{why}"
 
 
 def promise_message(

@@ -26,6 +26,7 @@ from advisor.predict.run_times.grid import GRID
 
 _HOUR: Final = 3600.0
 _MOMENT: Final = 1.0  # seconds
+_LATER: Final = 60.0  # seconds after its submission
 _Numbers = tuple[tuple[str, Quantity], ...]
 
 
@@ -56,7 +57,8 @@ def promised(
     deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
     left = -math.inf if deadline is None else deadline - state.time
     outlook, capacity, fourth = _outlook(job, state, estimates, known, settings)
-    numbers = _numbers(outlook, known, left)
+    third = _may_be_paid(job, outlook, state, settings)
+    numbers = _numbers(outlook, known, left, may_be_paid=third.verdict not in STAYS)
     if left <= 0.0:
         return (first, _no(Reason.PROMISE_PASSED, numbers)), None, None
     later = last_start(outlook, left, known.levels[Kind.BETWEEN])
@@ -68,7 +70,6 @@ def promised(
     second = Answer(
         question=Question.FASTER, verdict=Verdict.YES, reason=Reason.PROMISE_GOES, numbers=numbers
     )
-    third = _may_be_paid(job, outlook, state, settings)
     if third.verdict in STAYS:
         return (first, second, third), None, None
     return (first, second, third, fourth), capacity, None
@@ -97,12 +98,15 @@ def _outlook(
     return outlook, capacity, fourth
 
 
-def _numbers(outlook: Outlook, known: PromiseChances, left: float) -> _Numbers:
+def _numbers(outlook: Outlook, known: PromiseChances, left: float, *, may_be_paid: bool) -> _Numbers:
     offers = {offer.kind: offer for offer in price_list(outlook, Levels(*known.levels))}
     here = kept_here(outlook.waits, outlook.shares, outlook.ended, left, outlook.limit)
     there = kept_there(outlook.ended, left, outlook.start, outlook.slowdown, outlook.limit)
+    soonest = offers[Kind.SOONEST].ready if Kind.SOONEST in offers else math.inf
+    is_promised = left >= offers[Kind.FREE].ready or (left >= soonest - _MOMENT and may_be_paid)
     numbers: _Numbers = (
         ("deadline_in", Quantity(left)),
+        ("is_promised", Quantity(float(is_promised), "")),
         ("confidence", Quantity(known.confidence, "")),
         ("chance_here", Quantity(here, "")),
         ("chance_there", Quantity(there, "")),
@@ -133,7 +137,9 @@ def _may_be_paid(job: Job, outlook: Outlook, state: SiteState, settings: Setting
         )
     if not settings.budget.is_set:
         return _third(Verdict.NO, Reason.NO_BUDGET, numbers)
-    tokens = math.inf if state.price is None else state.price.tokens_of(job.account)
+    if state.price is None:
+        return _third(Verdict.UNSURE, Reason.PRICE_UNKNOWN, numbers)
+    tokens = state.price.tokens_of(job.account)
     if not worst <= tokens:
         free = ("budget_left", Quantity(max(0.0, tokens), "USD"))
         return _third(Verdict.NO, Reason.BUDGET_USED_UP, (*numbers, free))
@@ -159,11 +165,13 @@ def kind_of(values: dict[str, float], waited: float) -> Kind | None:
     left, free = values.get("deadline_in", math.nan), values.get("free_in", math.nan)
     if math.isnan(left) or math.isnan(free):
         return None
+    if waited > _LATER:  # it has moved since, for a promise that was made at its submission
+        return Kind.BETWEEN
+    if not values.get("is_promised"):
+        return None
     if left >= free:
         return Kind.FREE
-    if "last_start_in" in values or waited > 60.0:
-        return Kind.BETWEEN
-    return Kind.SOONEST if left >= values.get("soonest_in", math.inf) - _MOMENT else None
+    return Kind.BETWEEN if "last_start_in" in values else Kind.SOONEST
 
 
 def warm() -> None:

@@ -118,6 +118,8 @@ def test_the_user_reads_the_price_list() -> None:
     assert said.endswith("free, in 95 of 100 cases; 18:00 is promised")
     assert message("+10min").endswith("cannot be promised")
     assert message("+40h").endswith("costs nothing")
+    dear = message("18:00", promise={"enabled": True, "usd_per_job": 0.5})
+    assert dear.endswith("18:00 cannot be promised: it could cost more than there is for it")
 
 
 def test_the_user_is_told_what_is_no_time() -> None:
@@ -127,8 +129,12 @@ def test_the_user_is_told_what_is_no_time() -> None:
 def test_the_row_that_was_promised_is_known_when_the_job_has_ended() -> None:
     assert kind_of(asked("+12h").values(), 0.0) is Kind.BETWEEN
     assert kind_of(asked("+40h").values(), 0.0) is Kind.FREE
-    soonest = {"deadline_in": 7_920.0, "free_in": 9_000.0, "soonest_in": 7_920.5}
+    soonest = {"deadline_in": 7_920.0, "is_promised": 1.0, "free_in": 9_000.0, "soonest_in": 7_920.5}
     assert kind_of(soonest, 0.0) is Kind.SOONEST
     assert kind_of(asked("+2.2h").values(), 9 * HOUR) is Kind.BETWEEN
     assert kind_of(asked("+10min").values(), 0.0) is None
+    # what may not be paid is not promised, unless it costs nothing
+    poor = {"promise": {"enabled": True, "usd_per_job": 0.5}}
+    assert kind_of(asked("+12h", **poor).values(), 0.0) is None
+    assert kind_of(asked("+40h", **poor).values(), 0.0) is Kind.FREE
     assert kind_of({"deadline_in": math.nan}, 0.0) is None

@@ -111,7 +111,8 @@ def test_a_later_advice_is_judged_by_the_wait_that_was_left(desk: Desk) -> None:
 def promised(ended: JobOutcome, hours: float) -> AdviceRecord:
     """The advice of a job that was promised to be done within so many hours, for nothing."""
     record = advised(ended)
-    numbers = (("deadline_in", Quantity(hours * HOUR)), ("free_in", Quantity(hours * HOUR)))
+    due = Quantity(hours * HOUR)
+    numbers = (("deadline_in", due), ("is_promised", Quantity(1.0, "")), ("free_in", due))
     answer = Answer(
         question=Question.FASTER, verdict=Verdict.NO, reason=Reason.PROMISE_WAITS, numbers=numbers
     )
