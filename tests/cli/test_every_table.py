@@ -39,7 +39,7 @@ WALKED = {
 NOT_WALKED = {
     "advise", "why", "whatif",  # with tests of their own; sentences, or the same tables
     "portfolio undo", "ingest swf", "ingest sacct", "ingest lsb.acct", "report", "retrain", "traces get",
-    "config set", "config login-tool", "init", "uninstall", "notify",  # a line or two each
+    "config set", "init", "uninstall", "notify",  # a line or two each
     "recommend",  # with tests of its own
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
