@@ -23,8 +23,8 @@ demo: setup  ## the main job on a real one-machine Slurm, or on the simulated cl
 	./tools/install_system_packages --optional
 	$(BIN)/python -m demo $(DEMO)
 
-test: setup system  ## every test; nothing is skipped
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
+test: setup system  ## every test, four at a time (those on a real Slurm mostly wait); nothing is skipped
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 check: setup  ## formatting, lint, types, layers, dependencies and their known vulnerabilities, shell and Lua
 	$(BIN)/ruff format --check .

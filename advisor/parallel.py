@@ -53,8 +53,8 @@ def side_by_side(
     """Do runs, so many at the same time as there are processes; on a dask cluster, as it has workers.
 
     Args:
-        run: Of a module, so that another process can import it. It may tell how far its task is.
-        sizes: Of each task, for the progress: what its last tick tells.
+        run: A function of a module, so that another process can import it. It may report its progress.
+        sizes: Size of each task, the number that its last progress report has.
         what: Those sizes count, for the progress.
 
     Returns:
@@ -121,8 +121,8 @@ class _Counts:
     """How far each task is, in a file that the processes share; a thread tells the sum.
 
     Args:
-        sizes: Of each task.
-        tick: Told the sum, a few times a second.
+        sizes: Size of each task.
+        tick: Called with the sum of all tasks' progress, a few times a second.
         what: Is counted.
     """
 

@@ -201,13 +201,19 @@ def bench_price(
 @bench.command("launch")
 def bench_launch(
     nodes: Annotated[int, typer.Option(min=1, help="Cloud nodes asked for in one call.")] = 1000,
+    classes: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Classes of three types that share the nodes, spot; 0: one type, on-demand."
+        ),
+    ] = 10,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Nodes asked for in one go on the EC2 endpoint emulator, beside bare boto3."""
     from benchmarks import launch
 
     with working("starting") as tell:
-        result = launch.run(nodes=nodes, tell=tell)
+        result = launch.run(nodes=nodes, classes=classes, tell=tell)
     emit(result, output, listing(result))
 
 
@@ -267,14 +273,25 @@ def bench_takeover(
     only_control: Annotated[
         bool, typer.Option("--only-control", help="Kill and stop `advisor control` alone.")
     ] = False,
+    slurm_alone: Annotated[
+        bool, typer.Option("--slurm-alone", help="What Slurm does where nothing of the advisor runs.")
+    ] = False,
+    restarts: Annotated[
+        bool, typer.Option(help="Restart the second slurmctld after each duty, as operate.md says.")
+    ] = True,
     seed: SeedOption = 1,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Two controllers on a real pair of slurmctld: the first one is killed under load."""
-    from benchmarks import takeover
+    from benchmarks import takeover, takeover_pair
 
     with working("starting") as tell:
-        result = takeover.run(times=times, only_control=only_control, seed=seed, tell=tell)
+        if slurm_alone:
+            result = takeover_pair.run_slurm_alone(times=times, restarts=restarts, seed=seed, tell=tell)
+        else:
+            result = takeover.run(
+                times=times, only_control=only_control, restarts=restarts, seed=seed, tell=tell
+            )
     emit(result, output, listing(result))
 
 
@@ -313,6 +330,41 @@ def bench_live_days(
         result = live_days.run(
             jobs=jobs, seconds=seconds, seeds=range(1, days + 1), budget_share=budget_share, tell=tell
         )
+    emit(result, output, listing(result))
+
+
+@bench.command("promises")
+def bench_promises(
+    promises: Annotated[int, typer.Option(min=1, help="Promises to be made.")] = 50,
+    jobs: Annotated[int, typer.Option(min=10, help="All jobs.")] = 200,
+    seconds: Annotated[float, typer.Option(min=10.0, help="Seconds in which they arrive.")] = 240.0,
+    boot_seconds: Annotated[
+        float, typer.Option(min=1.0, help="Boot of a cloud node that the settings expect.")
+    ] = 15.0,
+    seed: SeedOption = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Jobs that name a time, on a real slurmctld with the shipped daemons: kept or not, and their cost."""
+    from benchmarks import promises as live
+
+    with working("starting") as tell:
+        result = live.run(
+            promises=promises, jobs=jobs, seconds=seconds, boot_seconds=boot_seconds, seed=seed, tell=tell
+        )
+    emit(result, output, listing(result))
+
+
+@bench.command("pages")
+def bench_pages(
+    jobs: Annotated[int, typer.Option(min=1000, help="Finished jobs in the history.")] = 200_000,
+    seed: SeedOption = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Each page over a long history: its first and its later views, and the redrawn curve of Tune."""
+    from benchmarks import pages
+
+    with working("starting") as tell:
+        result = pages.run(jobs=jobs, seed=seed, tell=tell)
     emit(result, output, listing(result))
 
 

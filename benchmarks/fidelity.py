@@ -21,7 +21,17 @@ from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.world import Policy, World, WorldOptions
 from advisor.simulate.pool.rules import Rules
-from benchmarks.fidelity_day import NODES, SECONDS_A_MINUTE, DayJob, Ran, draw_day, lab_options, run_day
+from benchmarks.fidelity_day import (
+    NODES,
+    SECONDS_A_MINUTE,
+    DayJob,
+    Held,
+    Ran,
+    completing_seconds,
+    draw_day,
+    lab_options,
+    run_day,
+)
 
 Floats = NDArray[np.float64]
 FAST_SCHEDULER: Final = "sched_interval=2,bf_interval=1,bf_resolution=1,bf_max_time=30,batch_sched_delay=0"
@@ -97,21 +107,18 @@ def report(
 def _latencies(days: Sequence[tuple[list[DayJob], list[Ran]]]) -> tuple[Floats, Floats]:
     """Seconds that jobs hold on-premise nodes beyond their run time; that cloud jobs need until they run."""
     pairs = [pair for day, ran in days for pair in zip(day, ran, strict=True)]
-    completing = float(np.median([gap for day, ran in days for gap in _completing(day, ran)] or [0.0]))
+    here = [
+        [
+            Held(one.submit, one.start, one.end, one.by_backfill)
+            for job, one in zip(day, ran, strict=True)
+            if not job.moves
+        ]
+        for day, ran in days
+    ]
+    completing = float(np.median([gap for ran in here for gap in completing_seconds(ran)] or [0.0]))
     launches = [ran.end - ran.start - job.run + completing for job, ran in pairs if not job.moves]
     boots = [ran.ended - job.run - ran.submit for job, ran in pairs if job.moves]
     return np.array(launches), np.array(boots or [0.0])
-
-
-def _completing(day: Sequence[DayJob], real: Sequence[Ran]) -> list[float]:
-    """Seconds from the end of a job to the start of one that waited for it, by the main scheduler."""
-    here = [ran for job, ran in zip(day, real, strict=True) if not job.moves]
-    gaps = []
-    for ran in here:
-        before = [other.end for other in here if ran.submit < other.end < ran.start]
-        if before and not ran.by_backfill:
-            gaps.append(ran.start - max(before))
-    return gaps
 
 
 def _drawn(launches: Floats, count: int, seed: int) -> Floats:

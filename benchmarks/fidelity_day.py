@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -133,6 +133,25 @@ def first_events(lab: Lab) -> dict[str, dict[int, float]]:
                 moment = datetime.fromisoformat(found[1]).astimezone().timestamp()
                 seen[name].setdefault(int(found[2]), moment)
     return seen
+
+
+class Held(NamedTuple):
+    """When a job was submitted, got its nodes and gave them back, seconds; by which scheduler it started."""
+
+    submit: float
+    start: float
+    end: float
+    by_backfill: bool
+
+
+def completing_seconds(here: Sequence[Held]) -> list[float]:
+    """Seconds from the end of a job to the start of one that waited for it, by the main scheduler."""
+    gaps = []
+    for held in here:
+        before = [other.end for other in here if held.submit < other.end < held.start]
+        if before and not held.by_backfill:
+            gaps.append(held.start - max(before))
+    return gaps
 
 
 def _read(lab: Lab, ids: Sequence[int], begin: float) -> list[Ran]:

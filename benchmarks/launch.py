@@ -11,31 +11,47 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import boto3
 
+from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.fleet import Fleet, LaunchReport
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
+from advisor.model.advice import Capacity
+from advisor.model.settings_classes import NodeClass
 from advisor.service.state.state_files import CLOSED_POOLS
 from advisor.testing.ec2 import Ec2Emulator
 
 Tell = Callable[[str], None]
 _BAR_SECONDS: Final = 15.0
 _PEER_BATCH: Final = 500
-_REQUESTS_A_SECOND: Final = 2  # EC2's documented bucket of RunInstances requests: 5, and 2 a second
-_BURST: Final = 5
+_LIMITS: Final = {
+    "RunInstances": ({"burst": 5, "rate": 2}, {"burst": 1000, "rate": 2, "each": "MaxCount"}),
+    "CreateFleet": ({"burst": 50, "rate": 5},),
+    "CreateTags": ({"burst": 100, "rate": 10},),
+    "CreateLaunchTemplate": ({"burst": 50, "rate": 5},),
+}
+"""EC2's documented buckets of requests and of instances, and what each gets back in a second."""
+_TYPES: Final = (
+    ("c5.xlarge", "c5a.xlarge", "c6i.xlarge"),
+    ("m5.xlarge", "m5a.xlarge", "m6i.xlarge"),
+    ("r5.xlarge", "r5a.xlarge", "r6i.xlarge"),
+    ("c5.2xlarge", "c5a.2xlarge", "c6i.2xlarge"),
+    ("m5.2xlarge", "m5a.2xlarge", "m6i.2xlarge"),
+)
 
 
-def run(*, nodes: int = 1000, tell: Tell = lambda _: None) -> dict[str, Any]:
+def run(*, nodes: int = 1000, classes: int = 10, tell: Tell = lambda _: None) -> dict[str, Any]:
     """Measure one resume of so many nodes, and its repetition.
 
     Args:
         nodes: How many.
+        classes: Classes of nodes that share them, each of three types and on spot; 0: no class, on-demand.
         tell: Told what is being done.
 
     Returns:
@@ -47,16 +63,22 @@ def run(*, nodes: int = 1000, tell: Tell = lambda _: None) -> dict[str, Any]:
         tell(f"bare boto3: {nodes} instances")
         peer_seconds = _bare(emulator, nodes)
         emulator.reset()
-        emulator.faults([{"service": "ec2", "action": "RunInstances", "throttle": _bucket()}])
-        fleet = _fleet(emulator, Path(folder))
+        emulator.faults(_throttles())
+        fleet = _fleet(emulator, Path(folder), _classes(nodes, classes))
+        capacity_of = dict.fromkeys(names, Capacity.SPOT if classes else Capacity.ON_DEMAND)
         tell(f"resume of {nodes} nodes")
-        report, seconds = _timed(lambda: fleet.resume(names))
-        calls = emulator.calls("RunInstances")
+        report, seconds = _timed(lambda: fleet.resume(names, capacity_of=capacity_of))
+        calls = _launch_calls(emulator)
+        throttled = {action: sum(call["fault"] for call in emulator.calls(action)) for action in _LIMITS}
         tell("the same resume again")
-        again, again_seconds = _timed(lambda: fleet.resume(names))
+        again, again_seconds = _timed(lambda: fleet.resume(names, capacity_of=capacity_of))
         running = [item for item in emulator.instances() if item["state"] in ("pending", "running")]
-        launched_again = len(emulator.calls("RunInstances")) - len(calls)
-        nodes_of = Counter(item.node for item in fleet.instances() if item.is_alive)
+        launched_again = _launch_calls(emulator) - calls
+        alive = [item for item in fleet.instances() if item.is_alive]
+        nodes_of = Counter(item.node for item in alive)
+        types_of = {
+            name: instance_types_of(fleet.settings, of) for name, of in class_of_nodes(fleet.settings).items()
+        }
     return {
         "nodes": nodes,
         "seconds": seconds,
@@ -64,11 +86,14 @@ def run(*, nodes: int = 1000, tell: Tell = lambda _: None) -> dict[str, Any]:
         "instances": len(running),
         "given_up": len(report.failed),
         "double": sum(number > 1 for number in nodes_of.values()),
-        "run_instances_calls": len(calls),
-        "throttled_calls": sum(call["fault"] for call in calls),
+        "wrong_class": sum(
+            bool(types_of) and item.instance_type not in types_of.get(item.node or "", ()) for item in alive
+        ),
+        "launch_calls": dict(calls),
+        "throttled_calls": throttled,
         "again": {
             "seconds": again_seconds,
-            "run_instances_calls": launched_again,
+            "launch_calls": dict(launched_again),
             "nodes_with_instance": len(again.launched),
         },
         "peer": {"name": "bare boto3, no journal", "seconds": peer_seconds},
@@ -76,13 +101,38 @@ def run(*, nodes: int = 1000, tell: Tell = lambda _: None) -> dict[str, Any]:
     }
 
 
-def _bucket() -> dict[str, int]:
-    return {"burst": _BURST, "rate": _REQUESTS_A_SECOND}
+def _throttles() -> list[dict[str, Any]]:
+    return [
+        {"service": "ec2", "action": action, "throttle": bucket}
+        for action, buckets in _LIMITS.items()
+        for bucket in buckets
+    ]
 
 
-def _fleet(emulator: Ec2Emulator, folder: Path) -> Fleet:
+def _launch_calls(emulator: Ec2Emulator) -> Counter[str]:
+    return Counter({action: len(emulator.calls(action)) for action in ("RunInstances", "CreateFleet")})
+
+
+def _classes(nodes: int, classes: int) -> dict[str, NodeClass]:
+    """Classes with equal shares of the nodes; every second one has the types of the one before."""
+    found = {}
+    for number in range(classes):
+        first, last = nodes * number // classes + 1, nodes * (number + 1) // classes
+        if first <= last:
+            found[f"class{number}"] = NodeClass(
+                nodes=f"burst[{first}-{last}]",
+                instance_types=_TYPES[number // 2 % len(_TYPES)],
+                cores=4,
+                memory_mb=7000,
+                on_demand_usd_per_hour=0.2,
+            )
+    return found
+
+
+def _fleet(emulator: Ec2Emulator, folder: Path, classes: Mapping[str, NodeClass]) -> Fleet:
     breakers = UnavailablePools(CLOSED_POOLS.at(folder), time.time)
-    return Fleet(emulator.settings(), "bench", Journal(folder / "launches.jsonl"), breakers)
+    settings = emulator.settings().model_copy(update={"classes": classes})
+    return Fleet(settings, "bench", Journal(folder / "launches.jsonl"), breakers)
 
 
 def _bare(emulator: Ec2Emulator, nodes: int) -> float:

@@ -20,8 +20,9 @@ from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
+from advisor.service.state.budget_records import BudgetRecord
 from advisor.service.state.records import PriceRecord, SeenSlice
-from advisor.service.state.state_files import PRICE
+from advisor.service.state.state_files import BUDGET, PRICE
 
 NODES: Final = 24
 NODE_PROCESSORS: Final = 2
@@ -115,9 +116,9 @@ class LiveDay:
         if kept is None:
             msg = "the days before have too few jobs for a price"
             raise ValueError(msg)
+        BUDGET.at(state).write(BudgetRecord.empty(began=now - DAY))
         PRICE.at(state).write(
             PriceRecord(
-                since=now - DAY,
                 observed_since=kept.since,
                 price=kept.price,
                 next_reading=kept.next_reading,
@@ -165,6 +166,20 @@ def draw_live_day(
         share_requeued: Of the jobs that may be requeued.
     """
     drawn = np.random.default_rng(seed)
+    table = _drawn_jobs(drawn, jobs=jobs, seconds=seconds, name=f"day {seed}")
+    start = simulate(demand_of(table), PROCESSORS).start
+    window = loop_jobs(replace(table, wait=start - table.submit), skip=EARLIER_DAYS * jobs, nodes=PROCESSORS)
+    core_hours = window.core_seconds / 3600.0
+    return LiveDay(
+        window=window,
+        may_requeue=drawn.random(jobs) < share_requeued,
+        usd=round(budget_share * core_hours * USD_PER_NODE_HOUR / NODE_PROCESSORS, 4),
+        boot_seconds=boot_seconds,
+    )
+
+
+def _drawn_jobs(drawn: np.random.Generator, *, jobs: int, seconds: float, name: str) -> JobTable:
+    """Draw the jobs of all days; their waits are 0."""
     centres = drawn.uniform(1.0, 3.4, _PROGRAMS)
     widths = drawn.choice([2, 4, 8], _PROGRAMS, p=[0.5, 0.3, 0.2])
     limits = drawn.choice(_LIMITS, _PROGRAMS, p=[0.4, 0.3, 0.2, 0.1])
@@ -175,10 +190,9 @@ def draw_live_day(
     run = np.clip(run, _SHORTEST, _LONGEST)
     limit = np.maximum(60.0 * limits[ran], 60.0 * np.ceil((run + 8.0) / 60.0))
     offset = np.sort(seconds * drawn.beta(1.0, 1.6, (EARLIER_DAYS + 1, jobs)), axis=1)
-    submit = (offset + DAY * np.arange(EARLIER_DAYS + 1)[:, None]).ravel()
-    table = JobTable(
+    return JobTable(
         job_id=np.arange(count),
-        submit=submit,
+        submit=(offset + DAY * np.arange(EARLIER_DAYS + 1)[:, None]).ravel(),
         wait=np.zeros(count),
         run=run,
         processors=widths[ran].astype(np.int64),
@@ -189,14 +203,5 @@ def draw_live_day(
         status=np.ones(count, np.int64),
         executable=ran.astype(np.int64),
         total_processors=PROCESSORS,
-        name=f"day {seed}",
-    )
-    start = simulate(demand_of(table), PROCESSORS).start
-    window = loop_jobs(replace(table, wait=start - submit), skip=EARLIER_DAYS * jobs, nodes=PROCESSORS)
-    core_hours = window.core_seconds / 3600.0
-    return LiveDay(
-        window=window,
-        may_requeue=drawn.random(jobs) < share_requeued,
-        usd=round(budget_share * core_hours * USD_PER_NODE_HOUR / NODE_PROCESSORS, 4),
-        boot_seconds=boot_seconds,
+        name=name,
     )

@@ -3,8 +3,8 @@
 Each day runs twice at the same time on this machine, each time with its own slurmctld: without an advisor,
 and with the shipped daemons, the EC2 emulator and the one price. The rehearsal runs the same days with the
 same settings. What it cannot know of this machine it takes from the *other* real days: how much longer than
-its run time a job holds its nodes, and how long a cloud node takes from Slurm's request until a job's first
-line. On every second day jobs are bought whole, on the others in slices.
+its run time a job keeps its nodes from the next one, and how long a cloud node boots. On every second day
+jobs are bought whole, on the others in slices.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from advisor.simulate.pool.rules import Rules
 from benchmarks.fidelity import FAST_SCHEDULER
+from benchmarks.fidelity_day import Held, completing_seconds
 from benchmarks.live_day import LiveDay, draw_live_day
+from benchmarks.live_fates import LiveJob
 from benchmarks.live_rehearsal import Simulated, fast_world, rehearse_live_day
-from benchmarks.live_site import LiveJob, LiveRun, run_on_premise, run_priced
+from benchmarks.live_site import LiveRun, run_on_premise, run_priced
 
-_COLD_SECONDS: Final = 2.0
-"""A job that waits longer for its cloud node got one that had to boot."""
-_NOMINAL_START: Final = 6.0
+_NOMINAL_BOOT: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,22 +103,31 @@ def report(days: Mapping[int, LiveDays], tell: Callable[[str], None]) -> dict[st
         "saved_hours_ratio": sum(row["rehearsed"]["saved_hours"] for row in rows)
         / sum(row["real"]["saved_hours"] for row in rows),
         "lost_jobs": sum(row["real"]["lost_jobs"] for row in rows),
+        "jobs_done_twice": sum(row["real"]["jobs_done_twice"] for row in rows),
         "requeued_against_their_will": sum(row["real"]["requeued_against_their_will"] for row in rows),
+        "amiss": [
+            {"seed": seed, "run": name} | job
+            for seed, one in days.items()
+            for name, run in (("on-premise", one.on_premise), ("priced", one.priced))
+            for job in run.amiss
+        ],
     }
 
 
 def _compared(one: LiveDays, others: Sequence[LiveDays]) -> dict[str, Any]:
     overhead = statistics.fmean(_overhead(other) for other in others)
-    start = statistics.fmean(_cloud_start(other) for other in others)
+    boots = [_boot(other) for other in others]
+    boot = Boot(*(statistics.fmean(each) for each in zip(*boots, strict=True)))
     day = one.day.with_overhead(np.full(len(one.day), overhead)).begun_at(one.priced.begin)
-
     rules = Rules.of_slurm(FAST_SCHEDULER)
 
     def rehearse(*, moves: bool) -> Simulated:
-        return rehearse_live_day(day, slices=one.slices, cloud_start_seconds=start, rules=rules, moves=moves)
+        return rehearse_live_day(
+            day, slices=one.slices, cloud_start_seconds=boot.after_launch, rules=rules, moves=moves
+        )
 
     def fast(*, moves: bool) -> Simulated:
-        return fast_world(day, cloud_start_seconds=start, rules=rules, moves=moves)
+        return fast_world(day, cloud_start_seconds=boot.after_request, rules=rules, moves=moves)
 
     real = _real(one)
     rehearsed = _simulated(rehearse(moves=True), rehearse(moves=False))
@@ -126,7 +135,7 @@ def _compared(one: LiveDays, others: Sequence[LiveDays]) -> dict[str, Any]:
         "slices": one.slices,
         "budget_usd": one.day.usd,
         "overhead_seconds": overhead,
-        "cloud_start_seconds": start,
+        "boot_seconds": boot._asdict(),
         "real": real,
         "rehearsed": rehearsed,
         "fast_world": _simulated(fast(moves=True), fast(moves=False)),
@@ -135,39 +144,58 @@ def _compared(one: LiveDays, others: Sequence[LiveDays]) -> dict[str, Any]:
 
 
 def _overhead(one: LiveDays) -> float:
-    """Seconds that a job holds its on-premise nodes beyond its run time, mean."""
-    runs = one.day.window.run
-    held = [
-        job.runs[0].end - job.runs[0].start - run
-        for job, run in zip(one.on_premise.jobs, runs, strict=True)
-        if len(job.runs) == 1
+    """Seconds beyond its run time until the nodes of a job on-premise are another one's, mean."""
+    here = [
+        (Held(job.submit, job.first_start, job.first_end, job.by_backfill), run)
+        for job, run in zip(one.on_premise.jobs, one.day.window.run, strict=True)
+        if len(job.runs) == 1 and math.isfinite(job.first_start + job.first_end)
     ]
-    return max(0.0, statistics.fmean(held))
+    completing = completing_seconds([held for held, _ in here]) or [0.0]
+    longer = statistics.fmean(held.end - held.start - run for held, run in here)
+    return max(0.0, longer + statistics.median(completing))
 
 
-def _cloud_start(one: LiveDays) -> float:
-    """Seconds from Slurm's request of a cloud node until a job's first line, median of the cold ones."""
-    waits = [
-        job.began[0][1] - job.first_start
-        for job in one.priced.jobs
-        if job.began and job.began[0][0] == "burst" and math.isfinite(job.first_start)
-    ]
-    return statistics.median([wait for wait in waits if wait > _COLD_SECONDS] or [_NOMINAL_START])
+class Boot(NamedTuple):
+    """Seconds from a node's launch, and from Slurm's request of it, until it takes a job."""
+
+    after_launch: float
+    after_request: float
+
+
+def _boot(one: LiveDays) -> Boot:
+    """How much later a job begins on a node that had to boot than on one that was up, medians."""
+    launches, cold, warm = one.priced.launches, list[tuple[float, float]](), list[float]()
+    for job in one.priced.jobs:
+        if not job.began or job.began[0][0] != "burst" or not math.isfinite(job.first_start):
+            continue
+        began = job.began[0][1]
+        nodes = next((run.nodes for run in job.runs if run.partition == "burst"), ())
+        asked = [time for node in nodes for time in launches.get(node, ()) if job.first_start < time < began]
+        if asked:
+            cold.append((began - max(asked), began - job.first_start))
+        else:
+            warm.append(began - job.first_start)
+    if not cold:
+        return Boot(_NOMINAL_BOOT, _NOMINAL_BOOT)
+    launch = statistics.median(warm or [0.0])
+    medians = (statistics.median(times) for times in zip(*cold, strict=True))
+    return Boot(*(max(0.0, seconds - launch) for seconds in medians))
 
 
 def _real(one: LiveDays) -> dict[str, Any]:
     jobs, usual = one.priced.jobs, np.array([job.turnaround for job in one.on_premise.jobs])
     turnaround = np.array([job.turnaround for job in jobs])
-    known = ~np.isnan(turnaround)
+    known = ~np.isnan(turnaround + usual)
     returned = [job for job in jobs if job.was_in_cloud and job.ended and job.ended[0] == "onprem"]
     return {
-        "on_premise_turnaround_seconds": float(usual.mean()),
+        "on_premise_turnaround_seconds": float(usual[known].mean()),
         "mean_turnaround_seconds": float(turnaround[known].mean()),
         "saved_hours": float((usual - turnaround)[known].sum()) / 3600.0,
         "usd": one.priced.usd,
         "moved_jobs": sum(job.was_in_cloud for job in jobs),
         "ended_in_cloud": sum(job.ended is not None and job.ended[0] == "burst" for job in jobs),
         "lost_jobs": sum(job.is_lost for job in (*jobs, *one.on_premise.jobs)),
+        "jobs_done_twice": sum(job.ran_twice for job in (*jobs, *one.on_premise.jobs)),
         "requeued_against_their_will": sum(
             len(job.began) > 1 for job, may in zip(jobs, one.day.may_requeue, strict=True) if not may
         ),

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Barrier
 from typing import Any, Final
 
+from advisor.ec2.tags import node_of
 from advisor.history.store import HistoryStore
+from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_PREFIX
+from advisor.model.node_sets import expand
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.site import PATIENT, Site, SiteOptions
 from benchmarks.fidelity import FAST_SCHEDULER
@@ -29,64 +32,18 @@ from benchmarks.live_day import (
     LiveDay,
     program,
 )
+from benchmarks.live_fates import KeptFolder, LiveJob, Run, amiss_jobs
 
 LEAD_SECONDS: Final = 60.0
 """From the start of `advisor control` to the first submission at least, as in a rehearsal."""
 _ENDS_WITHIN: Final = 900.0
 _AGEING: Final = ("PriorityWeightAge=1000000", "PriorityMaxAge=0-1", "PriorityCalcPeriod=1")
-_FIELDS: Final = "JobIDRaw,JobName,Partition,State,Submit,Start,End"
-_SCRIPT: Final = (
+_FIELDS: Final = "JobIDRaw,JobName,Partition,State,Submit,Start,End,NodeList"
+SCRIPT: Final = (
     "echo begin $SLURM_JOB_PARTITION $(date +%s.%N); "
-    "if [ $SLURM_JOB_PARTITION = burst ]; then sleep {cloud:.2f}; else sleep {here:.2f}; fi; "
+    "if [ $SLURM_JOB_PARTITION = burst ]; then sleep {cloud:.2f}; else sleep {here:.2f}; fi && "
     "echo end $SLURM_JOB_PARTITION $(date +%s.%N)"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run of a job, as sacct has it; epoch seconds. ``start`` is NaN where it never started."""
-
-    partition: str
-    state: str
-    start: float
-    end: float
-
-
-@dataclass(slots=True, kw_only=True)
-class LiveJob:
-    """What became of one job; epoch seconds.
-
-    Attributes:
-        submit: When sbatch was called.
-        runs: By sacct, the requeued ones first.
-        first_start: When slurmctld gave it nodes for the first time.
-        began: Partition and time of each run's first line.
-        ended: Partition and time of its last line; None: it did not get there.
-        place_start: When its placeholder started; None: it had none, or its turn did not come.
-    """
-
-    job_id: int
-    submit: float
-    runs: list[Run] = field(default_factory=list)
-    first_start: float = math.nan
-    began: list[tuple[str, float]] = field(default_factory=list)
-    ended: tuple[str, float] | None = None
-    place_start: float | None = None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it did not end once, as completed."""
-        return self.ended is None or [run.state for run in self.runs].count("COMPLETED") != 1
-
-    @property
-    def turnaround(self) -> float:
-        """Seconds from submission to end."""
-        return next((run.end for run in self.runs if run.state == "COMPLETED"), math.nan) + 0.5 - self.submit
-
-    @property
-    def was_in_cloud(self) -> bool:
-        """Whether it ran there at all."""
-        return any(run.partition == "burst" and not math.isnan(run.start) for run in self.runs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,17 +53,21 @@ class LiveRun:
     Attributes:
         begin: Epoch seconds of the first submission.
         usd: All machines in the cloud, as the advisor's record has it.
+        launches: When each node of the cloud was launched, epoch seconds, ascending.
         price: Of ``advisor status``.
         places: Of ``advisor status``: hedge entries and counts.
         helper_connections: Made to the place helper.
+        amiss: Jobs that did not end exactly once as completed (`amiss_jobs`).
     """
 
     begin: float
     jobs: list[LiveJob]
     usd: float = 0.0
+    launches: dict[str, list[float]] = field(default_factory=dict)
     price: dict[str, Any] = field(default_factory=dict)
     places: dict[str, Any] = field(default_factory=dict)
     helper_connections: int = 0
+    amiss: list[dict[str, Any]] = field(default_factory=list)
 
 
 def lab_options(template: Path | None = None) -> LabOptions:
@@ -121,19 +82,22 @@ def lab_options(template: Path | None = None) -> LabOptions:
 
 def run_on_premise(day: LiveDay, template: Path, start: Barrier, tell: Callable[[str], None]) -> LiveRun:
     """Run a day without an advisor; both runs of a day begin together."""
-    with Lab.temporary(lab_options(template)) as lab:
+    with KeptFolder("day-") as kept, ExitStack() as stack:
+        lab = Lab(kept.path / "lab", lab_options(template))
+        stack.callback(lab.stop, remove=False)
+        lab.start()
         start.wait()
-        return _run(lab, day, time.time() + 1.0, tell)
+        return _run(lab, day, time.time() + 1.0, tell, kept)
 
 
 def run_priced(
     day: LiveDay, template: Path, start: Barrier, tell: Callable[[str], None], *, slices: bool
 ) -> LiveRun:
     """Run a day under the price; both runs of a day begin together."""
-    with tempfile.TemporaryDirectory(prefix="day-") as name:
+    with KeptFolder("day-") as kept:
         settings = day.settings(slices=slices) | {"submit": dict(PATIENT)}
         options = SiteOptions(lab=lab_options(template), settings=settings, boot_seconds=2.0)
-        with Site(Path(name), options) as site:
+        with Site(kept.path, options) as site:
             begin = time.time() + LEAD_SECONDS
             day = day.begun_at(begin)
             with HistoryStore(f"sqlite:///{site.state / 'history.db'}") as store:
@@ -144,7 +108,7 @@ def run_priced(
             tell(f"there is a price after {time.time() - begin + LEAD_SECONDS:.0f} s")
             time.sleep(max(0.0, begin - time.time()))
             start.wait()
-            return _priced(site, _run(site.lab, day, time.time() + 1.0, tell))
+            return _priced(site, _run(site.lab, day, time.time() + 1.0, tell, kept))
 
 
 def _has_price(site: Site) -> bool:
@@ -156,7 +120,7 @@ def _status(site: Site) -> dict[str, Any]:
     return control
 
 
-def _run(lab: Lab, day: LiveDay, begin: float, tell: Callable[[str], None]) -> LiveRun:
+def _run(lab: Lab, day: LiveDay, begin: float, tell: Callable[[str], None], kept: KeptFolder) -> LiveRun:
     window, first = day.window, float(day.window.submit[0])
     jobs = []
     for row in range(len(day)):
@@ -171,21 +135,31 @@ def _run(lab: Lab, day: LiveDay, begin: float, tell: Callable[[str], None]) -> L
         if not day.may_requeue[row]:
             options.append("--no-requeue")
         submit = time.time()
-        script = _SCRIPT.format(here=run, cloud=SLOWDOWN * run)
+        script = SCRIPT.format(here=run, cloud=SLOWDOWN * run)
         jobs.append(LiveJob(job_id=lab.sbatch(*options, script=script).job_id, submit=submit))
         if row % 50 == 49:
             tell(f"{row + 1} of {len(day)} jobs submitted")
-    lab.wait_for_jobs([job.job_id for job in jobs], seconds=_ENDS_WITHIN)
+    try:
+        lab.wait_for_jobs([job.job_id for job in jobs], seconds=_ENDS_WITHIN)
+    except RetryLater as late:
+        tell(str(late))
     time.sleep(5.0)  # slurmdbd is told of the last ends
-    _read_scripts(lab, jobs)
-    _read_accounting(lab, jobs, begin)
+    read_scripts(lab, jobs)
+    read_accounting(lab, jobs, begin)
     seen = first_events(lab)
     for job in jobs:
         job.first_start = min(seen[by].get(job.job_id, math.inf) for by in ("main", "backfill"))
-    return LiveRun(begin=begin, jobs=jobs)
+        job.by_backfill = job.job_id not in seen["main"]
+        job.first_end = seen["end"].get(job.job_id, math.nan)
+    amiss = amiss_jobs(jobs, kept.path)
+    if amiss:
+        kept.is_kept = True
+        lab.run("scancel", *(str(one["job"]) for one in amiss), check=False)  # of those that never ended
+    return LiveRun(begin=begin, jobs=jobs, amiss=amiss)
 
 
-def _read_scripts(lab: Lab, jobs: Sequence[LiveJob]) -> None:
+def read_scripts(lab: Lab, jobs: Sequence[LiveJob]) -> None:
+    """Fill in when each run began and ended, as its script wrote it down."""
     for job in jobs:
         path = lab.folder / "jobs" / f"{job.job_id}.out"
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -195,9 +169,11 @@ def _read_scripts(lab: Lab, jobs: Sequence[LiveJob]) -> None:
                 job.ended = None
             elif len(words) == 3 and words[0] == "end":
                 job.ended = words[1], float(words[2])
+                job.whole_runs += 1
 
 
-def _read_accounting(lab: Lab, jobs: Sequence[LiveJob], begin: float) -> None:
+def read_accounting(lab: Lab, jobs: Sequence[LiveJob], begin: float) -> None:
+    """Fill in the runs of jobs that were submitted since then, epoch seconds."""
     since = datetime.fromtimestamp(begin - 60.0).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
     shown = lab.run(
         "env", "SLURM_TIME_FORMAT=%s", "sacct", "--allusers", "--duplicates", "--allocations", "--noheader",
@@ -205,14 +181,20 @@ def _read_accounting(lab: Lab, jobs: Sequence[LiveJob], begin: float) -> None:
     ).stdout  # fmt: skip
     by_id = {job.job_id: job for job in jobs}
     for line in shown.splitlines():
-        number, name, partition, state, _, start, end = line.split("|")
+        number, name, partition, state, _, start, end, nodes = line.split("|")
         started, ended = _time(start), _time(end)
         if name.startswith(PLACEHOLDER_PREFIX):
             owner = by_id.get(int(name.removeprefix(PLACEHOLDER_PREFIX)))
             if owner is not None and ended > started:
                 owner.place_start = started
         elif int(number) in by_id:
-            run = Run(partition=partition, state=state.split()[0], start=started, end=ended)
+            run = Run(
+                partition=partition,
+                state=state.split()[0],
+                start=started,
+                end=ended,
+                nodes=tuple(expand(nodes)) if nodes.startswith("burst") else (),
+            )
             by_id[int(number)].runs.append(run)
 
 
@@ -229,5 +211,8 @@ def _priced(site: Site, found: LiveRun) -> LiveRun:
     status = _status(site)
     found.price, found.places = status["price"], status.get("places", {})
     found.usd = float(found.price["spent_usd"])
+    for instance in sorted(site.ec2.instances(), key=lambda each: float(each["launched"])):
+        node = node_of(instance["tags"], instance["launch_index"]) or ""
+        found.launches.setdefault(node, []).append(float(instance["launched"]))
     found.helper_connections = site.places.connections
     return found

@@ -248,6 +248,13 @@ class MatchingSite:
             lambda: all(self.site.lab.job(job)["Restarts"] != "0" for job in losing),
             seconds=180.0,
         )
+        if len(taken) > 1:
+            self.site.wait_until("the pool that lost several is closed", self._is_shaky_closed)
+            self.forget_empty_pools()
+
+    def _is_shaky_closed(self) -> bool:
+        pools = self.site.state / "pools.json"
+        return pools.exists() and self.shaky in pools.read_text(encoding="utf-8")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 LSF itself is not free, so that its commands and files are those of `advisor.testing.lsf_stand_in`; advising,
 moving, learning and the report are what a site under LSF gets. The cloud's hosts are always up, as the
-resource connector's side of LSF is no part of this. The price of an hour is fixed, since nobody meters hosts.
+resource connector's side of LSF is no part of this. The price of an hour is fixed, as hosts are not metered.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from demo.stage import (
 _READY_SECONDS: Final = 240.0
 """At its first start numba compiles for a minute or more."""
 _PATIENCE_SECONDS: Final = 240.0
-_LEDGER_SECONDS: Final = 5.0
-"""After the last job's end: its advice may still be on its way to the ledger."""
+_LEDGER_SECONDS: Final = 15.0
+"""Longest wait after the last job's end for advice that is still on its way to the ledger."""
 _USD_PER_HOUR_SAVED: Final = 1000.0
 _ADVISOR: Final = (sys.executable, "-c", "from advisor.cli.main import run; run()")
 _SETTINGS: Final = """
@@ -191,8 +191,10 @@ def _play(plan: Plan, site: _Site, console: Console) -> int:
             time.sleep(1.0)
             _tell(store, submitted, said, console)
             left = {job_id for job_id in left if store.of_job(job_id, source="slurm") is None}
-        time.sleep(_LEDGER_SECONDS)
-        _tell(store, submitted, said, console)
+        end = time.time() + _LEDGER_SECONDS
+        while len(said) < len(submitted) and time.time() < end:
+            time.sleep(0.5)
+            _tell(store, submitted, said, console)
         found = [_result(store, job_id, job) for job_id, job in submitted.items()]
     every = [result for result in found if result is not None]
     paid = [result for result in every if result.placement is Placement.BURST]

@@ -132,7 +132,8 @@ def show(
     table.add_row("spent", usd(summary.cloud_usd), usd(0.0))
     if summary.idle_usd is not None:
         table.add_row("of it idle time", usd(summary.idle_usd), "")
-    table.add_row("predicted wait off by", f"{summary.wait_error_seconds:.1f} s", "")
+    if np.isfinite(summary.wait_error_seconds):
+        table.add_row("predicted wait off by", f"{summary.wait_error_seconds:.1f} s", "")
     console.print(table)
     console.print(
         f"\n[bold]Jobs waited {summary.mean_wait_seconds:.1f} s instead of "

@@ -14,7 +14,7 @@ file or of its settings.
 
 slurmctld holds locks while this runs. Therefore:
  * one exchange, connecting included, never takes longer than `budget_ms`;
- * after `breaker_failures` failures in a row nobody waits any more: every `breaker_seconds` a question is
+ * after `breaker_failures` failures in a row none waits any more: every `breaker_seconds` one question is
    left with the server, and only when its answer has arrived is a job's question waited for again;
  * whatever goes wrong, the job is accepted as it was submitted (Slurm 26.05 rejects a job whose hook
    raises an error, so everything runs inside pcall, and fields are set last, all or none);
@@ -91,7 +91,7 @@ end
 local settings = read_settings()
 local has_socket, socket = pcall(require, "socket")
 local has_unix, unix = pcall(require, "socket.unix")
-if not (has_socket and has_unix) then log("error", "lua-socket is missing: no advice will be asked for") end
+if not (has_socket and has_unix) then log("error", "lua-socket is missing: no job gets advice") end
 
 -- ------------------------------------------------------------------------------ the two lines
 
@@ -140,7 +140,7 @@ end
 
 local BUDGET = settings.budget_ms / 1000
 
--- seconds left, never more than the budget even when somebody sets the clock back; nil: time is up
+-- seconds left, never more than the budget even when the clock is set back; nil: time is up
 local function remaining(deadline)
   local left = min(deadline - gettime(), BUDGET)
   if left <= 0 then return nil end
@@ -224,7 +224,7 @@ end
 
 local breaker = {failures = 0, retry_at = 0, failed = 0, skipped = 0}
 
-local probe -- a connection on which a question was left that nobody waits for
+local probe -- a connection on which a question was left that no submission waits for
 
 local function drop_probe()
   if probe then pcall(probe.close, probe) end
@@ -589,7 +589,7 @@ local function fits_all(job, part_list, partitions)
   return true
 end
 
--- A moved job's longer limit: never shorter than the user's, never where he gave none (INFINITE is none as
+-- A moved job's longer limit: never shorter than the user's, never where there is none (INFINITE is none as
 -- well), never above MaxTime of a partition it may start in.
 local function raised_limit(part_list, answer)
   local limit = answer.time_limit
@@ -605,7 +605,7 @@ local function raised_limit(part_list, answer)
   return limit > asked.time_limit and limit or nil
 end
 
--- A constraint of the user's may only be narrowed, and Slurm uses his --prefer instead of the constraint
+-- A constraint of the user's may only be narrowed, and Slurm uses --prefer instead of the constraint
 local function may_require(job, features)
   local own = text(job.features)
   return not text(job.prefer) and (not own or features:sub(1, #own + 1) == own .. "&")
@@ -659,7 +659,7 @@ local function ask(job, part_list)
   -- no failure of the server's: fields repeat words of the user's own, who must not open the breaker for all
   local unfit = unfit_field(answer)
   if unfit then
-    log("info", "job left alone: " .. unfit .. " of the answer cannot be set")
+    log("info", "job not changed: the value of " .. unfit .. " in the answer is not valid")
     return nil
   end
   return answer
@@ -686,18 +686,18 @@ local function submit(job, part_list)
   if not answer then return end
   if (answer.features or answer.prefer) and not answer.partition then
     -- what nodes there have is not known here: only the partition can be looked at
-    log("info", "job left alone: features of the answer stand beside no partition")
+    log("info", "job not changed: the answer has features and no partition")
     return
   end
   if answer.features and not may_require(job, answer.features) then
     -- without it the job could start where it must not (spot, and it may not be requeued)
-    log("info", "job left alone: " .. answer.features .. " cannot be asked for beside the user's own words")
+    log("info", "job not changed: the user's constraint cannot be combined with " .. answer.features)
     return
   end
   if answer.partition then
     local possible, reason = fits_all(job, part_list, answer.partition)
     if not possible then
-      log("info", "job left alone: " .. reason)
+      log("info", "job not changed: " .. reason)
       return
     end
   end
@@ -739,7 +739,7 @@ function advisor.submit(job_desc, part_list, submit_uid) -- luacheck: no unused 
   return SUCCESS
 end
 
--- Both around a slurm_job_submit of the site's own: what it refuses is refused, nobody is asked then.
+-- Both around a slurm_job_submit of the site's own: what it refuses is refused, and the server is not asked.
 -- One that returns no number has accepted the job, for slurmctld as well.
 function advisor.around(own)
   if type(own) ~= "function" then return advisor.submit end

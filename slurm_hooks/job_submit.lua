@@ -20,8 +20,8 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
   return slurm.SUCCESS
 end
 
--- A change somebody makes himself is his decision: accepted as it is. Nothing is set here, for two reasons:
--- an admin_comment set for a plain user makes slurmctld refuse his update, and the control loops compare
+-- A change that a user makes is accepted as it is. Nothing is set here, for two reasons:
+-- an admin_comment set for a plain user makes slurmctld refuse the update, and the control loops compare
 -- the job's partition with the advice themselves and leave alone what a user has moved.
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) -- luacheck: no unused args
   return slurm.SUCCESS

@@ -130,7 +130,7 @@ def test_make_target_exists(page: Path, value: str) -> None:
 
 def settings_named() -> Iterator[tuple[Path, str]]:
     sections = "|".join(section_models())
-    pattern = re.compile(rf"\b((?:{sections})\.[a-z][a-z_0-9]*)\b(?!\()")
+    pattern = re.compile(rf"(?<!-)\b((?:{sections})\.[a-z][a-z_0-9]*)\b(?!\()")
     files = ("toml", "md", "lua", "py", "log", "sock", "conf", "json", "service")
     for page in PAGES:
         if "designs" in page.parts:

@@ -221,10 +221,10 @@ def login_tool() -> None:
         "names": dict(NAMES),
     }
     text = (hook_files.folder() / hook_files.LOGIN_TOOL).read_text(encoding="utf-8")
-    before, _, after = text.partition("WORDS = {}")
-    _, _, after = after.partition("\n")
     # JSON in a string: what Python reads as a literal differs (null, true)
-    typer.echo(f"{before}WORDS = json.loads({json.dumps(json.dumps(words))})\n{after}", nl=False)
+    line = f"WORDS = json.loads({json.dumps(json.dumps(words))})\n"
+    lines = (line if old.startswith("WORDS = ") else old for old in text.splitlines(keepends=True))
+    typer.echo("".join(lines), nl=False)
 
 
 @config_app.command("slurm")
@@ -268,40 +268,89 @@ def sample(
 @config_app.command("set")
 def set_values(
     changes: Annotated[list[str], typer.Argument(help="section.name=VALUE, the value as TOML.")],
+    reason: Annotated[
+        str, typer.Option(help="Why, for the history of settings on the page Tune.")
+    ] = "advisor config set",
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Change settings in the file, keep its comments, and name the commands that apply the change."""
+    """Change settings in the file, keep its comments, and name the commands that apply the change.
+
+    The change is listed on the page Tune, with your name and the reason, and can be undone there.
+    """
     from advisor.config.editing import parse_changes
 
-    result = write_settings(config, parse_changes(changes))
-    plain = {**result, "settings": [_json_row(row) for row in result["settings"]]}
-    emit(plain, output, lambda console: tell_written(console, result))
+    result = write_settings(config, parse_changes(changes), reason)
+    emit(plain_written(result), output, lambda console: tell_written(console, result))
 
 
-def write_settings(config: Path | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Write settings into the file, and say what they were and which commands apply the change.
+def write_settings(config: Path | None, asked: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """Write settings into the file and the history, and say what they were and what applies the change.
 
     Raises:
-        BadInput: See :func:`advisor.config.editing.write_back`.
+        BadInput: See :meth:`advisor.service.state.applied.SettingsHistory.apply`; that nothing changes is no
+            error here.
     """
-    from advisor.config.editing import to_take_effect, write_back
+    from advisor.config.editing import former_of, to_take_effect
     from advisor.config.redacting import redacted
 
     loaded = loaded_settings(config)
     before = {row["key"]: row for row in _rows(loaded, [])}
     path = config or loaded.path or _default_path()
-    write_back(path, asked)
+    number = _write(path, loaded.settings.paths.state, asked, reason)
     rows = [
         {**row, "before": before[row["key"]]["value"], "written": redacted(asked[row["key"]])}
         for row in _rows(loaded_settings(config), list(asked))
         if row["key"] in asked
     ]
+    former = former_of(path)
     return {
         "path": path,
+        "former": former if former.exists() else None,
         "settings": rows,
-        "to_take_effect": to_take_effect(asked, loaded.settings.paths.slurm_conf.parent),
+        "change": number,
+        "to_take_effect": [
+            line
+            for line in to_take_effect(asked, loaded.settings.paths.slurm_conf.parent)
+            if number is None or not line.startswith("systemctl reload ")  # they watch the history
+        ],
     }
+
+
+def _write(path: Path, state: Path, asked: Mapping[str, Any], reason: str) -> int | None:
+    """Write settings; returns the change's number in the history, None where there is none to write into."""
+    import time
+
+    from advisor.config.editing import write_back
+    from advisor.model.errors import BadInput
+    from advisor.service.state.applied import SettingsHistory
+
+    if not state.is_dir():  # nothing is installed here
+        write_back(path, asked)
+        return None
+    try:
+        made = SettingsHistory(path, state).apply(asked, author=_author(), reason=reason, now=time.time())
+    except BadInput as error:
+        if error.code != "config.unchanged":
+            raise
+        return None
+    return made.number
+
+
+def _author() -> str:
+    """The Unix user; with sudo the one who used it."""
+    import os
+
+    from advisor.files.owners import user_name
+
+    if os.geteuid() == 0 and (name := os.environ.get("SUDO_USER")):
+        return name
+    return user_name(os.geteuid())
+
+
+def plain_written(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What :func:`write_settings` returned, for JSON."""
+    return {**result, "settings": [_json_row(row) for row in result["settings"]]}
 
 
 def tell_written(console: Console, result: Mapping[str, Any]) -> None:
@@ -313,7 +362,12 @@ def tell_written(console: Console, result: Mapping[str, Any]) -> None:
         console.print(Text(f"{row['key']} = {written} (was {was})"))
         if row["source"] == "environment":
             console.print(Text(f"  but {row['origin']} in this environment overrides the file", "yellow"))
-    console.print(Text(f"Written to {result['path']}. To apply the change:"))
+    number, former = result["change"], result["former"]
+    told = "" if number is None else f" as change {number}, which running daemons take up by themselves"
+    if number is None and former is not None:
+        told = f"; the former file is {former}"
+    end = ". To apply the change:" if result["to_take_effect"] else "."
+    console.print(Text(f"Written to {result['path']}{told}{end}"))
     for line in result["to_take_effect"]:
         console.print(Text(f"  {line}"))
 

@@ -37,7 +37,7 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     from advisor.service.admin.doctor_places import examine_places
 
     loaded = loaded_settings(config)
-    scheduler = _examination(loaded.settings)
+    scheduler = examination(loaded.settings)
     with working("asking the scheduler") as now:
         found = list(scheduler.run())
         partitions = set(scheduler.partitions) or None
@@ -69,7 +69,7 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
         raise typer.Exit(1)
 
 
-def _examination(settings: Settings) -> LsfExamination | SlurmExamination:
+def examination(settings: Settings) -> LsfExamination | SlurmExamination:
     """The checks of the site's scheduler."""
     if settings.cluster.scheduler == "lsf":
         from advisor.service.admin.doctor_lsf import LsfExamination

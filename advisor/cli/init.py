@@ -15,7 +15,8 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import working
 
 if TYPE_CHECKING:
-    from advisor.service.admin.found_site import FoundSite
+    from advisor.service.admin.doctor import Diagnosis
+    from advisor.service.admin.found_site import FoundSite, Proposal
 
 
 def register(app: typer.Typer) -> None:
@@ -32,36 +33,35 @@ def init(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file; write nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     slurm_bin: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Of scontrol and squeue; default: from PATH.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of scontrol and squeue; default: found on PATH."),
+    ] = None,
+    lsf_envdir: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of lsf.conf, for a cluster of LSF. Default: LSF_ENVDIR."),
     ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Look at the running cluster, and write a commented settings file of at most 30 settings.
+    """Examine the running cluster, and write a commented settings file of at most 30 settings.
 
-    It changes nothing in Slurm. A file that exists is replaced only with --force.
+    It changes nothing in Slurm or LSF. A file that exists is replaced only with --force.
     """
-    from advisor.config import DEFAULT_PATH, load
+    from advisor.config import DEFAULT_PATH
     from advisor.config.reference import starting_file
-    from advisor.model.errors import BadInput
-    from advisor.service.admin.doctor_slurm import SlurmExamination
     from advisor.service.admin.found_site import proposal_for
-    from advisor.slurm.cli import CliBackend
 
     path = file or DEFAULT_PATH
-    if not dry_run and not force and path.exists():
-        mend = "Name another file with --output, see what would be written with --dry-run, or --force"
-        raise BadInput("it exists already", where=str(path), mend=mend, code="init.exists")
-    with working("asking Slurm"):
-        found = proposal_for(look(slurm_bin))
+    if not dry_run and not force:
+        refuse_existing(path)
+    envdir = lsf_envdir or _lsf_alone(slurm_bin)
+    with working("asking the scheduler"):
+        found = proposal_for(look(slurm_bin)) if envdir is None else look_at_lsf(envdir)
     text = starting_file(found.values, found.notes)
     if dry_run:
         typer.echo(text, nl=False)
         return
     write(path, text)
-    settings = load(path, {}).settings
-    with working("checking Slurm against the settings"):
-        said = list(SlurmExamination(settings, CliBackend.of(settings)).run())
-    left = [one for one in said if one.mend]
+    left = _open_findings(path)
 
     def draw(console: Console) -> None:
         console.print(Text(f"Written: {path}, with {len(found.values)} settings found on this cluster."))
@@ -69,10 +69,70 @@ def init(
             console.print(Text(f"- {note}"))
         for one in left:
             console.print(Text(f"{one.level}: {one.check}: {one.what}. {one.mend}", "yellow"))
-        console.print(Text("Next: advisor ingest sacct, start the services, then advisor doctor."))
+        source = "sacct" if envdir is None else "lsb.acct"
+        console.print(Text(f"Next: advisor ingest {source}, start the services, then advisor doctor."))
 
     values: dict[str, Any] = {key: value for key, (value, _) in found.values.items()}
     emit({"path": path, "settings": values, "notes": found.notes, "findings": left}, output, draw)
+
+
+def refuse_existing(path: Path) -> None:
+    """Check that no file would be replaced.
+
+    Raises:
+        BadInput: The file exists (``init.exists``).
+    """
+    from advisor.model.errors import BadInput
+
+    if path.exists():
+        mend = "Name another file with --output, see what would be written with --dry-run, or --force"
+        raise BadInput("the file exists already", where=str(path), mend=mend, code="init.exists")
+
+
+def _open_findings(path: Path) -> list[Diagnosis]:
+    """The doctor's findings about the scheduler, under the settings of a file, that are to be mended."""
+    from advisor.cli.doctor import examination
+    from advisor.config import load
+
+    settings = load(path, {}).settings
+    with working("checking the scheduler against the settings"):
+        return [one for one in examination(settings).run() if one.mend]
+
+
+def _lsf_alone(slurm_bin: Path | None) -> Path | None:
+    """LSF_ENVDIR, on a host that has no Slurm."""
+    named = os.environ.get("LSF_ENVDIR")
+    return Path(named) if named and slurm_bin is None and shutil.which("scontrol") is None else None
+
+
+def look_at_lsf(envdir: Path) -> Proposal:
+    """Ask LSF.
+
+    Raises:
+        BadInput: lsf.conf does not say where LSF is.
+        RetryLater: LSF does not answer.
+    """
+    import tempfile
+
+    from advisor.lsf.backend import LsfBackend
+    from advisor.model.settings import Settings
+    from advisor.service.admin.found_lsf import FoundLsf, proposal_for_lsf
+    from advisor.service.state.state_files import LSF_ADVICE
+
+    settings = Settings.model_validate({"paths": {"lsf_envdir": envdir}, "cluster": {"scheduler": "lsf"}})
+    with tempfile.TemporaryDirectory() as folder:
+        backend = LsfBackend.of(settings, LSF_ADVICE.at(Path(folder)))
+        try:
+            queues = backend.partitions()
+            found = FoundLsf(
+                environment_folder=envdir,
+                name=backend.name(),
+                queues=queues,
+                has_priorities=backend.max_priority is not None,
+            )
+        finally:
+            backend.close()
+    return proposal_for_lsf(found)
 
 
 def look(slurm_bin: Path | None) -> FoundSite:
@@ -119,7 +179,7 @@ def write(path: Path, text: str) -> None:
             file.write(text.encode())
     except OSError as error:
         raise BadInput(
-            f"it cannot be written ({error.strerror})",
+            f"the file cannot be written ({error.strerror})",
             where=str(path),
             mend="Make its folder, or run the command as root",
             code="init.unwritable",

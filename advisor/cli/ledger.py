@@ -17,7 +17,7 @@ from advisor.model.job_id import parse_job_id
 from advisor.service.admin.since import moment_text, parse_since, zone_text
 
 if TYPE_CHECKING:
-    from advisor.history.ledger import LedgerRow
+    from advisor.history.ledger_rows import LedgerRow
     from advisor.history.store import HistoryStore
 
 SinceOption = Annotated[
@@ -155,7 +155,11 @@ def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
         console.print(Text(about, "dim"))
     errors = [
         f"mean error of {name} {duration(error)}"
-        for name, error in (("waits", summary["wait_mae_seconds"]), ("run times", summary["run_mae_seconds"]))
+        for name, error in (
+            ("waits", summary["wait_mae_seconds"]),
+            ("run times", summary["run_mae_seconds"]),
+            ("starts in the cloud", summary["cloud_start_mae_seconds"]),
+        )
         if error is not None
     ]
     console.print(

@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.cli.nodes",
     "advisor.cli.pools",
     "advisor.cli.spend",
+    "advisor.cli.budget",
     "advisor.cli.portfolio",
     "advisor.cli.init",
     "advisor.cli.doctor",
@@ -48,13 +49,16 @@ COMMANDS: tuple[str, ...] = (
     "advisor.papers.commands.replay_schedule",
     "advisor.papers.commands.replay_stability",
     "advisor.papers.commands.replay_waiting",
+    "advisor.cli.replay_budget",
     "advisor.cli.replay_promise",
+    "advisor.cli.replay_deadline",
+    "advisor.cli.replay_pools",
     "advisor.cli.plan",
     "advisor.cli.bench",
     "advisor.cli.traces",
 )
 
-# a database somebody else holds is for the caller to mend or to wait for, like a wrong path
+# a database that another process holds is for the caller to mend or to wait for, like a wrong path
 _EXIT_AS_BAD_INPUT = frozenset({"history.locked", "history.unreachable"})
 
 app = typer.Typer(

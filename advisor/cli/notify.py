@@ -1,4 +1,4 @@
-"""``advisor notify``: tell the admins of troubles that last, and how far the budget is spent."""
+"""``advisor notify``: notify the admins of problems that last, and of the share of the budget spent."""
 
 from __future__ import annotations
 
@@ -28,33 +28,36 @@ def notify(
 ) -> None:
     """Tell by webhook and mail what needs an admin; a timer runs it each minute.
 
-    Told are: a service that does not run, a history or loop that fails, EC2 without capacity, instances that
-    had to be ended, each after five minutes, once a day while it lasts, and when it is over; and 50, 80 and
-    100 % of a budget.
+    Told are: a service that does not run, a history or loop that fails, EC2 without capacity, forecasts that
+    do not hold, a model that is refused, a training that failed, each after five minutes, once a day while it
+    lasts, and when it is over; and at once 50, 80 and 100 % of a budget, instances that had to be ended, and
+    a new model that is worse than the one in force.
     """
     from advisor.model.errors import BadInput
+    from advisor.service.admin.model_troubles import seen_of_models
+    from advisor.service.admin.notice_delivery import deliver
     from advisor.service.admin.notices import Notice, conditions, decide
     from advisor.service.admin.status_report import ask_serve, status_report
-    from advisor.service.admin.telling import tell
     from advisor.service.state.state_files import NOTICES
 
     settings, now = settings_of(config), time.time()
     if not settings.notices.is_set and not dry_run:
         raise BadInput(
-            "nobody is to be told",
+            "no receiver of notices is set",
             where="notices",
             mend="Set notices.webhook_file or notices.mail_to, or disable advisor-notify.timer",
-            code="notices.nobody",
+            code="notices.no_receiver",
         )
     if test:
         notices = [Notice(key="test", text="this is a test of `advisor notify`; nothing has happened")]
-        refused = tell(notices, settings.notices, settings.cluster.name)
+        refused = deliver(notices, settings.notices, settings.cluster.name)
     else:
         state = NOTICES.at(settings.paths.state)
-        found = conditions(status_report(settings, now, ask_serve(settings)))
+        report = status_report(settings, now, ask_serve(settings))
+        found = conditions(report | seen_of_models(settings))
         repeat_seconds = 3600.0 * settings.notices.repeat_hours
         notices, told = decide(found, state.read(), now=now, repeat_seconds=repeat_seconds)
-        refused = [] if dry_run else tell(notices, settings.notices, settings.cluster.name)
+        refused = [] if dry_run else deliver(notices, settings.notices, settings.cluster.name)
         if not dry_run:
             state.write(told)
     result = {"told": [{"key": one.key, "text": one.text, "is_over": one.is_over} for one in notices]}

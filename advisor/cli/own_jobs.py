@@ -54,7 +54,7 @@ def jobs_since(
     """The begin of the window that was asked for (epoch seconds), the site as last seen, and the jobs.
 
     Args:
-        since: As of ``--since``; of a log it counts from its end.
+        since: The value of ``--since``; for a log it counts back from the log's end.
         trace: A log, whose site is unknown; None: the site's history.
         nodes: Processors on-premise; 0: as known.
     """
@@ -82,7 +82,7 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
     """The jobs of the site's history, with what each said at its submission.
 
     Args:
-        settings: In force; they name the burst partition.
+        settings: The settings in force, which name the burst partition.
         seen: The site as last seen: its size.
         nodes: Processors on-premise; 0: as Slurm says, else the most that were ever busy at once.
 

@@ -20,19 +20,21 @@ def register(app: typer.Typer) -> None:
 
 
 def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
-    """Show capacity pools: availability, instances, launches, boot times, price, refused launches.
+    """Show capacity pools: availability, launches, boot times, price, what is paid for, quotas.
 
     Reads what `advisor control` wrote last, without asking EC2.
     """
     from advisor.service.admin.cloud_written import known_so_far, pools_written
 
     settings = settings_of(config)
-    nothing = {"protected": "", "pools": [], "counters": {}}
+    nothing = {"protected": "", "pools": [], "paid": [], "quotas": [], "counters": {}}
     result = known_so_far(lambda: pools_written(settings, time.time()), **nothing)
     emit(result, output, lambda console: _draw(console, result))
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
+    from advisor.service.admin.money import paid_in_words
+
     headings = ("pool", "instances", "launches", "boot median / p90 (boots)", "USD/h", "state")
     rows = [_cells(row, result["time"]) for row in result["pools"]]
     if rows:
@@ -42,6 +44,10 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     console.print(Text(result.get("note") or f"seen {result['age_seconds']:.0f} s ago", "dim"))
     if result["protected"]:
         console.print(Text(f"! no job is sent to the cloud: {result['protected']}", "yellow"))
+    for row in result["paid"]:
+        console.print(Text(f"paid already: {paid_in_words(row)}"))
+    for row in result["quotas"]:
+        console.print(Text(f"quota {row['code']}: {row['used_vcpus']:,.0f} of {row['vcpus']:,.0f} vCPUs"))
     for code, number in result["counters"].get("refusals", {}).items():
         console.print(Text(f"{number:,} nodes got no instance: {code}"))
 

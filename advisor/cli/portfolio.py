@@ -47,11 +47,11 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     from advisor.service.running.clock import Clock
     from advisor.slurm.cli import CliBackend
     from advisor.slurm.commands import Commands
-    from advisor.slurm.steering import Steering
+    from advisor.slurm.steering import BurstSteering
 
     settings = settings_of(config)
     slurm = CliBackend.of(settings)
-    steering = Steering(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
+    steering = BurstSteering(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
     actuators = PortfolioActuators.of(settings, slurm=slurm, steering=steering)
     closed, ordered = steering.closed(), len(actuators.order)
     actuators.restore(lambda: burst_nodes(slurm.snapshot(Clock().wall()), settings))

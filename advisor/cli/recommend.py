@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +19,7 @@ from advisor.cli.own_jobs import jobs_of_site, lasting_state
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import NodesOption, ProcessesOption
-from advisor.parallel import cores
+from advisor.parallel import Tick, cores
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
@@ -31,26 +33,39 @@ def register(app: typer.Typer) -> None:
     app.command("recommend")(recommend)
 
 
+_Weeks = Annotated[
+    int, typer.Option(min=4, help="Rehearse the last so many weeks of the history, up to its newest job.")
+]
+_Usd = Annotated[
+    float | None,
+    typer.Option(min=0.01, help="A budget of a month in USD: show it as well, and pick it."),
+]
+_UsdPerHour = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="What an hour saved is worth in USD; 0: budget.usd_per_hour_saved, else what an hour of the "
+        "mean job costs in the cloud.",
+    ),
+]
+_Write = Annotated[
+    bool, typer.Option("--write", help="Write the picked budget into the settings file ([budget]).")
+]
+_Keep = Annotated[
+    bool,
+    typer.Option(
+        "--keep", help="Keep the curves, also of other uncertainty limits, for the page Tune. Longer."
+    ),
+]
+
+
 def recommend(
     *,
-    weeks: Annotated[
-        int, typer.Option(min=4, help="Rehearse the last so many weeks of the history, up to its newest job.")
-    ] = 12,
-    usd: Annotated[
-        float | None,
-        typer.Option(min=0.01, help="A budget of a month in USD: show it as well, and pick it."),
-    ] = None,
-    usd_per_hour: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="What an hour saved is worth in USD; 0: budget.usd_per_hour_saved, else what an hour of the "
-            "mean job costs in the cloud.",
-        ),
-    ] = 0.0,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the picked budget into the settings file ([budget]).")
-    ] = False,
+    weeks: _Weeks = 12,
+    usd: _Usd = None,
+    usd_per_hour: _UsdPerHour = 0.0,
+    write: _Write = False,
+    keep: _Keep = False,
     nodes: NodesOption = 0,
     processes: ProcessesOption = 0,
     config: ConfigOption = None,
@@ -65,11 +80,13 @@ def recommend(
     from advisor.cli.config import tell_written, write_settings
 
     begun = time.perf_counter()
-    result = _recommended(settings_of(config), weeks, usd, usd_per_hour, nodes, processes)
+    settings = settings_of(config)
+    result = _recommended(settings, weeks, usd, usd_per_hour, nodes, processes, keeps=keep)
     picked = result["pick"]["usd"]
     written = None
     if write and picked:
-        written = write_settings(config, {"budget.usd": picked, "budget.period": "month"})
+        budget = {"budget.usd": picked, "budget.period": "month"}
+        written = write_settings(config, budget, "advisor recommend --write")
     result |= {"written": written, "seconds": time.perf_counter() - begun}
 
     def draw(console: Console) -> None:
@@ -89,6 +106,8 @@ def _recommended(
     usd_per_hour: float,
     nodes: int,
     processes: int,
+    *,
+    keeps: bool,
 ) -> dict[str, Any]:
     from advisor.replay.closed_loop.recommendation import (
         Pick,
@@ -104,6 +123,7 @@ def _recommended(
         own, asked, terms = _window(settings, weeks, nodes, processes or cores())
         jobs = own.jobs
         curve = curve_of(jobs, asked, () if usd is None else (usd,), tick, terms)
+        kept = _kept(settings, own, asked, terms, tick) if keeps else None
         fidelity = fidelity_of_site(own.here, asked.world)
     said = usd_per_hour or settings.budget.usd_per_hour_saved
     worth = said or worth_of_hour(jobs, asked.usd_per_core_hour)
@@ -122,23 +142,52 @@ def _recommended(
         "reason": reason_words(pick, is_asked=usd is not None, is_set=said > 0.0),
         "requeueable_share": requeueable_share(own, settings),
         "keeps_places": settings.hedge.enabled,
+        "kept": kept,
     }
+
+
+def _kept(settings: Settings, own: OwnJobs, asked: Rehearsal, terms: Terms, tick: Tick) -> Path:
+    """Rehearse the usual budgets under each uncertainty limit and keep the curves; returns their file."""
+    from advisor.replay.closed_loop.recommendation import curve_of, worth_of_hour
+    from advisor.service.admin.curves import KeptCurves, LimitCurve, keep, limits_of
+
+    found = {
+        limit: curve_of(own.jobs, asked, (), tick, replace(terms, uncertainty_limit=60.0 * limit))
+        for limit in limits_of(settings)
+    }
+    widest = next(iter(found.values()))
+    curves = KeptCurves(
+        time=time.time(),
+        begin=float(own.jobs.submit[0]),
+        end=float(own.jobs.submit[-1]),
+        jobs=len(own.jobs),
+        weeks=widest.weeks,
+        usd_per_core_hour=asked.usd_per_core_hour,
+        mean_wait_seconds=widest.mean_wait_seconds,
+        worth_usd=worth_of_hour(own.jobs, asked.usd_per_core_hour),
+        curves=tuple(
+            LimitCurve(limit_minutes=None if math.isinf(limit) else limit, points=curve.points)
+            for limit, curve in found.items()
+        ),
+    )
+    return keep(settings.paths.state, curves)
 
 
 def _window(settings: Settings, weeks: int, nodes: int, processes: int) -> tuple[OwnJobs, Rehearsal, Terms]:
     """The jobs of the last weeks, the cloud as it is known, and the price as it is set."""
     from advisor.decide.submission.capacity import usd_per_core_hour
     from advisor.model.advice import Capacity
+    from advisor.model.periods import period_days
     from advisor.replay.closed_loop.recommendation import PRICE, begin_of
     from advisor.replay.closed_loop.rehearse import Rehearsal
-    from advisor.replay.closed_loop.site_settings import PERIOD_DAYS, terms_of, under_rules, world_of
+    from advisor.replay.closed_loop.site_settings import terms_of, under_rules, world_of
 
     seen = lasting_state(settings)
     own = jobs_of_site(settings, seen, nodes, lambda table: begin_of(table, weeks))
     usd = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings)
     asked = Rehearsal(
         policies=(PRICE.policy,),
-        world=replace(world_of(settings, own, seen, share=0.0), max_days=PERIOD_DAYS["month"]),
+        world=replace(world_of(settings, own, seen, share=0.0), max_days=period_days("month")),
         usd_per_core_hour=usd,
         processes=processes,
     )

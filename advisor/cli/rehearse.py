@@ -102,7 +102,7 @@ def rehearse(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Rehearse a log in a closed loop: who leaves the queue shortens the wait of all who stay.
+    """Rehearse a log in a closed loop: a job that leaves the queue shortens the wait of those that stay.
 
     Every policy meets the same jobs, the same cluster under EASY backfilling, a cloud with room for all,
     and the same budget, which none exceeds. Each knows only what it could have known at that moment, but for
@@ -149,7 +149,7 @@ def _rehearsed(
 def _asked(
     policies: str | None, world: WorldOptions, out: Path | None, processes: int, config: Path | None
 ) -> Rehearsal:
-    """What is rehearsed; a page that cannot be written is refused before."""
+    """The rehearsal that the options ask for; a page that cannot be written is refused before it begins."""
     from advisor.decide.submission.capacity import usd_per_core_hour
     from advisor.model.advice import Capacity
     from advisor.model.site import CloudState

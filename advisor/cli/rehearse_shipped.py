@@ -1,4 +1,4 @@
-"""What ``advisor rehearse --shipped`` is asked for: settings side by side, what EC2 sells, Slurm's rules."""
+"""The options of ``advisor rehearse --shipped``: settings to compare, EC2's market, Slurm's rules."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ShippedOptions:
     spot_vcpus: int | None
 
     def market(self, settings: Settings) -> CloudMarket:
-        """What EC2 sells."""
+        """The market of EC2."""
         from advisor.rehearsal import cloud_market as read
         from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT
 

@@ -13,7 +13,7 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.rehearse import BootOption, JobsOption, NodesOption, SlowdownOption
-from advisor.cli.tables import print_table
+from advisor.cli.tables import percent, print_table
 from advisor.cli.traces import TraceOption
 from advisor.replay.traces import find_trace
 
@@ -66,7 +66,7 @@ def _show(console: Console, result: Mapping[str, Any]) -> None:
     console.print(
         Text(
             f"{result['trace']}: {result['jobs']:,} promises to be kept in {100 * result['confidence']:g} of "
-            f"100 cases; kept {_percent(result['kept_share'])}."
+            f"100 cases; kept {percent(result['kept_share'])}."
         )
     )
     headings = ("promise", "jobs", "kept", "core-hours", "clairvoyant's", "hours sooner")
@@ -74,7 +74,7 @@ def _show(console: Console, result: Mapping[str, Any]) -> None:
         (
             name,
             f"{row['jobs']:,}",
-            _percent(row["kept_share"]),
+            percent(row["kept_share"]),
             f"{row['core_hours']:,.0f}",
             f"{row['clairvoyant_core_hours']:,.0f}",
             f"{row['hours_sooner']:,.0f}",
@@ -83,13 +83,9 @@ def _show(console: Console, result: Mapping[str, Any]) -> None:
     ]
     print_table(console, headings, rows, numbers=headings[1:])
     thirds = ", ".join(
-        f"{word} {_percent(share)}"
+        f"{word} {percent(share)}"
         for word, share in zip(("small", "medium", "large"), result["kept_share_by_size"], strict=True)
     )
     ratio = result["cost_vs_clairvoyant"]
     cost = "Nothing was paid." if ratio is None else f"Cost: x {ratio:.2f} the clairvoyant's."
     console.print(Text(f"Kept by requested core-hours: {thirds}. {cost} {result['seconds']:.0f} s."))
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"

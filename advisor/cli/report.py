@@ -47,7 +47,7 @@ def report(
     found = LedgerReport(begin, now, settings.cluster.utc_offset_seconds)
     with working("reading the ledger") as doing:
         with HistoryStore(settings.history_url) as store:
-            found.decided(store.decisions(begin))
+            found.decided(store.brief_decisions(begin))
             found.ended(store.ledger(begin))
             found.paid(money_view(store, begin))
         doing("drawing the page")

@@ -17,6 +17,7 @@ from advisor.cli.progress import working
 
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
+    from advisor.model.settings import Settings
     from advisor.predict.size.size_model import SizeModel
 
 KIND = "size"
@@ -43,16 +44,27 @@ def retrain(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Train the size classifier anew, backtest it on the last week, and promote it unless it is worse."""
-    from advisor.history.models import ModelStore
-    from advisor.history.store import HistoryStore
-    from advisor.predict.size.size_history import SizeHistory
-    from advisor.service.learn.as_here import outcome_here
+    from advisor.service.learn.training_record import noting
 
     os.nice(10)  # the submit server on the same host comes first
     began = time.perf_counter()
     settings = settings_of(config)
+    with noting(settings.paths.state, "retrain") as training:
+        result = _retrained(settings, jobs, force=force)
+        if result["reason"] == "worse":
+            training.refused = result["detail"]
+    result |= {"seconds": time.perf_counter() - began, "peak_rss_mb": peak_rss_mb()}
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _retrained(settings: Settings, jobs: int, *, force: bool) -> dict[str, Any]:
+    from advisor.history.models import ModelStore
+    from advisor.history.store import HistoryStore
+    from advisor.predict.size.size_history import SizeHistory
+    from advisor.service.learn.on_premise_equivalents import on_premise_outcome
+
     with HistoryStore(settings.history_url) as store, working("reading the history"):
-        outcomes = [outcome_here(outcome, settings, store) for outcome in store.recent(jobs)]
+        outcomes = [on_premise_outcome(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
     # the history's own clock, so that an old log can be used as well
     now = max((outcome.end_time for outcome in outcomes), default=0.0) + 1.0
@@ -68,12 +80,7 @@ def retrain(
             probability_cut=settings.size.probability_cut,
             force=force,
         )
-    result |= {
-        "jobs": len(history),
-        "seconds": time.perf_counter() - began,
-        "peak_rss_mb": peak_rss_mb(),
-    }
-    emit(result, output, lambda console: _show(console, result))
+    return result | {"jobs": len(history)}
 
 
 def _train_and_promote(

@@ -46,7 +46,8 @@ def spend(
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
     from advisor.decide.explanation.display import clean, usd
-    from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, reckoned_in_words
+    from advisor.model.periods import period_now
+    from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, paid_in_words, reckoned_in_words
 
     if result.get("note"):
         console.print(Text(result["note"]))
@@ -70,11 +71,11 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
     console.print(Text(f"Days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
     if result["budget_usd"] is not None:
-        period = result["budget_period"]
-        console.print(
-            Text(f"{usd(result['spent_usd'])} of the {period}'s {usd(result['budget_usd'])} are spent.")
-        )
+        when = period_now(result["budget_period"])
+        console.print(Text(f"{usd(result['spent_usd'])} of {usd(result['budget_usd'])} are spent {when}."))
     console.print(Text("Promised: the expected further cost of launched nodes; it is not part of spent."))
+    for row in result["paid"]:
+        console.print(Text(f"Paid already, and not part of spent: {paid_in_words(row)}."))
     if text := reckoned_in_words(result):
         console.print(Text(text))
     for day in result["days"][-7:]:

@@ -164,3 +164,8 @@ def _head(word: str, width: int) -> str:
     while end < len(word) and cell_len(word[: end + 1]) <= width:
         end += 1
     return word[:end]
+
+
+def percent(share: float | None, form: str = ".1f") -> str:
+    """A fraction in per cent, written as a format specification says; a dash for None."""
+    return "-" if share is None else f"{100 * share:{form}} %"

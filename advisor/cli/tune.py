@@ -100,6 +100,7 @@ def tune(
     """
     from advisor.history.models import ModelStore
     from advisor.predict.knn.tuning import GeneticSettings
+    from advisor.service.learn.training_record import noting
 
     began = time.monotonic()
     trace = None if trace is None else Path(find_trace(str(trace)))
@@ -112,7 +113,11 @@ def tune(
         seed=seed,
         fresh=fresh,
     )
-    summary = _tuned_weekly(task, trace) if weekly else _tuned(task, trace, at)
+    if weekly and not dry_run:
+        with noting(settings.paths.state, "tune --weekly"):
+            summary = _tuned_weekly(task, trace)
+    else:
+        summary = _tuned_weekly(task, trace) if weekly else _tuned(task, trace, at)
     summary["seconds"] = time.monotonic() - began
     emit(summary, output, lambda console: _show(console, summary))
 
@@ -159,7 +164,7 @@ def _saved(
     results: Mapping[Target, TuningResult],
     parameters: Mapping[Target, KnnParameters],
 ) -> str | None:
-    """Put parameters in force; their version, None when nothing is to be stored."""
+    """Put parameters in force; return their version, or None if nothing is to be stored."""
     from advisor.history.parameters import save_parameters
     from advisor.predict.knn.features import CUNHA_TABLE_I
 

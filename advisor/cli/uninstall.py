@@ -1,4 +1,4 @@
-"""``advisor uninstall``: list what of the advisor is here, and undo what is safe to undo."""
+"""``advisor uninstall``: list the parts of the advisor on this site, and undo those that are safe to undo."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def uninstall(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List everything; change nothing.")] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """List what of the advisor is on this host and in its cluster; undo what is safe, and say the rest.
+    """List the parts of the advisor on this host and in its cluster; undo those that are safe to undo.
 
-    It stops the services, cancels placeholders, returns pending jobs that the advisor moved, and removes our
-    marked lines and files that nothing uses any more. Running jobs, EC2 instances, the history and a site's
-    own text are left to you. Exit code 1: something could not be undone.
+    It stops the services, cancels placeholders, returns pending jobs that the advisor moved, and removes the
+    advisor's marked lines and unused files. For running jobs, EC2 instances, the history and a site's own
+    text it prints what you may do. Exit code 1: something could not be undone.
     """
     with working("looking at this host, Slurm and EC2"):
         found = list(remnants(loaded_settings(config).settings).all())
@@ -73,7 +73,7 @@ def _row(one: Remnant, *, dry_run: bool) -> dict[str, Any]:
 
 
 def remnants(settings: Settings) -> Remnants:
-    """What looks for them, with this host's commands."""
+    """The search for remnants, with this host's commands."""
     from advisor.service.admin.remnants import Host, Remnants
     from advisor.slurm.cli import CliBackend
 

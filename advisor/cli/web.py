@@ -1,4 +1,4 @@
-"""``advisor web``: the pages for admins."""
+"""``advisor web``: the pages, and the links by which people sign in."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from advisor.cli.context import ConfigOption, loaded_settings
+from advisor.cli.context import ConfigOption, loaded_settings, settings_of
+from advisor.cli.output import Format, FormatOption, emit
 
 if TYPE_CHECKING:
+    from advisor.config import LoadedSettings
     from advisor.model.settings import Settings
 
 _COMMAND = (sys.executable, "-P", "-c", "from advisor.cli.main import run; run()")
+_MAX_NAME = 80
+
+web_app = typer.Typer(invoke_without_command=True)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("web")(web)
+    """Add the commands."""
+    app.add_typer(web_app, name="web")
 
 
+@web_app.callback()
 def web(
+    context: typer.Context,
     address: Annotated[
         str | None, typer.Option(help="Address to listen on, instead of web.address.", metavar="ADDRESS")
     ] = None,
@@ -29,11 +37,13 @@ def web(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve web pages for admins, with what the other commands show.
+    """Serve web pages, with what the other commands show.
 
-    The pages change nothing and do not ask Slurm or EC2. All who can connect see the jobs of all users, so by
-    default only this machine can (`web.address`): put the site's proxy and login before it.
+    People sign in through the site's proxy (`web.user_header`) or by a link of `advisor web link`. The pages
+    ask neither Slurm nor EC2. By default only this machine can connect (`web.address`).
     """
+    if context.invoked_subcommand is not None:
+        return
     from advisor.config.loading import changed
     from advisor.web.run import run
 
@@ -41,9 +51,60 @@ def web(
         name: value for name, value in (("web.address", address), ("web.port", port)) if value is not None
     }
 
-    def load() -> Settings:
+    def load() -> LoadedSettings:
         loaded = loaded_settings(config)
-        return changed(loaded, asked).settings if asked else loaded.settings
+        return changed(loaded, asked) if asked else loaded
 
     options = () if config is None else (f"--config={config.absolute()}",)
-    run(load(), load=load, command=_COMMAND, options=options)
+    run(load=load, command=_COMMAND, options=options)
+
+
+@web_app.command("link")
+def link(
+    user: Annotated[
+        str, typer.Option(help="Name of the person; with the role `user` that of a user of the cluster.")
+    ] = "admin",
+    role: Annotated[
+        str, typer.Option(help="admin, operator (may not change settings) or user (own jobs only).")
+    ] = "admin",
+    minutes: Annotated[float, typer.Option(min=1.0, max=1440.0, help="How long the link waits.")] = 10.0,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Print a link that lets one person in, once.
+
+    Users who may write the state folder (root and the service's user) can make one. It waits ten minutes; the
+    browser that has used it stays signed in for twelve hours.
+    """
+    import time
+
+    from advisor.model.errors import BadInput
+    from advisor.web.links import Links
+    from advisor.web.persons import Person, Role
+
+    if role not in set(Role):
+        raise BadInput(
+            f"{role!r} is no role", where="--role", mend=f"It is one of {', '.join(Role)}", code="web.role"
+        )
+    if not (user.isprintable() and 0 < len(user) <= _MAX_NAME):
+        raise BadInput(
+            "a name has 1 to 80 printable characters", where="--user", mend="Shorten it", code="web.user"
+        )
+    settings, until = settings_of(config), time.time() + 60.0 * minutes
+    token = Links(settings.paths.state).make(Person(user, Role(role)), until)
+    result = {
+        "url": f"{_home(settings)}/signin?link={token}",
+        "user": user,
+        "role": role,
+        "until": until,
+    }
+    emit(result, output, lambda console: console.print(Text(str(result["url"])), soft_wrap=True))
+
+
+def _home(settings: Settings) -> str:
+    """Where the pages are: at the proxy's first name, else where they listen."""
+    web = settings.web
+    if web.hosts:
+        return f"https://{web.hosts[0]}{web.path}"
+    address = f"[{web.address}]" if ":" in web.address else web.address
+    return f"http://{address}:{web.port}{web.path}"

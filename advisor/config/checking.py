@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Final
 
 from advisor.config.explaining import did_you_mean
@@ -173,18 +174,26 @@ def _burst(loaded: LoadedSettings) -> Iterator[Finding]:
 
 def _web(loaded: LoadedSettings) -> Iterator[Finding]:
     web = loaded.settings.web
+    if any(ip_network(network).is_loopback for network in web.proxy_addresses):
+        yield _finding(
+            loaded,
+            "web.proxy_addresses",
+            "every process on this host can connect from there and claim to be any user",
+            "Let the proxy use the Unix socket of advisor-web.socket, unless no user can log in here",
+            warn=True,
+        )
     if not web.is_for_this_machine_alone:
         yield _finding(
             loaded,
             "web.address",
-            f"other machines can reach {web.address}, and the pages have no login of their own",
-            "Set 127.0.0.1, and let the site's proxy with its login forward to the pages",
+            f"other machines can reach {web.address}, and what they send and see there is not encrypted",
+            "Set 127.0.0.1, and let the site's proxy with TLS forward to the pages",
             warn=True,
         )
 
 
 def _policy(loaded: LoadedSettings) -> Iterator[Finding]:
-    """Settings that somebody has set, and that the policy in force ignores or replaces."""
+    """Findings about settings that the policy in force ignores or replaces."""
     policy, instead = loaded.settings.cluster.policy, fixed(loaded.settings)
     values = values_of(loaded.settings)
     for key, origin in loaded.origins.items():

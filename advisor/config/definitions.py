@@ -37,8 +37,8 @@ class Definition:
         limits: Range in words, such as ``at least 0``; empty without one.
         form: The form of a text in words, such as ``one word``; empty without one.
         unit: Empty for a plain number or a text.
-        default: The value as the model has it, of the setting's type.
-        meaning, why: What it does; why the default is what it is. Whole sentences.
+        default: The default value, of the setting's type.
+        meaning, why: What the setting does, and why its default is what it is, in whole sentences.
         expert: True where few sites change it: it is shown in the expert table, and not in the sample.
         is_text: True if the value of an environment variable is taken as it is, False if it is read as TOML.
     """

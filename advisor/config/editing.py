@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
+from tomlkit.items import AbstractTable, Table
 
 from advisor.config.definitions import by_key
 from advisor.config.explaining import did_you_mean
 from advisor.config.loading import load
-from advisor.files.whole_file import replacing
+from advisor.files.whole_file import keeping_former, replacing
 from advisor.model.errors import BadInput
 
 _FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids", "submit.every_user"})
@@ -28,14 +28,32 @@ _TOLD_TO_THE_HOOK: Final = frozenset(
 def write_back(path: Path, changes: Mapping[str, Any]) -> None:
     """Change settings in a file and keep everything else in it, comments included.
 
-    The new file is checked, then replaces the old one atomically with the same mode.
+    The new file is checked, then replaces the old one atomically with the same mode; the old one stays as
+    :func:`former_of`.
 
     Args:
         path: A TOML file; it is created if it does not exist.
-        changes: mapping of ``section.name`` to a TOML value
+        changes: mapping of ``section.name`` to a TOML value; None takes the setting out of the file.
 
     Raises:
         BadInput: Unknown setting, wrong value, a file that is not TOML, no permission.
+    """
+    try:
+        _replace(path, edited(path, changes)[1])
+    except OSError as error:
+        raise BadInput(
+            f"cannot be written ({error.strerror})",
+            where=str(path),
+            mend="Run the command as the user who owns the file",
+            code="config.unwritable",
+        ) from None
+
+
+def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
+    """The file's text, and the text with the changes; nothing is written.
+
+    Raises:
+        BadInput: Unknown setting, a file that is not TOML or cannot be read.
     """
     for key in changes:
         if key not in by_key():
@@ -48,17 +66,47 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
             table = document.setdefault(section, tomlkit.table())
             if not isinstance(table, Table):
                 raise BadInput(f"{section} is not a section", where=str(path), mend=f"Write [{section}]")
-            table[name] = value
-        _replace(path, tomlkit.dumps(document))
-    except OSError as error:
-        raise BadInput(
-            f"cannot be written ({error.strerror})",
-            where=str(path),
-            mend="Run the command as the user who owns the file",
-        ) from None
-    except (TOMLKitError, UnicodeDecodeError):
+            if value is None:
+                table.pop(name, None)
+            else:
+                _put(table, name, value)
+        return old, tomlkit.dumps(document)
+    except (OSError, TOMLKitError, UnicodeDecodeError):
         load(path, {})  # raises the error with its line
         raise
+
+
+def values_in_file(path: Path) -> dict[str, Any]:
+    """The settings in a file, ``section.name`` to value; empty if there is no file.
+
+    Raises:
+        BadInput: See :func:`advisor.config.loading.load`.
+    """
+    if not path.exists():
+        return {}
+    load(path, {})
+    document = tomllib.loads(path.read_text("utf-8-sig"))
+    return {
+        f"{section}.{name}": value for section, table in document.items() for name, value in table.items()
+    }
+
+
+def former_of(path: Path) -> Path:
+    """Where the file of before the last change is kept."""
+    return path.with_name(path.name + ".old")
+
+
+def _put(table: Table, name: str, value: Any) -> None:
+    """Set one value; of a table of names, only those that differ: the others keep their comments."""
+    known = table.get(name)
+    if not (isinstance(value, Mapping) and isinstance(known, AbstractTable)):
+        table[name] = value
+        return
+    for gone in [one for one in known if one not in value]:
+        known.remove(gone)
+    for one, amount in value.items():
+        if known.get(one) != amount:
+            known[one] = amount
 
 
 def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
@@ -87,7 +135,7 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
 def _replace(path: Path, text: str) -> None:
     """Check the new text in a file beside the old one, then rename it over the old one."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    with replacing(path, durable=True, mode=0o600) as file:
+    with keeping_former(path, former_of(path)), replacing(path, durable=True, mode=0o600) as file:
         file.write(text.encode())
         file.flush()
         _check(Path(file.name), path)

@@ -34,7 +34,7 @@ _WRONG: Final[Mapping[str, str]] = MappingProxyType(
         "tuple_type": "is not a list",
     }
 )
-"""By pydantic's error type."""
+"""Pydantic's error type to the text of the error."""
 _RETIRED: Final = {
     name: mend for key, mend in RETIRED.items() for name in (key, variable_of(*key.split(".")))
 }
@@ -56,7 +56,7 @@ def what_is_wrong(error: Mapping[str, Any]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``Did you mean x?``, from the nearest known word; what became of a setting that is gone."""
+    """``Did you mean x?``, with the nearest known word; for a retired setting what has replaced it."""
     if word in _RETIRED:
         return _RETIRED[word]
     candidates = list(known)

@@ -1,4 +1,4 @@
-"""Which class of nodes each node is of (`ec2.classes`)."""
+"""The class of each node (`ec2.classes`)."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def class_of_nodes(settings: Ec2Settings) -> dict[str, str]:
 
 
 def instance_types_of(settings: Ec2Settings, node_class: str | None) -> tuple[str, ...]:
-    """The instance types that may be a node of a class; None: of no class."""
+    """The instance types that may be launched for a node of a class; None: a node without a class."""
     return (settings.instance_type,) if node_class is None else settings.classes[node_class].instance_types

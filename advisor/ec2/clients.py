@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import botocore.loaders
@@ -54,8 +54,14 @@ def client(service: str, settings: Ec2Settings, config: Config = READ_CONFIG) ->
     return _MadeWhenUsed(make)
 
 
+def rows_of(connection: Any, operation: str, name: str, **request: Any) -> list[Mapping[str, Any]]:
+    """The rows under a name in all pages of a client's answer."""
+    pages = connection.get_paginator(operation).paginate(**request)
+    return [row for page in pages for row in page[name]]
+
+
 class _MadeWhenUsed:
-    """A client that is made at its first use, and again after a failure.
+    """A client that is made at its first use (that takes a quarter of a second), and again after a failure.
 
     botocore looks for credentials when it makes a client, and may run the site's `credential_process`. That
     must not delay the start of a process, and its exceptions must become errors that a caller acts on.

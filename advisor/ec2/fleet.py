@@ -11,39 +11,33 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
-from advisor.ec2.classes import class_of_nodes, instance_types_of
+from advisor.ec2.account import Account
 from advisor.ec2.clients import LAUNCH_CONFIG, client
-from advisor.ec2.errors import Failure, FailureClass, most_careful
+from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
-from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order, Wanted
+from advisor.ec2.launch_batches import LaunchBatches
+from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order
 from advisor.ec2.launching import Launcher
 from advisor.ec2.listing import described
 from advisor.ec2.pools import UnavailablePools
-from advisor.ec2.reports import Launched, LaunchReport, as_launched, pool_of
-from advisor.ec2.requests import user_data
-from advisor.ec2.tags import CLUSTER_TAG, batches
+from advisor.ec2.reports import Launched, LaunchReport, as_if_listed, as_launched, in_blocks, pool_of
+from advisor.ec2.tags import CLUSTER_TAG
 from advisor.ec2.terminating import terminate
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
 __all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
 
-_LAUNCH_BATCH: Final = 500
-
-_TWO_ZONES: Final = Failure(
-    FailureClass.CAPACITY, "TwoZones", "nodes of the job that are up are in different zones"
-)
-
 _log = structlog.get_logger("advisor.ec2")
 
-Refuse = Callable[[Sequence[str]], Mapping[str, Failure]]
-"""Function from nodes that are about to be launched to those that may not be, and why."""
+Refuse = Callable[[Sequence[str], Sequence[Instance] | None], Mapping[str, Failure]]
+"""Function from nodes that are about to be launched, and the instances that there are (None: capacity
+reservations are full), to the nodes that may not be launched, and why."""
 
 
 class Fleet:
@@ -56,6 +50,7 @@ class Fleet:
         sleep: Waits so many seconds between throttled calls.
         jitter: Random number from 0 to 1, for those waits.
         order: Orders the pools to try; by default they are tried in the settings' order.
+        account: What the account has paid for already, which is used first.
     """
 
     def __init__(
@@ -71,6 +66,7 @@ class Fleet:
         jitter: Callable[[], float] = random.random,
         connect: Callable[..., Any] = client,
         order: Order = tuple,
+        account: Callable[[], Account] = Account,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -91,7 +87,7 @@ class Fleet:
             now=now,
             monotonic=monotonic,
         )
-        self._class_of = class_of_nodes(settings)
+        self._batches = LaunchBatches(settings, journal, self._launches, account)
         self._launching = threading.Lock()  # held from the check for an existing instance to the launch (F10)
         self._requested_at: dict[str, float] = {}  # node: monotonic seconds
 
@@ -104,6 +100,8 @@ class Fleet:
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
         jobs: Iterable[Sequence[str]] = (),
+        pools_of: Mapping[str, Sequence[str]] | None = None,
+        ends: Mapping[str, float] | None = None,
     ) -> LaunchReport:
         """Give each node one instance, also when it is called twice for a node (F10).
 
@@ -111,9 +109,13 @@ class Fleet:
             nodes: Slurm's node names.
             capacity_of: Capacity that the node's job was advised; on-demand for others, which suits every
                 job.
-            refuse: Called with the nodes that have no instance yet, before anything is launched.
+            refuse: Called with the nodes that have no instance yet, before anything is launched; and with
+                None before nodes are launched elsewhere that a capacity reservation has no place for.
             jobs: The nodes of each job that has several, also those that are up. Of these nodes all or none
                 are launched, in the zone of those that have an instance.
+            pools_of: The spot pools that a node may use, by name, the best first; any for others.
+            ends: When the jobs of a node end at the latest, epoch seconds; unknown for others. Paid capacity
+                that ends before is left to others.
 
         Returns:
             A refused launch is part of the report and raises nothing.
@@ -127,57 +129,19 @@ class Fleet:
             self._requested_at.update(dict.fromkeys(nodes, self._monotonic()))
             listed = self.instances()
             missing = self._without_instance(dict.fromkeys(nodes), listed, report)
-            report.failed.update(refuse(missing) if refuse is not None and missing else {})
+            if refuse is not None and missing:
+                report.failed.update(refuse(missing, [*listed, *as_if_listed(self._unlisted(listed))]))
             capacities = {node: (capacity_of or {}).get(node, Capacity.ON_DEMAND) for node in missing}
-            together = [job for job in jobs if not capacities.keys().isdisjoint(job)]
-            for job in together:
-                self._fail_all_or_none(job, capacities, report)
-            left = {node: how for node, how in capacities.items() if node not in report.failed}
-            if left:
-                user_data(self.settings)  # raises before an intent is written that could not be repeated
-            for job in together:
-                if mates := {node: left.pop(node) for node in job if node in left}:
-                    self._launch_job(job, mates, listed, report)
-            for part in self._parts(left):
-                self._launches.launch(part, report)
-        return report
-
-    @staticmethod
-    def _fail_all_or_none(job: Sequence[str], missing: Collection[str], report: LaunchReport) -> None:
-        """Where one node of a job may not be launched now, launch none of it."""
-        failed = [report.failed[node] for node in job if node in report.failed]
-        if failed:
-            report.failed |= {node: most_careful(failed) for node in job if node in missing}
-
-    def _launch_job(
-        self,
-        job: Sequence[str],
-        missing: Mapping[str, Capacity],
-        listed: Iterable[Instance],
-        report: LaunchReport,
-    ) -> None:
-        up = [item for item in listed if item.is_alive and item.node in set(job) - missing.keys()]
-        if len({item.zone for item in up}) > 1:
-            report.failed |= dict.fromkeys(missing, _TWO_ZONES)
-            return
-        subnet = next((item.subnet_id for item in up), None)
-        parts = [replace(part, is_whole=True, subnet_id=subnet) for part in self._parts(missing)]
-        self._launches.launch_together(parts, report)
-
-    def _parts(self, capacities: Mapping[str, Capacity]) -> list[Wanted]:
-        """Nodes by what may be launched for them, in batches."""
-        groups: dict[tuple[Capacity, str | None], list[str]] = {}
-        for node, requested in capacities.items():
-            groups.setdefault((requested, self._class_of.get(node)), []).append(node)
-        return [
-            Wanted(
-                nodes=batch,
-                requested=requested,
-                instance_types=instance_types_of(self.settings, node_class),
+            self._batches.launch(
+                capacities,
+                listed=listed,
+                report=report,
+                jobs=jobs,
+                ends=ends or {},
+                pools_of=pools_of or {},
+                refuse=None if refuse is None else lambda nodes: refuse(nodes, None),
             )
-            for (requested, node_class), group in groups.items()
-            for batch in batches(group, _LAUNCH_BATCH)
-        ]
+        return report
 
     def _without_instance(
         self, nodes: Iterable[str], listed: Sequence[Instance], report: LaunchReport
@@ -194,7 +158,7 @@ class Fleet:
             if node in have:
                 report.launched.append(have[node])
             elif node in unknown:
-                text = "an earlier launch is not settled yet; recover() first"
+                text = "the outcome of an earlier launch of the node is not known yet"
                 report.failed[node] = Failure(FailureClass.SERVER, "IntentOpen", text)
             else:
                 missing.append(node)
@@ -253,6 +217,10 @@ class Fleet:
             for instance_id, (node, intent) in self.journal.instances().items()
             if instance_id not in known and self._is_young(instance_id, intent)
         }
+
+    def in_blocks(self) -> dict[str, set[str]]:
+        """The nodes whose instances were launched in capacity blocks, by block."""
+        return in_blocks(self.journal.instances().values())
 
     def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
         """Nodes whose instances are so new that EC2 may not list them yet (F06)."""

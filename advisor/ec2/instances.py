@@ -1,4 +1,4 @@
-"""An EC2 instance, as far as the advisor uses it."""
+"""An EC2 instance, with the fields that the advisor uses."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Instance:
         private_ip: Empty while unknown.
         launch_index: Its number within its launch call.
         launch_time: Seconds since the epoch; 0 when unknown.
+        reservation_id: The capacity reservation that it runs in; empty: none.
     """
 
     instance_id: str
@@ -43,6 +44,7 @@ class Instance:
     private_ip: str
     launch_index: int
     launch_time: float
+    reservation_id: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -56,7 +58,7 @@ class Instance:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it runs no job any more."""
+        """Whether it no longer runs a job."""
         return not self.is_alive
 
     @property
@@ -84,4 +86,5 @@ def as_instance(raw: Mapping[str, Any], *, node: str | None = None) -> Instance:
         private_ip=raw.get("PrivateIpAddress") or "",
         launch_index=launch_index,
         launch_time=launched.timestamp() if launched is not None else 0.0,
+        reservation_id=raw.get("CapacityReservationId") or "",
     )

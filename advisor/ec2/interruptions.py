@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any, Final
 
 import structlog
@@ -106,15 +105,7 @@ class Interruptions:
     def __init__(self, settings: Ec2Settings, cluster: str, *, connect: Callable[..., Any] = client) -> None:
         self._settings = settings
         self._cluster = cluster
-        self._connect = connect
-
-    @cached_property
-    def _ec2(self) -> Any:
-        return self._connect("ec2", self._settings)
-
-    @cached_property
-    def _sqs(self) -> Any:
-        return self._connect("sqs", self._settings)
+        self._ec2, self._sqs = connect("ec2", settings), connect("sqs", settings)
 
     @property
     def has_queue(self) -> bool:

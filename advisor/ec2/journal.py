@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import structlog
 
+from advisor.ec2.pools import Target
 from advisor.files import fence
 from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.advice import Capacity
@@ -40,10 +41,14 @@ class Intent:
         nodes: Node i is the instance with launch index i.
         option: Purchase option of the pool.
         requested: Purchase option of the advice.
-        time: Epoch seconds at which it was written.
+        time: When it was written, epoch seconds.
         instances: The launched instances; empty while unknown.
-        pools: Instance types and subnets of a fleet, the first of which is also above; empty: RunInstances.
-        least: Fewer instances than this are a refusal.
+        pools: Instance types and subnets of a fleet; the first is also in ``instance_type`` and
+            ``subnet_id``. Empty: RunInstances.
+        least: The smallest number of instances that EC2 may launch; with fewer the launch is refused.
+        target: The capacity reservation to launch in; None: none is named.
+        group: The placement group of its instances; empty: none.
+        efa: Whether they get an Elastic Fabric Adapter.
         done: Whether the outcome is known.
     """
 
@@ -57,11 +62,14 @@ class Intent:
     instances: Mapping[str, str]
     pools: tuple[tuple[str, str | None], ...] = ()
     least: int = 1
+    target: Target | None = None
+    group: str = ""
+    efa: bool = False
     done: bool = False
 
 
 class Journal:
-    """All intents in their newest state.
+    """All intents in their latest state.
 
     Args:
         path: The file; its folder must exist. A file that cannot be read counts as empty.
@@ -83,8 +91,8 @@ class Journal:
     def next_generation(self) -> int:
         """A number that was never returned before, for the token of a new launch.
 
-        It also grows after a crash, for it is on disk, and after a loss of the file, for it is at least the
-        time. Raises TellAdmin when it cannot be written.
+        It grows across crashes, because it is on disk, and across a loss of the file, because it is at least
+        the time. Raises TellAdmin when it cannot be written.
         """
         with self._lock:
             self._generation = max(self._generation + 1, int(self._now()))
@@ -212,6 +220,9 @@ class Journal:
                 instances=_instances(record["instances"]),
                 pools=tuple((str(kind), subnet) for kind, subnet in record.get("pools", ())),
                 least=int(record.get("least", 1)),
+                target=None if record.get("target") is None else Target(**record["target"]),
+                group=str(record.get("group", "")),
+                efa=bool(record.get("efa", False)),
                 done=bool(record["done"]),
             )
         elif token in self._intents:
@@ -237,14 +248,14 @@ class Journal:
 
 
 def _names(found: Any) -> tuple[str, ...]:
-    """Node names of a line; raises ValueError where they are none."""
+    """The node names in a line; raises ValueError if they are malformed."""
     if not isinstance(found, list) or not all(isinstance(n, str) and _NODE.fullmatch(n) for n in found):
         raise ValueError(found)
     return tuple(found)
 
 
 def _instances(found: Any) -> dict[str, str]:
-    """Node to instance id of a line; raises ValueError where they are none."""
+    """Node to instance id, from a line; raises ValueError if they are malformed."""
     instances = dict(found)
     _names(list(instances))
     if not all(isinstance(i, str) and i.startswith("i-") for i in instances.values()):

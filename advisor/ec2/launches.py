@@ -23,7 +23,8 @@ from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
 from advisor.ec2.launching import Attempt, Launcher
 from advisor.ec2.listing import described
-from advisor.ec2.pools import Pool, UnavailablePools, pools_for
+from advisor.ec2.placement_groups import PlacementGroups, group_name
+from advisor.ec2.pools import Pool, Target, UnavailablePools, pools_for
 from advisor.ec2.reports import Launched, LaunchReport, pool_of
 from advisor.ec2.requests import create_fleet_request, run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG
@@ -36,17 +37,20 @@ SETTLING_SECONDS: Final = 300.0
 """The longest time until EC2 lists a new instance."""
 _TAGGED_AT_LAUNCH: Final = 20  # one call per node, and EC2 takes about ten a second: the rest is tagged later
 TAGGED_AT_ONCE: Final = 100
-"""EC2's bucket for CreateTags."""
+"""The number of instances that one burst of calls to CreateTags may name at EC2's rate limit."""
 _TAGGED_A_SECOND: Final = 10.0
 _NO_POOL: Final = Failure(
-    FailureClass.CAPACITY, "NoPoolOpen", "all pools are unavailable after recent errors"
+    FailureClass.CAPACITY,
+    "NoPoolOpen",
+    "all pools are unavailable after recent errors; `advisor pools` says until when",
 )
-_NEXT_POOL: Final = (FailureClass.CAPACITY, FailureClass.QUOTA)
+NEXT_POOL: Final = (FailureClass.CAPACITY, FailureClass.QUOTA)
+"""After a failure of these classes the next pool is tried."""
 
 _log = structlog.get_logger("advisor.ec2")
 
 Order = Callable[[Sequence[Pool]], Sequence[Pool]]
-"""Orders the pools to try."""
+"""Function that orders the pools to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +58,14 @@ class Wanted:
     """Nodes that are launched together.
 
     Attributes:
-        requested: The capacity that their jobs were advised.
-        instance_types: Any of these will do, the preferred one first.
+        requested: The capacity that the nodes' jobs were advised.
+        instance_types: The types that may be launched, the preferred one first.
         is_whole: All nodes are launched in one pool, or none.
         subnet_id: The only subnet to use; None: any of the settings.
+        spot_pools: The only spot pools to use, by name, the best first; None: any.
+        target: The only capacity reservation to use; None: none is named.
+        group_of: The class in whose placement group the nodes are launched; empty: no placement group.
+        efa: Whether the nodes get an Elastic Fabric Adapter.
     """
 
     nodes: tuple[str, ...]
@@ -65,6 +73,10 @@ class Wanted:
     instance_types: tuple[str, ...]
     is_whole: bool = False
     subnet_id: str | None = None
+    spot_pools: tuple[str, ...] | None = None
+    target: Target | None = None
+    group_of: str = ""
+    efa: bool = False
 
 
 class Launches:
@@ -91,7 +103,7 @@ class Launches:
         self._settings, self._cluster, self._journal = settings, cluster, journal
         self._unavailable, self._launcher, self._ec2, self._order = unavailable, launcher, ec2, order
         self._terminate = terminate
-        self._templates = Templates(ec2, settings, cluster)
+        self._templates, self._groups = Templates(ec2, settings, cluster), PlacementGroups(ec2, cluster)
         self._now, self._monotonic = now, monotonic
         self.recorded_at: dict[str, float] = {}
         self._named: tuple[float, float] = (TAGGED_AT_ONCE, monotonic())  # calls left, and when
@@ -102,8 +114,8 @@ class Launches:
         failures = [_NO_POOL]
         untried = self._pools(wanted)
         least = len(left) if wanted.is_whole else 1
-        while left and (pools := self._next(untried, least, len(left))):
-            launched, refused = self._launch_in(pools, left, wanted.requested, least)
+        while left and (pools := self._next(untried, now := replace(wanted, nodes=left), least)):
+            launched, refused = self._launch_in(pools, now, least)
             report.launched += launched
             have = {item.node for item in launched}
             left = tuple(node for node in left if node not in have)
@@ -113,14 +125,14 @@ class Launches:
             # a fleet may have asked some of its pools only: the others are asked again
             done = about_pools | {item.pool for item in launched} if about_pools else set(pools)
             untried = [*(pool for pool in pools if pool not in done), *untried]
-            if any(failure.kind not in _NEXT_POOL for failure in refused.values()):
+            if any(failure.kind not in NEXT_POOL for failure in refused.values()):
                 break  # the error is not about these pools
         report.failed.update(dict.fromkeys(left, most_careful(failures)))
 
     def launch_together(self, parts: Sequence[Wanted], report: LaunchReport) -> None:
         """Launch the nodes of one job, all of them in one subnet or none.
 
-        What was launched is terminated where the rest cannot be had.
+        If some cannot be launched, those that were are terminated.
         """
         if len(parts) == 1:
             self.launch(parts[0], report)
@@ -141,35 +153,48 @@ class Launches:
                 return
             self._take_back(tried.launched)
             failures += tried.failed.values()
-            if any(failure.kind not in _NEXT_POOL for failure in tried.failed.values()):
+            if any(failure.kind not in NEXT_POOL for failure in tried.failed.values()):
                 break
         nodes = (node for part in parts for node in part.nodes)
         report.failed.update(dict.fromkeys(nodes, most_careful(failures)))
 
     def _take_back(self, launched: Sequence[Launched]) -> None:
-        """Terminate what a job that cannot be launched as a whole has got already."""
+        """Terminate the instances of a job that cannot be launched as a whole."""
         if launched:
             ended = self._terminate([item.instance_id for item in launched])
             self._journal.forget(frozenset(ended))
             _log.info("launch.taken_back", instances=ended, nodes=[item.node for item in launched])
 
     def _pools(self, wanted: Wanted) -> list[Pool]:
+        if wanted.target is not None:
+            (kind,) = wanted.instance_types
+            subnet, target = wanted.subnet_id, wanted.target
+            return [Pool(option=Capacity.RESERVED, instance_type=kind, subnet_id=subnet, target=target)]
         pools = pools_for(wanted.requested, self._settings, wanted.instance_types)
         if wanted.subnet_id is not None:
             pools = tuple(dict.fromkeys(replace(pool, subnet_id=wanted.subnet_id) for pool in pools))
-        return list(self._order(pools))
+        ordered = list(self._order(pools))
+        if wanted.spot_pools is None:
+            return ordered
+        place = {key: number for number, key in enumerate(wanted.spot_pools)}
+        spot = [pool for pool in ordered if pool.key in place]
+        return [
+            *sorted(spot, key=lambda pool: place[pool.key]),
+            *(pool for pool in ordered if pool.option is not Capacity.SPOT),
+        ]
 
-    def _next(self, untried: list[Pool], least: int, most: int) -> tuple[Pool, ...]:
+    def _next(self, untried: list[Pool], wanted: Wanted, least: int) -> tuple[Pool, ...]:
         """Take the pools of the next call: one, or all spot pools of several types.
 
         A fleet's nodes boot no further than to the wait for their names, so a fleet has no more of them than
-        EC2 lets us name at once.
+        EC2 lets us name at once. Its template describes no network interface.
         """
+        may_be_fleet = least == 1 and not wanted.efa and len(wanted.nodes) <= self._names_left()
         while untried:
             first = untried[0]
             spot = [pool for pool in untried if pool.option is Capacity.SPOT]
             is_fleet = first.option is Capacity.SPOT and len({pool.instance_type for pool in spot}) > 1
-            some = spot if is_fleet and least == 1 and most <= self._names_left() else [first]
+            some = spot if is_fleet and may_be_fleet else [first]
             untried[:] = [pool for pool in untried if pool not in some]
             if found := tuple(pool for pool in some if self._unavailable.claim(pool, least)):
                 return found
@@ -183,7 +208,7 @@ class Launches:
         report: LaunchReport,
         least: int,
     ) -> None:
-        """Close the pools that refused, open those that gave instances."""
+        """Mark the pools that refused as unavailable, and those that gave instances as available."""
         for served, number in Counter(item.pool for item in launched).items():
             if served not in refused:
                 self._unavailable.mark_available(served, number)
@@ -195,13 +220,14 @@ class Launches:
             _log.warning("launch.refused", pool=where.key, code=failure.code, least=least)
 
     def _launch_in(
-        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity, least: int
+        self, pools: tuple[Pool, ...], wanted: Wanted, least: int
     ) -> tuple[list[Launched], dict[Pool | None, Failure]]:
-        """Launch in these pools; returns what was refused, by pool (None: by the call as a whole)."""
-        launched, attempt = self._try(pools, nodes, requested, least)
+        """Launch in these pools; return the nodes launched, and pool to failure (None: the whole call)."""
+        nodes = wanted.nodes
+        launched, attempt = self._try(pools, wanted, least)
         if attempt.failure is not None and attempt.failure.kind is FailureClass.TOKEN and attempt.is_certain:
-            launched, attempt = self._try(pools, nodes, requested, least)  # with a new token
-        some = launched if len(pools) > 1 else launched[:_TAGGED_AT_LAUNCH]
+            launched, attempt = self._try(pools, wanted, least)  # with a new token
+        some = launched if len(pools) > 1 else launched[: int(min(_TAGGED_AT_LAUNCH, self._names_left()))]
         if len(nodes) > 1 or len(pools) > 1:  # else the launch has set the node's tag
             self.name({item.node: item.instance_id for item in some})
         refused: dict[Pool | None, Failure] = {
@@ -215,12 +241,16 @@ class Launches:
             refused[whole] = Failure(FailureClass.CAPACITY, "InsufficientInstanceCapacity", text)
         return launched, refused
 
-    def _try(
-        self, pools: tuple[Pool, ...], nodes: tuple[str, ...], requested: Capacity, least: int
-    ) -> tuple[list[Launched], Attempt]:
+    def _try(self, pools: tuple[Pool, ...], wanted: Wanted, least: int) -> tuple[list[Launched], Attempt]:
         if len(pools) > 1 and (failure := self._templates.make()[1]) is not None:
             return [], Attempt(failure=failure)
-        intent = replace(self._intent(pools, nodes, requested), least=least)
+        group = ""
+        if wanted.group_of:
+            group = group_name(self._cluster, wanted.group_of, pools[0].subnet_id)
+            if (failure := self._groups.make(group)) is not None:
+                return [], Attempt(failure=failure)
+        intent = self._intent(pools, wanted.nodes, wanted.requested)
+        intent = replace(intent, least=least, group=group, efa=wanted.efa)
         self._journal.intend(intent)
         attempt = self._ask(intent)
         return self._settle(intent, attempt), attempt
@@ -237,6 +267,7 @@ class Launches:
             option=pools[0].option,
             instance_type=pools[0].instance_type,
             subnet_id=pools[0].subnet_id,
+            target=pools[0].target,
             requested=requested,
             time=self._now(),
             instances={},
@@ -322,9 +353,9 @@ class Launches:
     # ------------------------------------------------------------------ tags
 
     def _names_left(self) -> float:
-        """How many instances EC2 lets us tag now, by the number and the age of our last calls."""
+        """How many instances may be tagged now within EC2's rate limit, by the last calls."""
         number, at = self._named
-        return min(TAGGED_AT_ONCE, number + _TAGGED_A_SECOND * (self._monotonic() - at))
+        return max(0.0, min(TAGGED_AT_ONCE, number + _TAGGED_A_SECOND * (self._monotonic() - at)))
 
     def name(self, instance_of: Mapping[str, str]) -> None:
         """Tag instances with their nodes' names; those that EC2 refuses are tagged later."""

@@ -17,19 +17,19 @@ from advisor.ec2.instances import Instance, as_instance
 from advisor.files import fence
 
 _THROTTLED_TRIES: Final = 12  # about a minute and a half; EC2's launch bucket refills two calls a second
-_SERVER_TRIES: Final = 4  # then it is an outage: this launch is tried again later, others need not wait
+_SERVER_TRIES: Final = 4  # after this it is an outage, and the launch is tried again later
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _MAX_PAUSE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What is known after a launch call.
+    """The result of a launch call, as far as it is known.
 
     Attributes:
         is_certain: False when an answer was lost, so that instances may have been launched although none are
             known.
-        refused: What single pools of a fleet refused, by instance type and subnet.
+        refused: Instance type and subnet to failure, for single pools of a fleet.
     """
 
     instances: tuple[Instance, ...] = ()
@@ -42,7 +42,7 @@ class Launcher:
     """Calls RunInstances and CreateFleet.
 
     Args:
-        sleep: Waits so many seconds.
+        sleep: Waits for a number of seconds.
         jitter: Random number from 0 to 1, so that clusters of one account do not retry at the same moments.
     """
 
@@ -63,10 +63,10 @@ class Launcher:
         return Attempt(instances=tuple(as_instance(raw) for raw in answer.get("Instances", [])))
 
     def create_fleet(self, request: Mapping[str, Any]) -> Attempt:
-        """The same for an instant fleet of spot instances.
+        """Launch an instant fleet of spot instances once, as `run_instances` does.
 
         EC2 numbers the instances of a fleet within a pool only. They are numbered anew, in the order of
-        their ids, which is the same whoever asks again.
+        their ids, which is the same order when the call is repeated.
         """
         answer, attempt = self._repeated(self._ec2.create_fleet, request)
         if attempt.failure is not None:
@@ -95,7 +95,7 @@ class Launcher:
         return Attempt(instances=tuple(map(as_instance, raw)), refused=refused)
 
     def _repeated(self, action: Callable[..., Any], request: Mapping[str, Any]) -> tuple[Any, Attempt]:
-        """The answer of a launch call, or why there is none."""
+        """The answer of a launch call, or the failure."""
         pause = _FIRST_PAUSE_SECONDS
         calls = lost_answers = 0
         while True:

@@ -1,9 +1,9 @@
 """Capacity pools, and which of them are unavailable now.
 
 A pool is (purchase option, instance type, subnet): EC2 runs out of capacity pool by pool. An empty pool is
-unavailable for 180 s, doubling to 1,800 s while it stays empty; then one launch may probe it (Karpenter's and
-Google's numbers). A quota error makes the whole purchase option unavailable. Throttling says nothing about
-capacity and marks no pool (F03).
+unavailable for 180 s, doubling to 1,800 s while it stays empty; then one launch may probe it (the numbers of
+Karpenter and of Google's autoscaler). A quota error makes the whole purchase option unavailable for an hour.
+Throttling says nothing about capacity and marks no pool (fault F03 in docs/faults.md).
 """
 
 from __future__ import annotations
@@ -27,15 +27,31 @@ _PROBE_SECONDS: Final = 60.0  # longest time for which a probe without an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The capacity reservation that a launch names.
+
+    Attributes:
+        zone: The availability zone of its instances.
+        is_block: Whether it is a capacity block, whose launches have the market type ``capacity-block``.
+    """
+
+    reservation_id: str
+    zone: str
+    is_block: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A purchase option, an instance type and a subnet (None: the account's default subnet).
 
-    Reserved instances are launched as on-demand ones; only their bill differs.
+    Reserved instances are launched as on-demand ones; only their bill differs. A launch into a capacity
+    reservation names it by `target`.
     """
 
     option: Capacity
     instance_type: str
     subnet_id: str | None = None
+    target: Target | None = None
 
     @property
     def where(self) -> tuple[str, str | None]:
@@ -45,16 +61,17 @@ class Pool:
     @property
     def key(self) -> str:
         """Name of the pool in state files, metrics and logs."""
-        return "|".join((self.option.value, self.instance_type, self.subnet_id or "default"))
+        reserved = () if self.target is None else (self.target.reservation_id,)
+        return "|".join((self.option.value, self.instance_type, self.subnet_id or "default", *reserved))
 
 
 def pools_for(
     requested: Capacity, settings: Ec2Settings, instance_types: Sequence[str] = ()
 ) -> tuple[Pool, ...]:
-    """Pools to try for a requested capacity, in order; without types those of ``ec2.instance_type``.
+    """Pools to try for a requested capacity, in order; the default type is ``ec2.instance_type``.
 
-    Reserved and spot fall back to on-demand. On-demand never falls back to spot: its job may not be one that
-    can be requeued (docs/designs/0001, rule 1).
+    Reserved and spot fall back to on-demand. On-demand never falls back to spot, because its job may be one
+    that must not be requeued (rule 1 in docs/designs/0001-the-house.md).
     """
     order = {
         Capacity.RESERVED: (Capacity.RESERVED, Capacity.ON_DEMAND),
@@ -83,8 +100,8 @@ class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
         began, until: Epoch seconds.
         pause: Length of the pause, seconds; the next one is twice as long. None for a purchase option.
         code: EC2's error code, for a purchase option.
-        least: Closed for launches of at least so many nodes at once: a pool without room for a job of four
-            may have room for one.
+        least: The pool is closed for launches of at least this number of nodes at once. A pool without room
+            for four nodes may have room for one.
     """
 
     began: float = msgspec.field(name="set")
@@ -94,7 +111,7 @@ class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
     least: int = 1
 
     def is_running(self, now: float) -> bool:
-        """Whether the pause lasts; a clock set back before it began ends it (F32)."""
+        """Whether the pause lasts. A clock that was set back by more than a minute ends it (fault F32)."""
         return self.began - 60.0 <= now < self.until
 
 
@@ -106,10 +123,10 @@ class ClosedPools(msgspec.Struct):
 
 
 class UnavailablePools:
-    """Pools and purchase options that are unavailable, and until when; kept in a state file.
+    """Pools and purchase options that are unavailable, and until when; stored in a state file.
 
-    A state file that cannot be read counts as empty; at worst one more launch is refused. `now` is the wall
-    clock in epoch seconds. The methods may be called from several threads.
+    A state file that cannot be read counts as empty; at worst EC2 refuses one more launch. `now` is the wall
+    clock in epoch seconds. Several threads may call the methods.
     """
 
     def __init__(self, state: StateFile[ClosedPools], now: Callable[[], float]) -> None:
@@ -120,7 +137,11 @@ class UnavailablePools:
         self._pools, self._options = self._closed.pools, self._closed.options
 
     def claim(self, pool: Pool, least: int = 1) -> bool:
-        """Whether the caller may launch so many nodes at once; after a pause, one caller may probe it."""
+        """Whether the caller may launch ``least`` nodes at once.
+
+        After a pause one caller gets True and probes the pool. The probe is not written to disk: after a
+        restart another launch may probe it.
+        """
         now = self._now()
         with self._lock:
             if _is_unavailable(self._options.get(_quota_of(pool)), now):
@@ -135,7 +156,11 @@ class UnavailablePools:
             return True
 
     def mark_unavailable(self, pool: Pool, kind: FailureClass, code: str, least: int = 1) -> bool:
-        """Record a refused launch; True when it made a purchase option unavailable (tell the admin)."""
+        """Record a launch of ``least`` nodes that EC2 refused.
+
+        Returns:
+            True if a purchase option has become unavailable by it, which the admin is to know.
+        """
         now = self._now()
         is_new = False
         with self._lock:
@@ -154,8 +179,12 @@ class UnavailablePools:
             self._save()
         return is_new
 
+    def lost_together(self, pool: Pool) -> None:
+        """Close a spot pool that has just lost several instances at once: it is short of capacity."""
+        self.mark_unavailable(pool, FailureClass.CAPACITY, "LostTogether")
+
     def mark_available(self, pool: Pool, number: int) -> None:
-        """Record a successful launch of so many nodes."""
+        """Record a successful launch of ``number`` nodes at once."""
         with self._lock:
             before = self._pools.get(pool.key)
             if before is not None and number >= before.least:
@@ -163,7 +192,7 @@ class UnavailablePools:
                 self._save()
 
     def is_option_available(self, option: Capacity, settings: Ec2Settings, types: Sequence[str] = ()) -> bool:
-        """Whether any pool of a purchase option, of these or of all types, is available; probes none."""
+        """Whether any pool of a purchase option is available, among ``types`` or all types; probes none."""
         now = self._now()
         every = pools_for(option, settings, types or instance_types(settings))
         pools = [pool for pool in every if pool.option is option]
@@ -175,7 +204,7 @@ class UnavailablePools:
             )
 
     def unavailable(self) -> dict[str, dict[str, Any]]:
-        """Unavailable pools and options: name to {until, pause or code}, for `advisor pools` and metrics."""
+        """Unavailable pools and options, for `advisor pools` and metrics: name to {until, pause or code}."""
         now = self._now()
         with self._lock:
             return {
@@ -195,7 +224,12 @@ class UnavailablePools:
 
 
 def _quota_of(pool: Pool) -> str:
-    """The quota that applies: reserved instances are launched as on-demand."""
+    """Name of the quota that limits a pool: spot, on-demand, or the id of a capacity reservation.
+
+    Reserved instances are launched as on-demand ones.
+    """
+    if pool.target is not None:
+        return pool.target.reservation_id
     return "spot" if pool.option is Capacity.SPOT else "on-demand"
 
 

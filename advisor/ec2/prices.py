@@ -1,7 +1,7 @@
 """Prices of nodes, read from EC2 from time to time and kept on disk.
 
-There are three sources: the spot price history, the price list, and the account's reserved instances. The
-last answer of each is used, however old, until the next one; before the first one, the settings' prices.
+There are two sources: the spot price history and the price list. The last answer of each is used, however
+old, until the next one; before the first one, the settings' prices.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Annotated, Any, Final, TypeGuard
 
 import msgspec
 import structlog
 
-from advisor.ec2.clients import client
+from advisor.ec2.clients import client, rows_of
 from advisor.ec2.errors import ask
 from advisor.ec2.pools import Pool, instance_types
-from advisor.files.field_types import Amount, Count
+from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
 _PRICE_LIST_REGION: Final = "us-east-1"  # the price list of every region is served from here
-_LINUX: Final = frozenset({"Linux/UNIX", "Linux/UNIX (Amazon VPC)"})
-_SECONDS_AN_HOUR: Final = 3600.0
 
 _log = structlog.get_logger("advisor.ec2")
 
@@ -58,30 +55,14 @@ class TypePrices:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
-    """Reserved instances of the site's instance type.
-
-    Attributes:
-        usd_per_hour: Cost of one per hour, whether it runs or not: its share of the advance payment, and its
-            charges.
-        time: Epoch seconds at which this was read.
-    """
-
-    count: Count
-    usd_per_hour: float
-    time: Amount
-
-
-@dataclass(frozen=True, slots=True)
 class Prices:
-    """The last prices that were read; `reserved` None: never read.
+    """The last prices that were read.
 
-    `spot`, `on_demand` and `reserved` are of ``ec2.instance_type``, `others` of the other types of classes.
+    `spot` and `on_demand` are of ``ec2.instance_type``, `others` of the other types of classes.
     """
 
     spot: Quote
     on_demand: Quote
-    reserved: Reserved | None = None
     others: Mapping[str, TypePrices] = field(default_factory=dict)
 
     @classmethod
@@ -122,7 +103,6 @@ class ReadPrices(msgspec.Struct, omit_defaults=True):
     read_for: tuple[str, str] = msgspec.field(name="for", default=("", ""))
     spot: Quote | None = None
     on_demand: Quote | None = None
-    reserved: Reserved | None = None
     others: dict[str, TypePrices] = {}
 
     def prices(self, settings: Ec2Settings) -> Prices:
@@ -131,9 +111,7 @@ class ReadPrices(msgspec.Struct, omit_defaults=True):
         if self.read_for != _what(settings):
             return otherwise
         others = {name: self.others.get(name, unread) for name, unread in otherwise.others.items()}
-        return Prices(
-            self.spot or otherwise.spot, self.on_demand or otherwise.on_demand, self.reserved, others
-        )
+        return Prices(self.spot or otherwise.spot, self.on_demand or otherwise.on_demand, others)
 
 
 class PriceCache:
@@ -154,18 +132,11 @@ class PriceCache:
         connect: Callable[..., Any] = client,
     ) -> None:
         self._settings = settings
-        self._connect = connect
+        self._ec2 = connect("ec2", settings)
+        self._pricing = connect("pricing", settings.model_copy(update={"region": _PRICE_LIST_REGION}))
         self._state = state
         self._now = now
         self._prices = state.read().prices(settings)
-
-    @cached_property
-    def _ec2(self) -> Any:  # made at its first use: that takes a quarter of a second
-        return self._connect("ec2", self._settings)
-
-    @cached_property
-    def _pricing(self) -> Any:
-        return self._connect("pricing", self._settings.model_copy(update={"region": _PRICE_LIST_REGION}))
 
     @property
     def prices(self) -> Prices:
@@ -182,7 +153,8 @@ class PriceCache:
         now = self._now()
         moment = datetime.fromtimestamp(now, UTC)
         answer = ask(
-            lambda: self._pages(
+            lambda: rows_of(
+                self._ec2,
                 "describe_spot_price_history",
                 "SpotPriceHistory",
                 InstanceTypes=list(instance_types(self._settings)),
@@ -229,33 +201,6 @@ class PriceCache:
         found = (usd for product in answer if product for usd in _hourly_prices(json.loads(product)))
         self._keep_quote("on_demand", instance_type, found, self._now())
 
-    def refresh_reserved(self) -> None:
-        """Read the number and price of reserved instances of the site's type.
-
-        Those of zones in which no node starts are not counted, nor are those of another size of the family,
-        although EC2 bills some of them flexibly. When they cannot be read (AdvisorError), the last ones stay.
-        """
-        zones = self._zones()
-        answer = ask(
-            lambda: self._ec2.describe_reserved_instances(
-                Filters=[
-                    {"Name": "state", "Values": ["active"]},
-                    {"Name": "instance-type", "Values": [self._settings.instance_type]},
-                ]
-            )["ReservedInstances"]
-        )
-        count, usd = 0, 0.0
-        for row in answer:
-            if row.get("ProductDescription", "Linux/UNIX") not in _LINUX:
-                continue
-            zone = row.get("AvailabilityZone")
-            if zone and zones and zone not in zones:
-                continue
-            number = int(row["InstanceCount"])
-            count += number
-            usd += number * _reserved_usd_per_hour(row)
-        self._keep(reserved=Reserved(count, usd / count if count else 0.0, self._now()))
-
     def _zones(self) -> frozenset[str]:
         """Zones of ``ec2.subnet_ids``; empty: any zone."""
         subnets = list(self._settings.subnet_ids)
@@ -263,10 +208,6 @@ class PriceCache:
             return frozenset()
         answer = ask(lambda: self._ec2.describe_subnets(SubnetIds=subnets)["Subnets"])
         return frozenset(row["AvailabilityZone"] for row in answer)
-
-    def _pages(self, operation: str, name: str, **request: Any) -> list[Mapping[str, Any]]:
-        pages = self._ec2.get_paginator(operation).paginate(**request)
-        return [row for page in pages for row in page[name]]
 
     def _keep_quote(self, option: str, instance_type: str, found: Iterable[float], now: float) -> None:
         """Keep the highest of the valid prices."""
@@ -284,7 +225,7 @@ class PriceCache:
         self._prices = replace(self._prices, **changes)
         known = {
             name: value
-            for name in ("spot", "on_demand", "reserved")
+            for name in ("spot", "on_demand")
             if (value := getattr(self._prices, name)) is not None and value.time > 0.0
         }
         read = {
@@ -317,14 +258,3 @@ def _hourly_prices(product: Mapping[str, Any]) -> Iterable[float]:
         for dimension in term.get("priceDimensions", {}).values():
             if dimension.get("unit") == "Hrs":
                 yield _dollars(dimension.get("pricePerUnit", {}).get("USD"))
-
-
-def _reserved_usd_per_hour(row: Mapping[str, Any]) -> float:
-    hours = float(row.get("Duration") or 0) / _SECONDS_AN_HOUR
-    in_advance = float(row.get("FixedPrice") or 0.0) / hours if hours else 0.0
-    charges = sum(
-        float(charge.get("Amount", 0.0))
-        for charge in row.get("RecurringCharges", [])
-        if charge.get("Frequency") == "Hourly"
-    )
-    return in_advance + float(row.get("UsagePrice") or 0.0) + charges

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from advisor.ec2.errors import Failure
-from advisor.ec2.instances import Instance
+from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent
-from advisor.ec2.pools import Pool
+from advisor.ec2.pools import Pool, Target
+from advisor.model.advice import Capacity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +32,10 @@ class LaunchReport:
     """The result of one `Fleet.resume`.
 
     Attributes:
-        launched: Nodes with an instance, including those that had one already.
-        failed: Nodes without an instance, and why.
-        parked: Quota errors that have made a purchase option unavailable just now; the admin is told once.
+        launched: The nodes with an instance, including those that had one already.
+        failed: The nodes without an instance, and the reason.
+        parked: The quota errors by which a purchase option has become unavailable in this launch. Later
+            launches do not repeat them, so that the admin is notified once.
     """
 
     launched: list[Launched] = field(default_factory=list)
@@ -42,11 +45,17 @@ class LaunchReport:
 
 def pool_of(item: Intent | Instance) -> Pool:
     """The pool of a launch or of an instance."""
-    return Pool(option=item.option, instance_type=item.instance_type, subnet_id=item.subnet_id)
+    if isinstance(item, Intent):
+        target = item.target
+    else:
+        name = item.reservation_id
+        target = Target(reservation_id=name, zone=item.zone) if name else None
+    option = item.option if target is None else Capacity.RESERVED
+    return Pool(option=option, instance_type=item.instance_type, subnet_id=item.subnet_id, target=target)
 
 
 def as_launched(instance: Instance) -> Launched:
-    """A node's existing instance, as part of a report."""
+    """The report's entry for a node that has an instance already."""
     return Launched(
         node=instance.node or "",
         instance_id=instance.instance_id,
@@ -54,3 +63,36 @@ def as_launched(instance: Instance) -> Launched:
         pool=pool_of(instance),
         subnet_id=instance.subnet_id,
     )
+
+
+def as_if_listed(unlisted: Mapping[str, tuple[str, Intent]]) -> list[Instance]:
+    """Instance records for instances that EC2 does not list yet, with what their launches say of them.
+
+    Args:
+        unlisted: Instance id to node and launch.
+    """
+    return [
+        as_instance(
+            {
+                "InstanceId": instance_id,
+                "InstanceType": intent.instance_type,
+                "InstanceLifecycle": intent.option.value,
+                "CapacityReservationId": intent.target.reservation_id if intent.target else "",
+            },
+            node=node,
+        )
+        for instance_id, (node, intent) in unlisted.items()
+    ]
+
+
+def in_blocks(launched: Iterable[tuple[str, Intent]]) -> dict[str, set[str]]:
+    """Id of each capacity block to the nodes whose instances were launched in it.
+
+    Args:
+        launched: Pairs of node and launch.
+    """
+    found: dict[str, set[str]] = {}
+    for node, intent in launched:
+        if intent.target is not None and intent.target.is_block:
+            found.setdefault(intent.target.reservation_id, set()).add(node)
+    return found

@@ -1,4 +1,4 @@
-"""The request of an intent (a launch call that is written down before it is made).
+"""The request of an intent, a launch call that is stored in the journal before it is made.
 
 It depends on the intent, the settings and the cluster's name only, so the same call can be repeated.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from advisor.ec2.journal import Intent
+from advisor.ec2.pools import Target
 from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, node_tags
 from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
@@ -45,7 +46,7 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
     Raises:
         TellAdmin: The user data cannot be read.
     """
-    spot = intent.option is Capacity.SPOT
+    spot, target = intent.option is Capacity.SPOT, intent.target
     owner = [{"Key": CLUSTER_TAG, "Value": cluster}, {"Key": INTENT_TAG, "Value": intent.token}]
     name = intent.nodes[0] if len(intent.nodes) == 1 else f"{cluster} burst node"
     tags = [*owner, *node_tags(intent.nodes), {"Key": "Name", "Value": name}]
@@ -63,15 +64,41 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
         "MetadataOptions": dict(METADATA),
         "InstanceInitiatedShutdownBehavior": "terminate",
     }
-    optional = {
-        "SubnetId": intent.subnet_id,
-        "SecurityGroupIds": list(settings.security_group_ids),
+    optional = _network(intent, settings) | {
+        "Placement": _placement(intent),
+        "CapacityReservationSpecification": None if target is None else _named(target),
         "KeyName": settings.key_name,
         "UserData": user_data(settings),
         "IamInstanceProfile": {"Name": settings.instance_profile} if settings.instance_profile else None,
-        "InstanceMarketOptions": {"MarketType": "spot"} if spot else None,
+        "InstanceMarketOptions": {"MarketType": "spot"} if spot else _market(target),
     }
     return request | {name: value for name, value in optional.items() if value}
+
+
+def _network(intent: Intent, settings: Ec2Settings) -> dict[str, Any]:
+    """Subnet and security groups; if a network interface is described, they are part of it."""
+    groups = list(settings.security_group_ids)
+    if not intent.efa:
+        return {"SubnetId": intent.subnet_id, "SecurityGroupIds": groups}
+    interface: dict[str, Any] = {"DeviceIndex": 0, "InterfaceType": "efa", "DeleteOnTermination": True}
+    chosen = {"SubnetId": intent.subnet_id, "Groups": groups}
+    return {"NetworkInterfaces": [interface | {name: value for name, value in chosen.items() if value}]}
+
+
+def _placement(intent: Intent) -> dict[str, str]:
+    """The placement group, and the zone of a reservation if no subnet determines it."""
+    zone = intent.target.zone if intent.target is not None and intent.subnet_id is None else ""
+    chosen = {"GroupName": intent.group, "AvailabilityZone": zone}
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _named(target: Target) -> dict[str, Any]:
+    return {"CapacityReservationTarget": {"CapacityReservationId": target.reservation_id}}
+
+
+def _market(target: Target | None) -> dict[str, str] | None:
+    is_block = target is not None and target.is_block
+    return {"MarketType": "capacity-block"} if is_block else None
 
 
 def create_fleet_request(intent: Intent, cluster: str, template: str) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def slurm_lines(settings: Settings) -> str:
 
 
 def _node_line(name: str, each: NodeClass, weight: int) -> str:
-    features = ",".join(dict.fromkeys((name, *each.features)))
+    near = (*(("placement",) if each.placement_group else ()), *(("efa",) if each.efa else ()))
+    features = ",".join(dict.fromkeys((name, *near, *each.features)))
     gres = f" Gres=gpu:{each.gpu_type + ':' if each.gpu_type else ''}{each.gpus}" if each.gpus else ""
     return (
         f"NodeName={each.nodes} CPUs={each.cores} RealMemory={each.memory_mb}{gres} "

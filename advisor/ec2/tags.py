@@ -26,7 +26,7 @@ _MAX_VALUE: Final = 256  # EC2's limit of a tag's value
 def batches(nodes: Iterable[str], largest: int) -> list[tuple[str, ...]]:
     """Split nodes into launches of at most `largest`, whose folded names fit into one tag.
 
-    Nodes are in the order in which `NODES_TAG` expands. Raises BadInput where a name is no node name.
+    Nodes are in the order in which `NODES_TAG` expands. Raises BadInput if a name is not a node name.
     """
     stack = [expand(fold(nodes))]
     done = []

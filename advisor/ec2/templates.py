@@ -20,13 +20,13 @@ from advisor.model.settings import Ec2Settings
 
 _EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 GONE: Final = "InvalidLaunchTemplateName.NotFoundException"
-"""EC2's answer to a launch from a template that somebody has deleted."""
+"""EC2's answer to a launch from a template that was deleted."""
 _UNUSABLE: Final = re.compile(r"[^A-Za-z0-9().\-/_]")
 _MADE_WITH_IT: Final = ("volume", "network-interface", "spot-instances-request")
 
 
 def template_data(settings: Ec2Settings, cluster: str) -> dict[str, Any]:
-    """What all instances of a cluster have in common, as a launch template says it.
+    """The launch template with the data that all instances of a cluster share.
 
     Raises:
         TellAdmin: The user data cannot be read.
@@ -90,5 +90,5 @@ class Templates:
         return name, None
 
     def forget(self) -> None:
-        """Make the templates again: somebody has deleted one."""
+        """Make the templates again: one was deleted."""
         self._made.clear()

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from advisor.files import fence
-from advisor.files.whole_file import read_plain_file, replace_file, set_aside
+from advisor.files.whole_file import keeping_former, read_plain_file, replace_file, set_aside
 from advisor.model.errors import BadInput, RetryLater
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
@@ -98,27 +98,11 @@ class StateFile(Generic[Record]):
     def write_keeping_former(self, content: Record) -> None:
         """The same; the old record stays as `former`, should this one be damaged later.
 
-        `former` is replaced last: at no moment do both names lead to one file, which one fault could damage.
-
         Raises:
             OSError: As `write`; `former` stays.
         """
-        former = self.former.path
-        link = former.with_name(former.name + ".new")
-        is_first = has_link = False
-        try:
-            link.unlink(missing_ok=True)
-            link.hardlink_to(self.path)
-            has_link = True
-        except FileNotFoundError:
-            is_first = True
-        except OSError:
-            pass  # some file systems have no hard links
-        self.write(content)
-        if has_link:
-            link.replace(former)
-        elif not is_first:  # no copy is better than one that grows old
-            former.unlink(missing_ok=True)
+        with keeping_former(self.path, self.former.path):
+            self.write(content)
 
     def keep(self, content: Record, event: str) -> None:
         """The same for what the caller has in memory anyway: a full disk is logged as ``event``."""

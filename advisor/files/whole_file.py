@@ -51,6 +51,37 @@ def replacing(
             os.close(folder)
 
 
+@contextmanager
+def keeping_former(path: Path, former: Path) -> Iterator[None]:
+    """Replace ``path`` in this block; the old one stays as ``former``, should the new one be damaged later.
+
+    ``former`` is replaced last: at no moment do both names lead to one file, which one fault could damage.
+
+    Raises:
+        OSError: The folder cannot be written; ``former`` stays.
+    """
+    link = former.with_name(former.name + ".new")
+    is_first = has_link = False
+    try:
+        link.unlink(missing_ok=True)
+        link.hardlink_to(path)
+        has_link = True
+    except FileNotFoundError:
+        is_first = True
+    except OSError:
+        pass  # some file systems have no hard links
+    try:
+        yield
+    except Exception:
+        if has_link:
+            link.unlink(missing_ok=True)
+        raise
+    if has_link:
+        link.replace(former)
+    elif not is_first:  # no copy is better than one that grows old
+        former.unlink(missing_ok=True)
+
+
 def replace_file(
     path: Path, content: bytes, *, durable: bool = False, check: Callable[[], None] = lambda: None
 ) -> None:
@@ -84,7 +115,11 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
     except OSError as error:
         text = error.strerror or type(error).__name__
         if error.errno in _FOR_NOW:
-            raise RetryLater(f"{path}: {text}", code="file.later") from error
+            raise RetryLater(
+                f"{path} cannot be read for the moment ({text}): check this host's free memory and its limit "
+                "of open files",
+                code="file.later",
+            ) from error
         raise _unusable(path, "it is a link" if error.errno == errno.ELOOP else text) from error
     if len(content) > most_bytes:
         raise _unusable(path, f"it is larger than {most_bytes} bytes")
@@ -109,5 +144,8 @@ def set_aside(path: Path) -> Path:
 
 def _unusable(path: Path, why: str) -> BadInput:
     return BadInput(
-        why, where=str(path), mend="See who has put it there, and remove it", code="file.unusable"
+        why,
+        where=str(path),
+        mend="Find out what has written it; remove it, or let the service's user read it",
+        code="file.unusable",
     )

@@ -32,7 +32,7 @@ class Attempt:
         submit_time, end_time: Epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
         start_time: None when it never started.
         first_submit_time: The job's first submission, epoch seconds.
-        partition, nodes: Where it ran; None when unknown.
+        partition, nodes: The partition and the nodes on which it ran; None if unknown.
     """
 
     job_id: int
@@ -101,11 +101,9 @@ class FinishedJobs:
             found = _outcomes(connection, connection.execute(query).all())
         return found[::-1]
 
-    def outcomes(
-        self, since: float | None = None, until: float | None = None, *, source: str | None = None
-    ) -> Iterator[JobOutcome]:
-        """Jobs with ``since <= end time < until`` by end time, read in pages."""
-        for page, first_starts in self._pages(since, until, source):
+    def outcomes(self, since: float = -math.inf) -> Iterator[JobOutcome]:
+        """Jobs that ended at or after a time (epoch seconds), by end time, read in pages."""
+        for page, first_starts in self._pages(since):
             for row in page:
                 yield outcome_of(row, first_starts.get(row.position))
 
@@ -144,33 +142,28 @@ class FinishedJobs:
 
     def table(
         self,
-        since: float | None = None,
-        until: float | None = None,
+        since: float = -math.inf,
         *,
-        source: str | None = None,
         utc_offset_seconds: float = 0.0,
         total_processors: int = 0,
     ) -> JobTable:
-        """Jobs with ``since <= end time < until`` as columns in submission order.
+        """Jobs that ended at or after a time (epoch seconds), as columns in submission order.
 
         Names become codes in order of their first appearance; time 0 is the first submission.
         """
         builder = TableBuilder()
-        for page, first_starts in self._pages(since, until, source):
+        for page, first_starts in self._pages(since):
             builder.add(page, first_starts)
         return builder.build(
             utc_offset_seconds=utc_offset_seconds,
             total_processors=total_processors,
-            name=source or "history",
+            name="history",
         )
 
-    def count(self, *, source: str | None = None) -> int:
-        """Number of jobs."""
-        query = sa.select(sa.func.count()).select_from(job)
-        if source is not None:
-            query = query.where(job.c.source == source)
+    def count(self) -> int:
+        """Number of jobs of all sources."""
         with self._database.reading() as connection:
-            return connection.execute(query).scalar_one()
+            return connection.execute(sa.select(sa.func.count()).select_from(job)).scalar_one()
 
     def cursor(self, source: str) -> str | None:
         """How far a source has been read; None before the first ingestion."""
@@ -211,15 +204,9 @@ class FinishedJobs:
             rows = connection.execute(query.order_by(job_attempt.c.submit_time))
             return [Attempt(**row._mapping) for row in rows]  # noqa: SLF001 - documented access by name
 
-    def _pages(
-        self, since: float | None, until: float | None, source: str | None
-    ) -> Iterator[tuple[list[sa.Row[Any]], dict[int, float]]]:
+    def _pages(self, since: float) -> Iterator[tuple[list[sa.Row[Any]], dict[int, float]]]:
         base = sa.select(job).order_by(job.c.end_time, job.c.position).limit(_PAGE_JOBS)
-        if source is not None:
-            base = base.where(job.c.source == source)
-        if until is not None:
-            base = base.where(job.c.end_time < until)
-        last = (-math.inf if since is None else since, -1)
+        last = (since, -1)
         while True:
             # row values compare like tuples in both databases and use the index job_by_end
             after = sa.tuple_(job.c.end_time, job.c.position) > sa.tuple_(*map(sa.literal, last))

@@ -40,12 +40,12 @@ _SQLITE_ADMIN = {
         "damaged: restore a copy, or move it away with its -wal and -shm files and ingest again"
     ),
     sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was lost",
-    sqlite3.SQLITE_IOERR: "the disk reports errors",
+    sqlite3.SQLITE_IOERR: "the disk reports errors: see the kernel's log, and move the file to a sound disk",
 }
 _POSTGRESQL_RETRY = ("08", "40", "53", "55P03", "57P")
 _POSTGRESQL_MEND = {
-    "42501": "the user lacks the right: grant it",
-    "25006": "the server or session is read-only: give the URL of the primary",
+    "42501": ("the database's user lacks a privilege", "Grant it the cluster's schema and tables"),
+    "25006": ("the server or session is read-only", "Give the URL of the primary server"),
 }
 
 
@@ -316,14 +316,13 @@ class Database:
             return self._explain_sqlite((getattr(original, "sqlite_errorcode", None) or 0) & 0xFF, original)
         state = getattr(original, "sqlstate", None) or ""
         text = f"{self.where}: {str(original).strip()}"
-        for prefix, mend in _POSTGRESQL_MEND.items():
-            if state.startswith(prefix):
-                what, _, todo = mend.partition(": ")
-                return BadInput(what, where=self.where, mend=todo.capitalize(), code="history.refused")
+        if state in _POSTGRESQL_MEND:
+            what, mend = _POSTGRESQL_MEND[state]
+            return BadInput(what, where=self.where, mend=mend, code="history.refused")
         # without a state there was no connection; libpq gives no code for the reason, only a message
         if state.startswith(_POSTGRESQL_RETRY) or (not state and isinstance(error, sa.exc.OperationalError)):
-            return RetryLater(text, code="history.unreachable")
-        return TellAdmin(text, code="history.database")
+            return RetryLater(f"{text}. Check that the server runs", code="history.unreachable")
+        return TellAdmin(f"{text}. The log of PostgreSQL may say more", code="history.database")
 
     def _explain_sqlite(self, code: int, original: Exception) -> AdvisorError:
         if code in _SQLITE_BUSY:

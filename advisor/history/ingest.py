@@ -112,7 +112,7 @@ def sacct_since(
         last_end = float(store.cursor(source) or "nan")
     except ValueError:
         last_end = float("nan")
-    if last_end != last_end:  # noqa: PLR0124 - NaN: nothing read yet, or a cursor nobody understands
+    if last_end != last_end:  # noqa: PLR0124 - NaN: nothing read yet, or a cursor that is not understood
         return max(0.0, now - _FIRST_HISTORY_SECONDS)
     return max(0.0, min(last_end, now) - overlap_seconds)
 

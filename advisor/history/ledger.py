@@ -6,64 +6,28 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import sqlalchemy as sa
 
-from advisor.decide.explanation.reasons import Reason
 from advisor.history._rows import storable
 from advisor.history.database import Database, insert_into
-from advisor.history.records import AdviceRecord, decode, encode
+from advisor.history.ledger_rows import MODES, PLACEMENTS, LedgerRow, ended_jobs
+from advisor.history.records import (
+    AdviceRecord,
+    BriefEstimate,
+    BriefRecord,
+    decode,
+    decode_part,
+    encode,
+)
 from advisor.history.schema import SAME_MOMENT_SECONDS, advice, advice_job, job
 from advisor.model.advice import Mode, Placement
 
 _BATCH = 1000
 _PAGE = 2000
-_NUMBERS = tuple(column for column in advice.c if column.name != "record")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRow:
-    """Predicted and actual values of one ended job that had advice.
-
-    Attributes:
-        time: Epoch seconds of the advice.
-        job_id: The job (one of several for an array).
-        reason: Code of the decisive answer.
-        predicted_wait_seconds, predicted_wait_variance: Predicted wait on-premise, seconds and seconds
-            squared; NaN and infinity when unknown.
-        predicted_run_seconds, predicted_run_variance: The same for the run time.
-        actual_wait_seconds, actual_run_seconds: From the first submission to the last start, and from there
-            to the end.
-        processors: Requested processors.
-        saved_seconds_estimate: Predicted on-premise wait minus actual wait of a moved job: an *estimate* of
-            the wait avoided. None for other jobs, and for one that was brought back.
-        cost_usd: Its cost in US dollars, including earlier runs in the cloud; None when unknown.
-    """
-
-    advice_id: str
-    time: float
-    job_id: int
-    user: str | None
-    queue: str | None
-    placement: Placement
-    mode: Mode
-    reason: str
-    size: str
-    predicted_wait_seconds: float
-    predicted_wait_variance: float
-    predicted_run_seconds: float
-    predicted_run_variance: float
-    actual_wait_seconds: float
-    actual_run_seconds: float
-    processors: int
-    saved_seconds_estimate: float | None
-    cost_usd: float | None
-
-    @property
-    def is_users_choice(self) -> bool:
-        """Whether its user submitted it to the burst partition, so that the advisor saved nothing."""
-        return self.reason == Reason.EXPLICIT_BURST
+_KEY: Final = sa.tuple_(advice.c.time, advice.c.advice_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +36,25 @@ class Decision:
 
     record: AdviceRecord
     job_ids: tuple[int, ...]
+
+
+class BriefDecision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The fields of one advice that sums over a ledger need.
+
+    Attributes:
+        time: Epoch seconds.
+        reason: Code of the decisive answer.
+        wait, run: Forecasts on-premise.
+    """
+
+    advice_id: str
+    time: float
+    placement: Placement
+    mode: Mode
+    reason: str
+    account: str | None
+    wait: BriefEstimate
+    run: BriefEstimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +146,43 @@ class Ledger:
             record = connection.execute(query).scalar()
         return None if record is None else decode(record)
 
-    def decisions(self, since: float | None = None) -> Iterator[Decision]:
-        """Advice given at ``since`` or later, oldest first, read in pages."""
-        for page in self._advice_pages(sa.select(advice.c.advice_id, advice.c.time, advice.c.record), since):
+    def unlinked(self, since: float) -> list[AdviceRecord]:
+        """Advice given at ``since`` (epoch seconds) or later that belongs to no job yet, oldest first."""
+        query = (
+            sa.select(advice.c.record)
+            .where(advice.c.time >= since)
+            .where(advice.c.advice_id.not_in(sa.select(advice_job.c.advice_id)))
+            .order_by(advice.c.time)
+        )
+        with self._database.reading() as connection:
+            return [decode(record) for record in connection.execute(query).scalars()]
+
+    def decisions(
+        self, since: float | None = None, *, placement: Placement | None = None
+    ) -> Iterator[Decision]:
+        """Advice given at ``since`` or later (for a placement), oldest first, read in pages."""
+        query = sa.select(advice.c.advice_id, advice.c.time, advice.c.record)
+        if placement is not None:
+            query = query.where(advice.c.placement == placement.value)
+        for page in self._advice_pages(query, since):
             yield from self._with_jobs(page)
+
+    def brief_decisions(self, since: float | None = None) -> Iterator[BriefDecision]:
+        """Of advice given at ``since`` or later what sums need, oldest first, read in pages."""
+        columns = (advice.c[name] for name in ("advice_id", "time", "placement", "mode", "reason", "record"))
+        for page in self._advice_pages(sa.select(*columns), since):
+            for advice_id, time, placement, mode, reason, record in page:
+                brief = decode_part(record, BriefRecord)
+                yield BriefDecision(
+                    advice_id=advice_id,
+                    time=time,
+                    placement=PLACEMENTS[placement],
+                    mode=MODES[mode],
+                    reason=reason,
+                    account=brief.job.account,
+                    wait=brief.estimates.wait,
+                    run=brief.estimates.run,
+                )
 
     def newest_decisions(
         self, wanted: Wanted, limit: int, *, before: tuple[float, str] | None = None
@@ -174,9 +190,7 @@ class Ledger:
         """The newest ``limit`` decisions, newest first; ``before``: older than this time and advice id."""
         query = wanted.of(sa.select(advice.c.advice_id, advice.c.time, advice.c.record))
         if before is not None:
-            query = query.where(
-                sa.tuple_(advice.c.time, advice.c.advice_id) < sa.tuple_(*map(sa.literal, before))
-            )
+            query = query.where(_key(*before) > _KEY)
         query = query.order_by(advice.c.time.desc(), advice.c.advice_id.desc()).limit(limit)
         with self._database.reading() as connection:
             page = list(connection.execute(query))
@@ -203,47 +217,41 @@ class Ledger:
         for row in page:
             yield Decision(record=decode(row.record), job_ids=tuple(sorted(jobs[row.advice_id])))
 
-    def ledger(self, since: float | None = None) -> Iterator[LedgerRow]:
-        """Predicted and actual values for advice given at ``since`` or later whose job has ended."""
-        for page in self._advice_pages(sa.select(*_NUMBERS), since):
-            rows = self._ended(page)
+    def ledger(
+        self, since: float | None = None, *, placement: Placement | None = None
+    ) -> Iterator[LedgerRow]:
+        """Predicted and actual values for advice (for a placement) since then whose job has ended."""
+        of_placement = sa.true() if placement is None else advice.c.placement == placement.value
+        query = sa.select(advice.c.time, advice.c.advice_id).where(of_placement)
+        for page in self._advice_pages(query, since):
+            rows = self._ended(sa.and_(_key(*page[0]) <= _KEY, _key(*page[-1]) >= _KEY, of_placement))
             yield from sorted(rows, key=lambda row: (row.time, row.advice_id, row.job_id))
 
     def outcomes_of(self, advice_id: str) -> list[LedgerRow]:
         """Predicted and actual values of the ended jobs of one advice, by job id."""
-        query = sa.select(*_NUMBERS).where(advice.c.advice_id == advice_id)
-        with self._database.reading() as connection:
-            page = list(connection.execute(query))
-        return sorted(self._ended(page), key=lambda row: row.job_id)
+        return sorted(self._ended(advice.c.advice_id == advice_id), key=lambda row: row.job_id)
 
-    def _ended(self, page: Sequence[sa.Row[Any]]) -> list[LedgerRow]:
-        given = {row.advice_id: row for row in page}
-        query = (
-            sa.select(
-                *(job.c[name] for name in ("advice_id", "job_id", "queue", "processors", "cost_usd")),
-                job.c.partition_name,
-                (job.c.start_time - job.c.submit_time).label("wait"),
-                (job.c.end_time - job.c.start_time).label("run"),
-            )
-            .where(job.c.advice_id.in_(list(given)))
-            .order_by(job.c.submit_time, job.c.job_id)
-        )
+    def _ended(self, wanted: sa.ColumnElement[bool]) -> list[LedgerRow]:
+        """The ended jobs of some advice, by submission."""
         with self._database.reading() as connection:
-            ended = connection.execute(query).all()
-        return [_ledger_row(given[row.advice_id], row) for row in ended]
+            return ended_jobs(connection, wanted)
 
-    def _advice_pages(self, query: sa.Select[Any], since: float | None) -> Iterator[list[sa.Row[Any]]]:
+    def _advice_pages(self, query: sa.Select[Any], since: float | None) -> Iterator[Sequence[Any]]:
         last: tuple[float, str] = (-math.inf if since is None else since, "")
         base = query.order_by(advice.c.time, advice.c.advice_id).limit(_PAGE)
         while True:
-            after = sa.tuple_(advice.c.time, advice.c.advice_id) > sa.tuple_(*map(sa.literal, last))
             with self._database.reading() as connection:
-                page = list(connection.execute(base.where(after)))
+                page = connection.execute(base.where(_key(*last) < _KEY)).all()
             if page:
                 yield page
             if len(page) < _PAGE:
                 return
             last = (page[-1].time, page[-1].advice_id)
+
+
+def _key(time: float, advice_id: str) -> sa.Tuple:
+    """A place in the ledger's order."""
+    return sa.tuple_(sa.literal(time), sa.literal(advice_id))
 
 
 def _row_of(record: AdviceRecord) -> dict[str, Any]:
@@ -263,39 +271,3 @@ def _row_of(record: AdviceRecord) -> dict[str, Any]:
         "predicted_run_variance": estimates.run.variance,
     }
     return {name: storable(value) for name, value in row.items()} | {"record": encode(record).decode()}
-
-
-def _ledger_row(given: Any, ended: Any) -> LedgerRow:
-    placement, mode = Placement(given.placement), Mode(given.mode)
-    predicted_wait = math.nan if given.predicted_wait_seconds is None else given.predicted_wait_seconds
-    moved = (
-        placement is Placement.BURST
-        and mode is Mode.ACT
-        and given.reason != Reason.EXPLICIT_BURST
-        and math.isfinite(predicted_wait)
-        and ended.partition_name in (given.partition_name, None)
-    )
-    return LedgerRow(
-        advice_id=given.advice_id,
-        time=given.time,
-        job_id=ended.job_id,
-        user=given.user_name,
-        queue=ended.queue,
-        placement=placement,
-        mode=mode,
-        reason=given.reason,
-        size=given.size_class,
-        predicted_wait_seconds=predicted_wait,
-        predicted_wait_variance=_or_unknown(given.predicted_wait_variance, math.inf),
-        predicted_run_seconds=_or_unknown(given.predicted_run_seconds, math.nan),
-        predicted_run_variance=_or_unknown(given.predicted_run_variance, math.inf),
-        actual_wait_seconds=ended.wait,
-        actual_run_seconds=ended.run,
-        processors=ended.processors,
-        saved_seconds_estimate=predicted_wait - ended.wait if moved else None,
-        cost_usd=ended.cost_usd,
-    )
-
-
-def _or_unknown(value: float | None, unknown: float) -> float:
-    return unknown if value is None else value

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from advisor.model.advice import Advice
+from advisor.model.advice import Advice, Quantity
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -40,18 +40,83 @@ def decode(line: bytes | str) -> AdviceRecord:
         BadInput: The line is no such record, or longer than 1 MiB.
     """
     if len(line) > _MAX_BYTES:
-        raise BadInput(
-            "longer than 1 MiB", where="advice record", mend="Remove the line", code="ledger.record"
-        )
+        raise _no_record("longer than 1 MiB")
     try:
         return msgspec.convert(msgspec.json.decode(line), AdviceRecord, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(
-            f"not an advice record: {error}",
-            where="advice record",
-            mend="Remove the line; the others are read",
-            code="ledger.record",
-        ) from None
+        raise _no_record(error) from None
+
+
+class BriefEstimate(msgspec.Struct, frozen=True, gc=False):
+    """An :class:`Estimate` without its distribution."""
+
+    seconds: float = math.nan
+    lower: float = math.nan
+    upper: float = math.nan
+    coverage: float = 0.9
+
+
+class _BriefEstimates(msgspec.Struct, frozen=True, gc=False):
+    wait: BriefEstimate = BriefEstimate()
+    run: BriefEstimate = BriefEstimate()
+
+
+class _BriefJob(msgspec.Struct, frozen=True, gc=False):
+    account: str | None = None
+
+
+class BriefRecord(msgspec.Struct, frozen=True, gc=False):
+    """The few fields of an :class:`AdviceRecord` that sums over a ledger need: a fifth of the time to read.
+
+    Attributes:
+        job: Its ``account``.
+        estimates: ``wait`` and ``run``.
+    """
+
+    job: _BriefJob
+    estimates: _BriefEstimates = _BriefEstimates()
+
+
+class _NumbersOfAnswer(msgspec.Struct, frozen=True, gc=False):
+    numbers: tuple[tuple[str, Quantity], ...] = ()
+
+
+class _NumbersOfAdvice(msgspec.Struct, frozen=True, gc=False):
+    answers: tuple[_NumbersOfAnswer, ...]
+
+
+class NumbersRecord(msgspec.Struct, frozen=True, gc=False):
+    """The numbers of an advice, without the rest of its record."""
+
+    advice: _NumbersOfAdvice
+
+    def values(self) -> dict[str, float]:
+        """All numbers of the answers by name; later answers win."""
+        return {name: number.value for answer in self.advice.answers for name, number in answer.numbers}
+
+
+_Part = TypeVar("_Part", BriefRecord, NumbersRecord)
+
+
+def decode_part(line: str, kind: type[_Part]) -> _Part:
+    """Read a part of what :func:`encode` wrote.
+
+    Raises:
+        BadInput: The line is no such record.
+    """
+    try:
+        return msgspec.json.decode(line, type=kind, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_record(error) from None
+
+
+def _no_record(error: object) -> BadInput:
+    return BadInput(
+        f"not an advice record: {error}",
+        where="advice record",
+        mend="Remove this row of the table `advice`; the others are read",
+        code="ledger.record",
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Final
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
 from advisor.model.job import PLACEHOLDER_COMMENT, Job, JobOutcome, JobState, placeholder_target
+from advisor.model.job_words import MEBIBYTES
 
 WANTED: Final = (
     "JobIDRaw",  # first: a number
@@ -74,7 +75,6 @@ _MAX_RECORD_CHARACTERS = 1024 * 1024
 _MAX_TEXT = 1000
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([KMGTP]?)([cn]?)")
-_MEMORY_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,4 +324,4 @@ def _memory_mb(text: str, processors: int, nodes: int) -> int | None:
     if not match:
         return None
     times = {"c": processors, "n": nodes, "": 1}[match[3]]
-    return round(float(match[1]) * _MEMORY_MB[match[2]] * times) or None
+    return round(float(match[1]) * MEBIBYTES[match[2]] * times) or None

@@ -7,13 +7,15 @@ from typing import Self
 
 from advisor.history._jobs import Attempt, FinishedJobs
 from advisor.history.database import Database
-from advisor.history.ledger import Decision, Ledger, LedgerRow
+from advisor.history.ledger import Decision
+from advisor.history.ledger_rows import LedgerRow
+from advisor.history.ledger_summaries import LedgerSummaries
 from advisor.history.paid_time import PaidTimes
 
 __all__ = ["Attempt", "Decision", "HistoryStore", "LedgerRow"]
 
 
-class HistoryStore(FinishedJobs, Ledger, PaidTimes):
+class HistoryStore(FinishedJobs, LedgerSummaries, PaidTimes):
     """Finished jobs, the ledger and paid time; opening it migrates the database to this release's schema.
 
     Several threads and processes may use it at once. Each call is a short transaction of its own (long reads
@@ -36,7 +38,7 @@ class HistoryStore(FinishedJobs, Ledger, PaidTimes):
     ) -> None:
         database = Database(url, busy_seconds=busy_seconds, read_only=read_only, later=later)
         FinishedJobs.__init__(self, database)
-        Ledger.__init__(self, database)
+        LedgerSummaries.__init__(self, database)
         PaidTimes.__init__(self, database)
 
     @property

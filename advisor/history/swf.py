@@ -1,7 +1,10 @@
 """Read logs in Standard Workload Format, the format of the Parallel Workloads Archive.
 
-A line has eighteen columns, of which -1 means unknown; comments begin with ``;``. Format: Chapin et al.,
-"Benchmarks and standards for the evaluation of parallel job schedulers" (JSSPP 1999), version 2.2.
+A line has eighteen columns; -1 means unknown, and comments begin with ``;``. Format: Chapin et al.,
+"Benchmarks and standards for the evaluation of parallel job schedulers" (JSSPP 1999), version 2.2. Counted
+from 0, the columns that are read are: 0 job number, 1 submit time, 2 wait, 3 run time, 4 processors used, 7
+processors requested, 8 time requested, 9 memory requested (KB a processor), 10 status, 11 user, 12 group, 13
+executable, 14 queue and 15 partition. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -167,4 +170,5 @@ def _outcome_of(row: list[float], offset: float) -> JobOutcome:
 
 
 def _nominal(value: float) -> str | None:
+    """The number of a user, group, queue or executable as text; None for -1."""
     return str(int(value)) if value >= 0 else None

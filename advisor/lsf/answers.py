@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from advisor.model.cluster import Node
+from advisor.model.job_words import MEBIBYTES
 from advisor.model.snapshot import Partition
 
 _NO_HOST: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)")
-_MEGABYTES: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+_CLUSTER_NAME: Final = re.compile(r"^My cluster name is (\S+)", re.MULTILINE)
 _MINUTES: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?) min")
 _DOWN: Final = frozenset({"unavail", "unreach", "closed_LIM"})
 _TAKEN: Final = frozenset({"closed_Full", "closed_Excl"})
 """Words of bhosts for a host that is closed by the jobs on it."""
+_MAX_PRIORITY: Final = re.compile(r"^\s*MAX_USER_PRIORITY\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
 _DEFAULT: Final = "This is the default queue."
 
 
@@ -87,10 +89,16 @@ def read_hardware(text: str) -> dict[str, Hardware]:
         resources = " ".join(words[8:]).strip("()").split()
         found[words[0]] = Hardware(
             processors=int(words[4]) if words[4].isdecimal() else 0,
-            memory_mb=round(float(amount[1]) * _MEGABYTES[amount[2]]) if amount else 0,
+            memory_mb=round(float(amount[1]) * MEBIBYTES[amount[2]]) if amount else 0,
             resources=tuple(resources),
         )
     return found
+
+
+def read_cluster_name(text: str) -> str:
+    """The cluster's name in the answer of ``lsid``; empty where it has none."""
+    found = _CLUSTER_NAME.search(text)
+    return found[1] if found else ""
 
 
 def read_queues(text: str) -> tuple[Queue, ...]:
@@ -123,6 +131,12 @@ def _limit(queue: Queue, section: str, minutes: int) -> None:
         queue.default_minutes = minutes
     else:
         queue.max_minutes = minutes
+
+
+def read_max_priority(text: str) -> int | None:
+    """``MAX_USER_PRIORITY`` of ``bparams -l``; None where users' jobs have no priorities."""
+    found = _MAX_PRIORITY.search(text)
+    return int(found[1]) if found else None
 
 
 def read_groups(text: str) -> dict[str, tuple[str, ...]]:

@@ -8,43 +8,41 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
+from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.files.state_file import StateFile
 from advisor.history.ingest import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.lsf import answers
+from advisor.lsf.bjobs_fields import BJOBS_ARGUMENTS, needs_bjobs, read_waiting, with_bjobs
+from advisor.lsf.changing import RefusedByLsf, ids_of, obstacle, resources, values_of
+from advisor.lsf.cloud_hosts import CloudHosts, HostsAskedFor
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.events import EventsReader, JobsInEvents
 from advisor.lsf.ingest import ingest_lsb_acct
 from advisor.lsf.installation import EVENTS, Installation, read_installation
+from advisor.lsf.joining import OUR_WORDS, joined
 from advisor.lsf.kept_advice import AdviceBook, AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
-from advisor.lsf.queued_jobs import OUR_WORDS, full_id, name_of, queued_jobs, rows_of
+from advisor.lsf.queued_jobs import full_id, name_of, queued_jobs, rows_of
+from advisor.lsf.site import LsfSite, SiteReader
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
 
 log = structlog.get_logger(__name__)
 
-_QUEUES_SECONDS: Final = 30.0
-"""For so long the queues, their hosts and the hosts' hardware are taken as known."""
 _JOBS_A_CALL: Final = 200
-_CHANGES: Final = frozenset({"admincomment", "features", "partition", "prefer", "timelimit"})
-
-
-@dataclass(slots=True)
-class _Site:
-    """Queues, hosts of each, hardware, and when they were read (monotonic seconds)."""
-
-    queues: Mapping[str, answers.Queue] = field(default_factory=dict)
-    hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
-    read_at: float = -1e18
+_ESUB_SECONDS: Final = 2.0
+"""What an esub was told of a job is in the ledger by then; younger jobs are not asked about."""
+_JOIN_SECONDS: Final = 120.0
+"""A job that is older gets no advice from its submission any more."""
 
 
 class LsfBackend:
@@ -52,8 +50,9 @@ class LsfBackend:
 
     Args:
         settings: Name the on-premise queues and the burst queue.
-        installation: Where LSF is.
+        installation: Folders and file names of the LSF installation.
         kept: The advice of live jobs.
+        asked_for: The cloud's hosts that LSF's resource connector has asked us for; None: others launch them.
         monotonic: A clock in seconds.
     """
 
@@ -63,6 +62,7 @@ class LsfBackend:
         installation: Installation,
         kept: StateFile[AdviceOfLiveJobs],
         *,
+        asked_for: StateFile[HostsAskedFor] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
@@ -71,18 +71,32 @@ class LsfBackend:
         self._events = EventsReader(installation.log_folder / EVENTS)
         self._book = AdviceBook(kept)
         self._monotonic = monotonic
+        self._ended: list[LiveJob] = []
         self._lock = threading.RLock()
-        self._site = _Site()
+        self._site = SiteReader(self._commands, monotonic)
+        self.cloud_hosts = (
+            None if asked_for is None else CloudHosts(settings, asked_for, close=self._close_host)
+        )
 
     @classmethod
-    def of(cls, settings: Settings, kept: StateFile[AdviceOfLiveJobs]) -> LsfBackend:
+    def of(
+        cls,
+        settings: Settings,
+        kept: StateFile[AdviceOfLiveJobs],
+        asked_for: StateFile[HostsAskedFor] | None = None,
+    ) -> LsfBackend:
         """The back end for a site's settings.
 
         Raises:
             BadInput: lsf.conf does not say where LSF is.
         """
         found = read_installation(settings.paths.lsf_envdir, settings.cluster.name)
-        return cls(settings, found, kept)
+        return cls(settings, found, kept, asked_for=asked_for)
+
+    @property
+    def max_priority(self) -> int | None:
+        """``MAX_USER_PRIORITY`` as of the last snapshot; None: jobs have no priorities of their own."""
+        return self._site.last.max_priority
 
     def close(self) -> None:
         """Close lsb.events."""
@@ -102,34 +116,43 @@ class LsfBackend:
                     "bhosts shows no host that can be read. Run `bhosts -w` as the user of this service",
                     code="lsf.unreadable",
                 )
-            site = self._read_site(hosts)
+            site = self._site.read(hosts)
             looked = self._look()
-            cluster = self._settings.cluster
-            nodes = (
-                answers.node_of(
-                    host,
-                    site.hardware.get(host.name, answers.Hardware()),
-                    site.hosts,
-                    burst=cluster.burst_partition,
-                    others=cluster.on_premise_partitions,
-                )
-                for host in hosts
-            )
             return ClusterSnapshot(
                 time=now,
                 jobs=tuple(self._rows(looked.jobs, now)),
-                nodes=tuple(node for node in nodes if node is not None),
+                nodes=self._nodes(hosts, site),
                 seconds=self._monotonic() - began,
                 malformed=looked.malformed + len(unread.rows),
             )
 
+    def _nodes(self, hosts: Sequence[answers.Host], site: LsfSite) -> tuple[Node, ...]:
+        """All hosts; those that LSF's resource connector gets from us also while there is none."""
+        cluster, ours = self._settings.cluster, self.cloud_hosts
+        of_the_cloud = [] if ours is None else ours.nodes(hosts, site.hardware)
+        names = {node.name for node in of_the_cloud}
+        nodes = (
+            answers.node_of(
+                host,
+                site.hardware.get(host.name, answers.Hardware()),
+                site.hosts,
+                burst=cluster.burst_partition,
+                others=cluster.on_premise_partitions,
+            )
+            for host in hosts
+            if host.name not in names
+        )
+        return (*(node for node in nodes if node is not None), *of_the_cloud)
+
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
         """See :class:`~advisor.model.scheduler.Scheduler`; no command is run for it."""
         with self._lock:
-            jobs = self._look().jobs
-            waiting = [job for job in jobs if job.state in {"PEND", "PSUSP"}]
+            jobs, now = self._look().jobs, time.time()
+            waiting = [
+                job for job in jobs if job.state in {"PEND", "PSUSP"} and not self._is_too_new(job, now)
+            ]
             begins = {job_id: job.begin_time for job_id, (job, _) in rows_of(waiting).items()}
-            rows = list(self._rows(waiting, time.time()))
+            rows = list(self._rows(waiting, now))
         return {
             row.job.job_id: None
             if row.job.job_id in known
@@ -142,20 +165,29 @@ class LsfBackend:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
         with self._lock:
             hosts = answers.read_hosts(self._commands.text("bhosts", "-w"), answers.Unread())
-            site = self._read_site(hosts)
+            site = self._site.read(hosts)
         slots = {
             host.name: site.hardware.get(host.name, answers.Hardware()).processors
             if host.slots is None
             else host.slots
             for host in hosts
         }
+        ours = {} if self.cloud_hosts is None else self.cloud_hosts.cores
+        of_queue = {**site.hosts}
+        if (burst := self._settings.cluster.burst_partition) in of_queue:
+            of_queue[burst] = of_queue[burst] | ours.keys()
         return tuple(
-            answers.partition_of(queue, site.hosts[name], slots) for name, queue in site.queues.items()
+            answers.partition_of(queue, of_queue[name], {**ours, **slots})
+            for name, queue in site.queues.items()
         )
 
     def config(self) -> Mapping[str, str]:
         """See :class:`~advisor.model.scheduler.Scheduler`: a job is rerunnable where its user says so."""
         return {"ClusterName": self._settings.cluster.name, "JobRequeue": "0"}
+
+    def name(self) -> str:
+        """LSF's name of the cluster; empty where `lsid` does not say."""
+        return answers.read_cluster_name(self._commands.text("lsid")) if self._commands.has("lsid") else ""
 
     def ping(self) -> bool:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
@@ -173,31 +205,62 @@ class LsfBackend:
         advice = self._book.advice_id
         return ingest_lsb_acct(store, [folder], source=source, memory_unit=unit, advice_of=advice)
 
-    def _read_site(self, hosts: Iterable[answers.Host]) -> _Site:
-        now = self._monotonic()
-        if now - self._site.read_at >= _QUEUES_SECONDS:
-            queues = answers.read_queues(self._commands.text("bqueues", "-l"))
-            has_groups = any(word.endswith("/") for queue in queues for word in queue.hosts)
-            groups = answers.read_groups(self._commands.text("bmgroup", "-r", "-w")) if has_groups else {}
-            names = {host.name for host in hosts}
-            self._site = _Site(
-                queues={queue.name: queue for queue in queues},
-                hosts={queue.name: answers.hosts_of(queue, groups, names) for queue in queues},
-                hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
-                read_at=now,
-            )
-        return self._site
+    def join(self, store: HistoryStore, *, source: str) -> int:
+        """Join the advice that esubs asked for to its jobs; return how many were joined.
+
+        The ledger has the link at once, so that a job may end before its advice is found.
+        """
+        since = time.time() - _JOIN_SECONDS
+        with self._lock:
+            jobs = [job for job in (*self._look().jobs, *self._ended) if job.submit_time >= since]
+            self._ended = [job for job in self._ended if job.submit_time >= since]
+            known = self._book.advice_ids
+            new = [job for job in jobs if job.job_id not in known and full_id(job) not in known]
+            given = store.unlinked(since) if new else ()
+            free = [record for record in given if record.advice.advice_id not in set(known.values())]
+            found = joined(new, free, burst_queues=self._burst_queues())
+            self._book.keep({job_id: admin_comment(one.advice) for job_id, one in found.items()}, {})
+            waiting = {job.job_id: job for job in new if job.state in {"PEND", "PSUSP"}}
+            first = {
+                job_id: {"sitefactor": str(record.advice.priority_offset)}
+                for job_id, record in found.items()
+                if record.advice.priority_offset > 0 and job_id in waiting
+            }
+            for refusal in self._modify(first, waiting):
+                log.info("lsf.not_first", job=refusal.job_id, why=str(refusal))
+        for job_id, record in found.items():
+            store.link(record.advice.advice_id, job_id, source=source)
+        return len(found)
+
+    def _burst_queues(self) -> frozenset[str]:
+        """The cloud's queue, and those that stand for its features: all that are not on-premise."""
+        queues = self._site.last.queues.keys() - set(self._settings.cluster.on_premise_partitions)
+        return frozenset({self._settings.cluster.burst_partition, *queues})
+
+    def _is_too_new(self, job: LiveJob, now: float) -> bool:
+        """Whether an esub may have asked about a job, and its advice is still on its way."""
+        return self._settings.submit.every_user and now - job.submit_time < _ESUB_SECONDS
 
     def _look(self) -> JobsInEvents:
         """The live jobs; what is kept of their advice is settled by them."""
         looked = self._events.look()
+        if needs_bjobs(looked.jobs):
+            shown = read_waiting(self._commands.text("bjobs", *BJOBS_ARGUMENTS))
+            looked = replace(looked, jobs=with_bjobs(looked.jobs, shown))
+        self._ended += looked.finished if self._settings.submit.every_user else ()
         queues = {job_id: job.queue for job_id, (job, _) in rows_of(looked.jobs).items()}
         self._book.settle({*queues, *(job.job_id for job in looked.jobs)}, queues, time.time())
         return looked
 
     def _rows(self, jobs: Iterable[LiveJob], now: float) -> Iterator[QueuedJob]:
-        unit, queues = self._installation.memory_unit, self._site.queues
-        return queued_jobs(jobs, queues=queues, comments=self._book.comments, now=now, memory_unit=unit)
+        return queued_jobs(
+            jobs,
+            queues=self._site.last.queues,
+            comments=self._book.comments,
+            now=now,
+            memory_unit=self._installation.memory_unit,
+            max_priority=self._site.last.max_priority,
+        )
 
     # ---------------------------------------------------------------------------------------- changing
 
@@ -209,21 +272,27 @@ class LsfBackend:
         """See :class:`~advisor.model.scheduler.Scheduler`.
 
         The words are those of ``scontrol update job``: partition, admincomment, timelimit (minutes),
-        features. A preference is left out, as LSF has none. bswitch also takes jobs that run; one that has
-        begun meanwhile is put back.
+        features, excnodelist (off spot), sitefactor (the highest priority of a user's job, where there are
+        such and its user has given none). A preference, a start time and whether a job may be requeued,
+        which LSF need not know before it starts, are left out.
+        bswitch also takes jobs that run; one that has begun meanwhile is put back.
         """
         with self._lock:
             before = {job_id: job for job_id, (job, _) in rows_of(self._look().jobs).items()}
             refusals = [
                 RefusedByLsf(job_id, why)
                 for job_id, said in changes.items()
-                if (why := _obstacle(said, before.get(job_id)))
+                if (why := obstacle(said, before.get(job_id)))
             ]
-            due = {job_id: said for job_id, said in changes.items() if job_id not in _ids(refusals)}
-            queues = _of(due, "partition")
-            self._book.keep(_of(due, "admincomment"), queues)
-            refusals += self._modify(due, before)
-            queues = {job_id: queue for job_id, queue in queues.items() if job_id not in _ids(refusals)}
+            due = {job_id: said for job_id, said in changes.items() if job_id not in ids_of(refusals)}
+            queues = values_of(due, "partition")
+            self._book.keep(values_of(due, "admincomment"), queues)
+            unmodified = self._modify(due, before)
+            for refusal in unmodified:
+                if refusal.job_id in queues:  # it is not moved either
+                    self._book.forget(refusal.job_id)
+            refusals += unmodified
+            queues = {job_id: queue for job_id, queue in queues.items() if job_id not in ids_of(refusals)}
             refusals += self._move(queues, before)
         if refusals:
             raise refusals[-1]
@@ -233,11 +302,12 @@ class LsfBackend:
     ) -> list[RefusedByLsf]:
         """Set limits and resources, before the move: a job may begin as soon as it is moved."""
         refusals: list[RefusedByLsf] = []
+        most = self._site.last.max_priority
         for job_id, said in changes.items():
             options = [*(("-W", said["timelimit"]) if "timelimit" in said else ())]
-            if said.get("features"):
-                wanted = " && ".join(said["features"].replace("-", "_").split("&"))
-                options += ["-R", f"{before[job_id].resource_request} select[{wanted}]".strip()]
+            options += resources(said, before[job_id], self._settings.cluster.on_premise_partitions)
+            if "sitefactor" in said and most is not None and before[job_id].priority is None:
+                options += ["-sp", str(most)]
             if options:
                 refusals += self._told(job_id, "bmod", *options, name_of(job_id))
         return refusals
@@ -287,9 +357,32 @@ class LsfBackend:
         for refusal in refusals:
             log.info("lsf.user_not_told", job=job_id, why=str(refusal))
 
+    def update_node(
+        self,
+        nodes: Collection[str],
+        *,
+        state: str | None = None,
+        reason: str | None = None,
+        address: str | None = None,
+        hostname: str | None = None,
+        weight: int | None = None,
+        features: Sequence[str] | None = None,
+    ) -> None:
+        """See :class:`~advisor.model.scheduler.CloudScheduler`; LSF has no addresses, weights or features."""
+        del address, hostname, weight, features
+        if self.cloud_hosts is not None and state is not None:
+            self.cloud_hosts.update(nodes, state, reason or "burst advisor")
+
+    def _close_host(self, host: str, why: str) -> None:
+        self._commands.text("badmin", "hclose", "-C", why, host)
+
     def requeue(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.model.scheduler.Scheduler`. Of an array, name each element by its own id."""
         self._commands.text("brequeue", *map(name_of, job_ids))
+
+    def requeue_ended(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.model.scheduler.CloudScheduler`. LSF does so by itself (`JobsUnwarned`)."""
+        self._commands.text("brequeue", "-e", *map(name_of, job_ids))
 
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
@@ -302,29 +395,3 @@ class LsfBackend:
         except RetryLater as error:
             return [RefusedByLsf(job_id, str(error))]
         return []
-
-
-class RefusedByLsf(RetryLater):
-    """LSF has refused to change a job, or the job is not as it was."""
-
-    code = "lsf.refused"
-
-    def __init__(self, job_id: int, why: str) -> None:
-        super().__init__(f"job {name_of(job_id)}: {why}")
-        self.job_id = job_id
-
-
-def _ids(refusals: Iterable[RefusedByLsf]) -> set[int]:
-    return {refusal.job_id for refusal in refusals}
-
-
-def _of(changes: Mapping[int, Mapping[str, str]], word: str) -> dict[int, str]:
-    return {job_id: said[word] for job_id, said in changes.items() if word in said}
-
-
-def _obstacle(changes: Mapping[str, str], job: LiveJob | None) -> str:
-    """Why a job cannot be changed so; empty: it can."""
-    if job is None:
-        return "it has ended"
-    unknown = changes.keys() - _CHANGES
-    return f"LSF has no {', '.join(sorted(unknown))}" if unknown else ""

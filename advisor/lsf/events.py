@@ -8,6 +8,7 @@ misses nothing. What a requeued job did before counts as a restart.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +16,16 @@ from typing import IO, Final
 
 from advisor.files.log_file import unreadable
 from advisor.lsf.fields import Fields, MalformedRecord
-from advisor.lsf.live_job import LiveJob, read_job_modify, read_job_new
+from advisor.lsf.job_finish import slots_and_host
+from advisor.lsf.live_job import LiveJob, read_id, read_job_modify, read_job_new
 from advisor.model.errors import BadInput, RetryLater
 
 FINISHED: Final = frozenset({"DONE", "EXIT"})
 _STATES: Final = {0x01: "PEND", 0x02: "PSUSP", 0x04: "RUN", 0x08: "SSUSP", 0x10: "USUSP", 0x20: "EXIT",
                   0x40: "DONE", 0x10000: "UNKWN"}  # fmt: skip
-_VERSIONS: Final = frozenset({"22"})
+_VOLCLAVA: Final = "22"
+_IBM: Final = re.compile(r"(?:9|1[0-9])\.[0-9.]{1,10}")
+"""Versions that IBM's releases from 9.1 on write: the earliest record seen is 9.13's."""
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 _MAX_PROBLEMS: Final = 20
 
@@ -31,9 +35,8 @@ class JobsInEvents:
     """The jobs that have not finished, as of the last whole line.
 
     Attributes:
-        jobs: By submission; elements of an array are jobs of their own.
+        jobs: The live jobs in the order of submission; each element of an array is a job.
         finished: Jobs that have finished since the last look.
-        last_event_time: Epoch seconds of the last record; 0 before the first.
         began_anew: Whether the file was another one than at the last look.
         malformed: Lines of this file that could not be read.
         problems: The first of them, and why.
@@ -41,7 +44,6 @@ class JobsInEvents:
 
     jobs: tuple[LiveJob, ...]
     finished: tuple[LiveJob, ...]
-    last_event_time: int
     began_anew: bool
     malformed: int
     problems: tuple[str, ...]
@@ -60,6 +62,7 @@ class EventsReader:
         self._path = path
         self._file: IO[bytes] | None = None
         self._told: set[tuple[int, int, int]] = set()
+        self._is_ibm_lsf = False
         self._takers: dict[str, Callable[[Fields, int], None]] = {
             "JOB_NEW": self._new,
             "JOB_START": self._start,
@@ -67,6 +70,7 @@ class EventsReader:
             "JOB_SWITCH": self._switch,
             "JOB_MODIFY2": self._modify,
             "JOB_REQUEUE": self._requeue,
+            "JOB_SWITCH2": lambda _fields, _when: None,  # IBM's, of an array: bjobs says where it waits
             "JOB_CLEAN": self._clean,
         }
         self._reset()
@@ -74,7 +78,7 @@ class EventsReader:
     def _reset(self) -> None:
         self._jobs: dict[tuple[int, int], LiveJob] = {}
         self._of_id: dict[int, list[int]] = {}
-        self._line = self._offset = self._time = self._malformed = 0
+        self._line = self._offset = self._malformed = 0
         self._problems: list[str] = []
 
     def close(self) -> None:
@@ -97,14 +101,16 @@ class EventsReader:
                 self._take(line)
         except OSError as error:  # a file server's stale handle
             self.close()
-            raise RetryLater(f"{self._path}: {error.strerror}", code="lsf.unreadable") from error
+            raise RetryLater(
+                f"{self._path} cannot be read ({error.strerror}): the next poll opens it again",
+                code="lsf.unreadable",
+            ) from error
         ended = {(*key, job.end_time or 0): job for key, job in self._jobs.items() if job.state in FINISHED}
         new = tuple(job for key, job in ended.items() if key not in self._told)
         self._told = set(ended)
         return JobsInEvents(
             jobs=tuple(job for job in self._jobs.values() if job.state not in FINISHED),
             finished=new,
-            last_event_time=self._time,
             began_anew=anew,
             malformed=self._malformed,
             problems=tuple(self._problems),
@@ -121,7 +127,10 @@ class EventsReader:
             file = self._file = self._path.open("rb")
         except FileNotFoundError as error:
             if self._told or self._jobs:  # between the old file and the new one
-                raise RetryLater(f"{self._path}: not there at this moment", code="lsf.unreadable") from error
+                raise RetryLater(
+                    f"{self._path} is not there at this moment: the next poll opens it again",
+                    code="lsf.unreadable",
+                ) from error
             raise unreadable(self._path, error) from None
         except OSError as error:
             raise unreadable(self._path, error) from None
@@ -144,26 +153,26 @@ class EventsReader:
             return
         try:
             fields = _fields_of(line)
-            self._check_version(fields.text("version"))
-            when = fields.whole("event time")
-            take(fields, when)
-            self._time = when
+            self._is_ibm_lsf = self._read_version(fields.text("version"))
+            take(fields, fields.whole("event time"))
         except MalformedRecord as error:
             self._malformed += 1
             if len(self._problems) < _MAX_PROBLEMS:
                 self._problems.append(f"line {self._line}: {error}")
 
-    def _check_version(self, version: str) -> None:
-        if version not in _VERSIONS:
-            raise BadInput(
-                f"its records are of version {version[:20]!a}; version 22 alone is known",
-                where=f"{self._path}, line {self._line}",
-                mend="Only volclava's lsb.events can be followed today; use `advisor ingest lsb.acct`",
-                code="lsf.version",
-            )
+    def _read_version(self, version: str) -> bool:
+        """Whether a release of IBM's wrote the record."""
+        if version == _VOLCLAVA or _IBM.fullmatch(version):
+            return version != _VOLCLAVA
+        raise BadInput(
+            f"its records are of version {version[:20]!a}; volclava's and those of LSF from 9.1 on are known",
+            where=f"{self._path}, line {self._line}",
+            mend="Jobs of such a release cannot be followed; use `advisor ingest lsb.acct`",
+            code="lsf.version",
+        )
 
     def _new(self, fields: Fields, _when: int) -> None:
-        for job in read_job_new(fields):
+        for job in read_job_new(fields, is_ibm_lsf=self._is_ibm_lsf):
             self._jobs[job.job_id, job.array_index] = job
             indices = self._of_id.setdefault(job.job_id, [])
             if job.array_index not in indices[-1:]:
@@ -173,7 +182,7 @@ class EventsReader:
         job_id = fields.whole("job id")
         _skip(fields, 3)  # status, process, process group
         fields.real("host factor")
-        hosts = fields.texts("hosts")
+        hosts = tuple(host for word in fields.texts("hosts") for host in _slots(word))
         fields.text("command before")
         fields.text("command after")
         fields.whole("flags")
@@ -202,6 +211,11 @@ class EventsReader:
         self._change(job_id, fields.whole("array index"), lambda job: _in_queue(job, queue))
 
     def _modify(self, fields: Fields, _when: int) -> None:
+        if self._is_ibm_lsf:
+            job_id, indices = read_id(fields.text("job id"))
+            for index in indices or (0,):
+                self._change(job_id, index, lambda job: replace(job, is_changed=True))
+            return
         change = read_job_modify(fields)
         for index in change.indices or (0,):
             self._change(change.job_id, index, change.applied_to)
@@ -225,6 +239,12 @@ class EventsReader:
             job = self._jobs.get((job_id, one))
             if job is not None and (one == index or job.state not in FINISHED):
                 self._jobs[job_id, one] = change(job)
+
+
+def _slots(word: str) -> Iterator[str]:
+    """The slots of ``4*host1``, as LSF shortens long lists, or of ``host1``."""
+    slots, host = slots_and_host(word)
+    return iter([host] * slots)
 
 
 def _fields_of(line: bytes) -> Fields:

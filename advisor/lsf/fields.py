@@ -166,3 +166,8 @@ def layout(text: str) -> Layout:
         forms="".join("s" if kind == "s" else "n" for _, kind in row),
         wanted=tuple((place, name, kind) for place, (name, kind) in enumerate(row) if name != "-"),
     )
+
+
+def short_text(value: str | None) -> str | None:
+    """The first 1,000 characters of a text; None for an empty one."""
+    return value[:1000] if value else None

@@ -68,9 +68,9 @@ def _named(said: dict[str, str], name: str, path: Path) -> Path:
     value = said.get(name, "")
     if not value.startswith("/"):
         raise BadInput(
-            f"{name} is not given as a whole path",
+            f"it has no absolute path for {name}",
             where=str(path),
-            mend=f"Write a line {name}=/the/folder into it",
+            mend=f"Add the line {name}=/path/of/the/folder",
             code="lsf.conf",
         )
     return Path(value)

@@ -59,7 +59,7 @@ class JobFinish:
             termination reason (``TERM_*``).
         host_factor: CPU factor of the first host.
         user_seconds, system_seconds: CPU time; -1 unknown.
-        max_resident_kb: Of all processes together.
+        max_resident_kb: Largest resident memory of all processes together, KB.
         share_account: Path in the fairshare tree: ``/group/user``.
         requeue_exit_values: ``-Q``.
         run_limit_seconds: ``-W``.

@@ -18,8 +18,8 @@ class KeptAdvice(msgspec.Struct):
     """The advice of a live job.
 
     Attributes:
-        comment: What its AdminComment would be.
-        queue: Where it is being moved; empty once it is there, and for a job that stays.
+        comment: The text that would be the job's AdminComment in Slurm.
+        queue: The queue to which the job is being moved; empty once it is there, and for a job that stays.
         ended: Epoch seconds since which the job has not been live; 0 while it is. A job that is requeued is
             not live for some seconds.
     """
@@ -44,8 +44,14 @@ class AdviceBook:
 
     @property
     def comments(self) -> dict[int, str]:
-        """What AdminComments would be; a job that is being moved has none yet."""
+        """Job id to the text of its AdminComment; a job that is being moved has none yet."""
         return {job_id: kept.comment for job_id, kept in self._jobs.items() if not kept.queue}
+
+    @property
+    def advice_ids(self) -> dict[int, str]:
+        """The id of each job's advice, those being moved included."""
+        found = {job_id: parse_admin_comment(kept.comment) for job_id, kept in self._jobs.items()}
+        return {job_id: recorded.advice_id for job_id, recorded in found.items() if recorded is not None}
 
     def keep(self, comments: Mapping[int, str], queues: Mapping[int, str]) -> None:
         """Keep the advice of jobs; `queues` are those to which some of them are about to be moved."""

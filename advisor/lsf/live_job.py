@@ -1,8 +1,10 @@
 """One job as ``lsb.events`` tells of it: how ``JOB_NEW`` makes it, and how ``JOB_MODIFY2`` changes it.
 
 The fields are in the order in which volclava writes them (version "22"): both records leave out fields that
-their option bits do not name. IBM's releases write other fields in between, which nobody here has seen; they
-are refused by :mod:`advisor.lsf.events`.
+their option bits do not name. IBM's releases begin JOB_NEW in the same order (a record of 9.13 that others
+have published, and the page on lsb.events) and write more fields after the project, of which only those of
+known meaning are read. The record of a change by bmod has another order there and is not read
+(:mod:`advisor.lsf.bjobs_fields`).
 """
 
 from __future__ import annotations
@@ -58,9 +60,13 @@ class LiveJob:
         run_limit_seconds: ``-W``; None without one. A queue's limit is not in the record.
         asked_hosts: ``-m``.
         hosts: One entry for each slot; empty while it waits.
+        priority: ``-sp``; None: its user gave none, and no one has since.
         rerunnable: Whether it is started again if its host fails.
         deferred: Whether it was submitted held or with a begin time.
-        switched_running: Whether it was given another queue while it ran, where it stays.
+        is_ibm_lsf: Whether a release of IBM LSF wrote the record: queue and description of a waiting job are
+            then read from bjobs.
+        is_changed: Whether the job was changed in a way that cannot be read: the advisor does not touch it.
+        switched_running: Whether the job was switched to another queue while it ran, and stays in that queue.
     """
 
     job_id: int
@@ -82,16 +88,19 @@ class LiveJob:
     command: str = ""
     project: str = ""
     description: str = ""
+    priority: int | None = None
     rerunnable: bool = False
     exclusive: bool = False
     interactive: bool = False
     explicit_queue: bool = False
     deferred: bool = False
+    is_ibm_lsf: bool = False
+    is_changed: bool = False
     switched_running: bool = False
     restarts: int = 0
 
 
-def read_job_new(fields: Fields) -> tuple[LiveJob, ...]:
+def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, ...]:
     """The job of a ``JOB_NEW`` record whose type, version and time were taken: one, or an array's elements.
 
     Raises:
@@ -113,20 +122,25 @@ def read_job_new(fields: Fields) -> tuple[LiveJob, ...]:
     _skip_texts(fields, "submission host, folder, checkpoint folder, input, output, error, home, job file", 8)
     hosts = fields.texts("asked hosts")
     dependency = fields.text("dependency")
-    _skip_texts(fields, "pre-execution command", 2 if options & _SUB_POST_EXECUTION else 1)
+    if is_ibm_lsf and not fields.next_is_text():
+        fields.whole("time event")
+    has_two = options & _SUB_POST_EXECUTION and not is_ibm_lsf
+    _skip_texts(fields, "pre-execution command", 2 if has_two else 1)
     name, command = fields.text("name"), fields.text("command")
     for _ in range(fields.whole("number of transferred files")):
         _skip_texts(fields, "transferred file", 2)
         fields.whole("transfer options")
     fields.text("mail user")
     project = fields.text("project")
-    options2, index = _tail(fields, options)
+    options2, index, priority = _tail(fields, options, is_ibm_lsf=is_ibm_lsf)
     job = LiveJob(
         job_id=job_id, array_index=index, state="PSUSP" if options2 & _SUB2_HOLD else "PEND", user=user,
         queue=queue, processors=max(1, processors), submit_time=submitted, begin_time=begin,
         run_limit_seconds=limit if limit is not None and limit > 0 else None, resource_request=resources,
         dependency=dependency, asked_hosts=hosts, name=name, command=command, project=project,
-        description=fields.text("description") if len(fields) else "",
+        description="" if is_ibm_lsf or not len(fields) else fields.text("description"),
+        is_ibm_lsf=is_ibm_lsf,
+        priority=None if priority < 0 else priority,
         rerunnable=bool(options & _SUB_RERUNNABLE), exclusive=bool(options & _SUB_EXCLUSIVE),
         interactive=bool(options & _SUB_INTERACTIVE), explicit_queue=bool(options & _SUB_QUEUE),
         deferred=bool(begin or options2 & _SUB2_HOLD),
@@ -137,16 +151,17 @@ def read_job_new(fields: Fields) -> tuple[LiveJob, ...]:
     return tuple(replace(job, array_index=one, name=f"{match[1]}[{one}]") for one in elements(match[2]))
 
 
-def _tail(fields: Fields, options: int) -> tuple[int, int]:
-    """Second word of options, and array index; takes all up to the description."""
+def _tail(fields: Fields, options: int, *, is_ibm_lsf: bool) -> tuple[int, int, int]:
+    """Second word of options, array index, priority; takes all up to the description."""
     _skip(fields, "port, largest number of processors", 2 if options & _SUB_INTERACTIVE else 1)
     _skip_texts(fields, "host type, login shell", 2)
+    while is_ibm_lsf and fields.next_is_text():
+        fields.text("user group, exceptions and the like")
     options2, index = fields.whole("second options"), fields.whole("array index")
     if options2 & _SUB2_BLOCK and not fields.next_is_text():
         fields.whole("port")
     _skip_texts(fields, "spooled input, spooled command, spool folder", 3)
-    fields.whole("user priority")
-    return options2, index
+    return options2, index, fields.whole("user priority")
 
 
 def elements(text: str) -> tuple[int, ...]:
@@ -192,6 +207,7 @@ class Change:
     asked_hosts: tuple[str, ...] | None = None
     project: str | None = None
     description: str | None = None
+    priority: int | None = None
 
     def applied_to(self, job: LiveJob) -> LiveJob:
         """The job with the change."""
@@ -214,6 +230,7 @@ class Change:
             asked_hosts=job.asked_hosts if self.asked_hosts is None else self.asked_hosts,
             project=_either(self.project, job.project),
             description=_either(self.description, job.description),
+            priority=job.priority if self.priority is None else self.priority,
         )
 
 
@@ -223,7 +240,7 @@ def read_job_modify(fields: Fields) -> Change:
     Raises:
         MalformedRecord: A field is not as expected.
     """
-    job_id, indices = _id_and_indices(fields.text("job id"))
+    job_id, indices = read_id(fields.text("job id"))
     options, options2, deleted, _ = (
         fields.whole(name) for name in ("options", "second options", "deleted options", "user id")
     )
@@ -239,7 +256,7 @@ def read_job_modify(fields: Fields) -> Change:
     if options & _SUB_HOST_SPEC:
         fields.text("host specification")
     dependency = fields.text("dependency") if options & _SUB_DEPENDENCY else None
-    project, description = _tail_of_change(fields, options, options2)
+    project, priority, description = _tail_of_change(fields, options, options2)
     return Change(
         job_id=job_id, indices=indices, queue=queue, name=name,
         processors=None if processors in (0, _UNCHANGED_PROCESSORS) else processors,
@@ -248,12 +265,12 @@ def read_job_modify(fields: Fields) -> Change:
         resource_request="" if deleted & _SUB_RESOURCES else resources,
         dependency="" if deleted & _SUB_DEPENDENCY else dependency,
         asked_hosts=() if deleted & _SUB_HOST else hosts,
-        project=project, description=description,
+        project=project, description=description, priority=priority,
     )  # fmt: skip
 
 
-def _tail_of_change(fields: Fields, options: int, options2: int) -> tuple[str | None, str | None]:
-    """Project and description; None where unchanged."""
+def _tail_of_change(fields: Fields, options: int, options2: int) -> tuple[str | None, int | None, str | None]:
+    """Project, priority and description; None where unchanged."""
     fields.text("home")
     files = [options & bit for bit in _TEXTS_BEFORE_PROJECT]
     files[0] |= options2 & _SUB2_INPUT_SPOOL
@@ -273,11 +290,16 @@ def _tail_of_change(fields: Fields, options: int, options2: int) -> tuple[str | 
     fields.whole("deleted second options")
     spooled = [options2 & _SUB2_INPUT_SPOOL, options2 & _SUB2_COMMAND_SPOOL]
     _skip_texts(fields, "spooled files", sum(map(bool, spooled)))
-    _skip(fields, "user priority", 1 if options2 & _SUB2_PRIORITY else 0)
-    return project, fields.text("description") if options2 & _SUB2_DESCRIPTION else None
+    priority = fields.whole("user priority") if options2 & _SUB2_PRIORITY else None
+    return project, priority, fields.text("description") if options2 & _SUB2_DESCRIPTION else None
 
 
-def _id_and_indices(text: str) -> tuple[int, tuple[int, ...]]:
+def read_id(text: str) -> tuple[int, tuple[int, ...]]:
+    """A job's number and the elements that are meant, of ``95`` or ``95[1-3]``.
+
+    Raises:
+        MalformedRecord: It is no such id.
+    """
     number, bracket, rest = text.partition("[")
     if not (number.isascii() and number.isdecimal() and len(number) < 16):
         raise MalformedRecord(f"{text[:40]!a} is no job id")

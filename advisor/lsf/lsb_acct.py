@@ -132,8 +132,8 @@ class AcctReader:
     """Iterates over the ended runs of one file, from a place on.
 
     Args:
-        place: Where to begin. If no line ends just before this place, the file is not the one that was read
-            before, and is read from its beginning.
+        place: The position from which to read. If no line ends just before this place, the file is not the
+            one that was read before, and is read from its beginning.
         memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
         progress: Called with (bytes read, bytes in the file).
 

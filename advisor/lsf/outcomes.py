@@ -6,7 +6,9 @@ import re
 from typing import Final
 
 from advisor.history.sacct import EndedRun
+from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish, slots_and_host
+from advisor.lsf.queued_jobs import full_id
 from advisor.lsf.resource_request import MemoryUnit, read_resource_request
 from advisor.model.job import Job, JobOutcome, JobState
 
@@ -30,17 +32,11 @@ _REQUEUED: Final = frozenset({4, 10, 11, 30, 31})
 _MAYBE_CONTINUED: Final = frozenset({JobState.PREEMPTED, JobState.NODE_FAIL})
 
 _ARRAY: Final = re.compile(r"\[[^\[\]]*\](?:%[0-9]+)?$")
-_MAX_TEXT: Final = 1000
 
 
 def has_ended(record: JobFinish) -> bool:
     """Whether the record has the status done or exit."""
     return bool(record.status & (_DONE | _EXIT))
-
-
-def full_job_id(record: JobFinish) -> int:
-    """LSF's 64-bit id, which differs between elements of an array: ``LSB_JOBID(jobId, index)``."""
-    return max(0, record.array_index) << 32 | record.job_id
 
 
 def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None:
@@ -62,12 +58,12 @@ def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None
     )
     return EndedRun(
         outcome=outcome,
-        job_id=full_job_id(record),
+        job_id=full_id(record),
         submit_time=float(submit),
         start_time=float(start),
         end_time=float(end),
         may_continue=may_continue,
-        partition=_text(record.queue),
+        partition=short_text(record.queue),
         nodes=_hosts(record),
     )
 
@@ -81,7 +77,7 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
         state=_state_of(record),
         processors_used=used or max(1, record.processors),
         restarts=1 if record.requeue_time else 0,  # at least; ingest counts the runs before it
-        partition=_text(record.queue),
+        partition=short_text(record.queue),
         nodes=_hosts(record),
     )
 
@@ -89,27 +85,27 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
 def _job_of(record: JobFinish, processors: int, memory_unit: MemoryUnit) -> Job:
     asked = read_resource_request(record.resource_request, processors, memory_unit)
     return Job(
-        job_id=full_job_id(record),
+        job_id=full_id(record),
         submit_time=float(record.submit_time),
         processors=processors,
-        user=_text(record.user) or str(record.user_id),
+        user=short_text(record.user) or str(record.user_id),
         group=_group_of(record),
-        queue=_text(record.queue),
+        queue=short_text(record.queue),
         requested_time=record.run_limit_seconds,
         explicit_time_limit=record.run_limit_seconds is not None,  # the queue's is not in the record
         nodes=asked.nodes,
         memory_mb=asked.memory_mb,
         memory_mb_per_node=asked.memory_mb_per_node,
-        name=_text(_ARRAY.sub("", record.name) if record.array_index else record.name),
-        account=_text(record.project),
-        qos=_text(record.service_class),
-        comment=_text(record.description),
+        name=short_text(_ARRAY.sub("", record.name) if record.array_index else record.name),
+        account=short_text(record.project),
+        qos=short_text(record.service_class),
+        comment=short_text(record.description),
         requeue=True if record.options & _RERUNNABLE else None,
-        licenses=_text(asked.licenses),
-        gres=_text(asked.gres),
-        reservation=_text(record.reservation) or _text(record.long_reservation),
-        dependency=_text(record.dependency),
-        node_list=_text(",".join(record.asked_hosts)),
+        licenses=short_text(asked.licenses),
+        gres=short_text(asked.gres),
+        reservation=short_text(record.reservation) or short_text(record.long_reservation),
+        dependency=short_text(record.dependency),
+        node_list=short_text(",".join(record.asked_hosts)),
         interactive=bool(record.options & _INTERACTIVE),
         deferred=record.begin_time > record.submit_time,
     )
@@ -126,13 +122,9 @@ def _group_of(record: JobFinish) -> str | None:
     path = [part for part in (record.share_account or "").split("/") if part]
     if path and path[-1] == record.user:
         path.pop()
-    return _text("/".join(path))
+    return short_text("/".join(path))
 
 
 def _hosts(record: JobFinish) -> str | None:
     names = dict.fromkeys(slots_and_host(host)[1] for host in record.hosts)
     return ",".join(names) or None
-
-
-def _text(value: str | None) -> str | None:
-    return value[:_MAX_TEXT] if value else None

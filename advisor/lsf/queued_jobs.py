@@ -6,23 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from advisor.lsf.answers import Queue
+from advisor.lsf.fields import short_text
+from advisor.lsf.job_finish import JobFinish
+from advisor.lsf.joining import OUR_WORDS, token_of
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.resource_request import MemoryUnit, read_resource_request
 from advisor.model.job import Job
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 
-OUR_WORDS: Final = "Burst Advisor: "
-"""How a description begins that the advisor has written: it is nothing that the user said."""
 _SUSPENDED: Final = "SUSPENDED"
 _STATES: Final = {
     "PEND": PENDING, "PSUSP": PENDING, "RUN": RUNNING, "SSUSP": _SUSPENDED, "USUSP": _SUSPENDED,
     "UNKWN": _SUSPENDED,  # its host does not answer: it holds its slots, and nothing is done about it
 }  # fmt: skip
-_MAX_TEXT: Final = 1000
+_CHANGED: Final = "changed by bmod, in a way that lsb.events of this release does not tell"
 
 
-def full_id(job: LiveJob) -> int:
-    """LSF's 64-bit id: index * 2**32 + job."""
+def full_id(job: LiveJob | JobFinish) -> int:
+    """LSF's 64-bit id, which differs between elements of an array: index * 2**32 + job."""
     return max(0, job.array_index) << 32 | job.job_id
 
 
@@ -60,12 +61,14 @@ def queued_jobs(
     comments: Mapping[int, str],
     now: float,
     memory_unit: MemoryUnit,
+    max_priority: int | None = None,
 ) -> Iterator[QueuedJob]:
     """The rows of the queue.
 
     Args:
         comments: The advice of each job that has one, as its AdminComment has it under Slurm.
         now: Epoch seconds.
+        max_priority: ``MAX_USER_PRIORITY``: half of it is what a job has whose user gives none.
     """
     for job_id, (job, tasks) in rows_of(jobs).items():
         hosts = tuple(dict.fromkeys(job.hosts))
@@ -76,10 +79,10 @@ def queued_jobs(
             array_job_id=job.job_id,
             start_time=None if job.start_time is None else float(job.start_time),
             restarts=job.restarts,
-            priority=queues[job.queue].priority if job.queue in queues else 0,
+            priority=_priority(job, queues.get(job.queue), max_priority),
             reason=_reason(job, queues.get(job.queue), now),
             nodes=",".join(hosts),
-            admin_comment=comments.get(job_id, comments.get(job.job_id, "")),
+            admin_comment=comments.get(job_id, comments.get(job.job_id, "")) or _asked_about(job),
         )
 
 
@@ -95,24 +98,39 @@ def _job(job_id: int, job: LiveJob, tasks: int, queue: Queue | None, unit: Memor
         job_id=job_id,
         submit_time=float(job.submit_time),
         processors=len(job.hosts) or job.processors,
-        user=_text(job.user),
+        user=short_text(job.user),
         queue=job.queue,
         requested_time=None if limit is None else float(limit),
         nodes=len(set(job.hosts)) or asked.nodes,
         memory_mb=asked.memory_mb,
         memory_mb_per_node=asked.memory_mb_per_node,
-        name=_text(job.name.partition("[")[0] if job.array_index else job.name),
-        account=_text(job.project),
-        comment=None if job.description.startswith(OUR_WORDS) else _text(job.description),
-        requeue=True if job.rerunnable else None,
+        name=short_text(job.name.partition("[")[0] if job.array_index else job.name),
+        account=short_text(job.project),
+        comment=None if job.description.startswith(OUR_WORDS) else short_text(job.description),
+        requeue=job.rerunnable,
         array_tasks=tasks,
-        licenses=_text(asked.licenses),
-        gres=_text(asked.gres),
-        dependency=_text(job.dependency),
-        node_list=_text(",".join(job.asked_hosts)) or _text(chosen or None),
+        licenses=short_text(asked.licenses),
+        gres=short_text(asked.gres),
+        dependency=short_text(job.dependency),
+        node_list=short_text(",".join(job.asked_hosts)) or short_text(chosen or None),
         interactive=job.interactive,
         deferred=job.deferred,
     )
+
+
+def _priority(job: LiveJob, queue: Queue | None, most: int | None) -> int:
+    """That of its queue first, then its own."""
+    of_queue = 0 if queue is None else queue.priority
+    if most is None:
+        return of_queue
+    return of_queue * (most + 1) + (most // 2 if job.priority is None else job.priority)
+
+
+def _asked_about(job: LiveJob) -> str:
+    """Why a job is not touched: an esub has asked about it, or an unknown change was made."""
+    if job.is_changed:
+        return _CHANGED
+    return job.description if token_of(job.description) else ""
 
 
 def _reason(job: LiveJob, queue: Queue | None, now: float) -> str:
@@ -126,7 +144,3 @@ def _reason(job: LiveJob, queue: Queue | None, now: float) -> str:
     if job.dependency:
         return "Dependency"
     return "Priority" if queue is None or queue.is_up else "PartitionInactive"
-
-
-def _text(value: str | None) -> str | None:
-    return value[:_MAX_TEXT] if value else None

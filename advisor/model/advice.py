@@ -46,7 +46,7 @@ STAYS: Final = (Verdict.NO, Verdict.UNSURE)
 
 
 class Mode(enum.StrEnum):
-    """What a partition does with advice. An advice itself has ``shadow``, only recorded, or ``act``."""
+    """The use of advice in a partition. An advice itself has ``shadow``, only recorded, or ``act``."""
 
     OFF = "off"
     SHADOW = "shadow"
@@ -118,14 +118,14 @@ class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What to do with one job, and why.
+    """The decision about one job, with its reasons.
 
     Attributes:
         advice_id: Unique; kept in the job's AdminComment, by which an outcome is matched with its advice.
         time: Epoch seconds.
         partition: The partition to set; None changes nothing.
         capacity: Answer to question 4 for a job that moves.
-        mode: In shadow mode advice is logged and changes nothing.
+        mode: The partition's mode; in shadow mode advice is logged and changes nothing.
         answers: One for each question asked, in order.
         size: ``"small"``, ``"large"`` or ``"unknown"``.
         prefer: Node features to prefer.

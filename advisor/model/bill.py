@@ -69,7 +69,7 @@ class NodeUse:
 
 @dataclass(slots=True)
 class Rows:
-    """What accounts used, what jobs without an account used, idle time, and their sum.
+    """The cost of accounts, of jobs without an account and of idle time, and the sum.
 
     Kept in picodollars, shown in US dollars.
     """
@@ -79,17 +79,17 @@ class Rows:
 
     @property
     def spent_usd(self) -> float:
-        """What the nodes have cost."""
+        """The cost of the nodes."""
         return self._spent / _PICO
 
     @property
     def accounts(self) -> dict[str, float]:
-        """What each account's jobs used."""
+        """The cost of each account's jobs."""
         return {name: pico / _PICO for name, pico in sorted(self._by_account.items()) if name}
 
     @property
     def no_account_usd(self) -> float:
-        """What jobs without an account used."""
+        """The cost of jobs without an account."""
         return self._by_account.get("", 0) / _PICO
 
     @property

@@ -1,4 +1,4 @@
-"""By when a user wants a job to be done: ``--comment=by=18:00``. Pure."""
+"""The time by which a user wants a job to be done: ``--comment=by=18:00``. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import math
 import re
 from datetime import UTC, datetime
 from typing import Final
+
+from advisor.model.job import Job
+from advisor.model.settings import Settings
 
 _WORD: Final = re.compile(r"(?:^|[\s,;])by=([0-9A-Za-z:+.-]{1,32})(?=$|[\s,;])", re.IGNORECASE)
 _SPAN: Final = re.compile(r"\+(\d{1,5}(?:\.\d{1,3})?)(d|h|min|m)", re.IGNORECASE)
@@ -15,12 +18,20 @@ _DAY: Final = 86_400.0
 HOW_TO_WRITE: Final = "by=18:00, by=2026-12-24T18:00 or by=+3h"
 
 
+def deadline_for(job: Job, settings: Settings) -> float | None:
+    """When a job is to be done, epoch seconds; None if its user names no time, or none can be promised."""
+    if not settings.promise.enabled or not job.comment or job.array_tasks > 1:
+        return None
+    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
+    return deadline if deadline is not None and math.isfinite(deadline) else None
+
+
 def deadline_of(comment: str | None, submit_time: float, utc_offset_seconds: float) -> float | None:
     """The time that a comment names after ``by=``.
 
     Args:
         submit_time: Epoch seconds; a time of day is the next one after it, a span counts from it.
-        utc_offset_seconds: Of the clock that users read.
+        utc_offset_seconds: Offset of the users' clock from UTC.
 
     Returns:
         Epoch seconds; NaN where it is no time; None where no ``by=`` is there.

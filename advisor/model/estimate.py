@@ -66,13 +66,14 @@ NO_SIZE = SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=ma
 
 
 class PromiseChances(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a promise to one job rests on.
+    """The forecasts on which a promise to one job is based.
 
     Attributes:
         confidence: Share of promises to be kept.
         waits, shares: Likely waits from now on, seconds, and how likely each is.
-        levels, strains: By row of the price list (`advisor.decide.promise.price_list.Kind`): the probability
-            at which it is named, and how often such promises are broken of late, 0 to 1.
+        levels, strains: By row of the price list (`advisor.predict.promised.levels.Kind`): the probability
+            at which it is named, and how often such promises are broken of late for want of a start in the
+            cloud, 0 to 1.
     """
 
     confidence: float

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from advisor.model.periods import payers_of
+
 PLACEHOLDER_PREFIX: Final = "place-of-"
 """Prefix of a placeholder's name; the id of the job it stands for follows."""
 PLACEHOLDER_COMMENT: Final = "Burst Advisor keeps the place of a job that runs in the cloud"
@@ -64,12 +66,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         requested_time: The user's time limit in seconds.
         nodes: Requested nodes, where the user asked for a number.
         memory_mb: Requested memory of the whole job in MiB.
-        name, account, qos, comment: As submitted. Data from outside: never interpreted beyond the documented
-            opt-out words.
+        name, account, qos, comment: The values that the user submitted. Data from outside: never interpreted
+            beyond the documented opt-out words.
         features: Constraint expression split at ``&``, ``|`` and ``,``.
         requeue: Whether the job may be requeued; None when the site's default holds.
         array_tasks: Number of tasks of a job array; 1 for a plain job.
-        licenses, reservation, dependency: As submitted; each of them keeps a job on-premise by rule.
+        licenses, reservation, dependency: The user's values; each keeps a job on-premise by rule.
         gres: Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a
             job on-premise.
         node_list: Nodes named by the user (``--nodelist``); keeps a job on-premise.
@@ -81,7 +83,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         explicit_time_limit: True when the user requested the time, False for the partition's default.
         interruptions: Spot interruptions so far; 0 at its submission.
         deferred: True for a job submitted held, or to begin later.
-        burst_buffer: As submitted; keeps a job on-premise.
+        burst_buffer: The user's value, which keeps a job on-premise.
         plain_constraint: True when a feature can be added to its constraint: it is empty or joined by ``&``
             only, and short.
     """
@@ -118,16 +120,30 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     plain_constraint: bool = True
 
     @property
+    def payers(self) -> tuple[str, ...]:
+        """Whose budgets pay for it beside the site's (:mod:`advisor.model.periods`)."""
+        return payers_of(self.account, self.user)
+
+    @property
     def placeholder_for(self) -> int | None:
         """The job for which this one is the placeholder; None for any other job."""
         return placeholder_target(self.name)
+
+
+NO_LIMIT_SECONDS: Final = 365.0 * 86_400.0
+"""The time limit that forecasts of the queue assume for a job without one."""
+
+
+def limit_seconds(job: Job) -> float:
+    """A job's time limit, seconds: at least 1, and `NO_LIMIT_SECONDS` for a job without one."""
+    return NO_LIMIT_SECONDS if job.requested_time is None else max(1.0, job.requested_time)
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A finished job: its submission and its outcome.
 
     Attributes:
-        job: As submitted.
+        job: The job as its user submitted it.
         start_time, end_time: Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start
             of a requeued job.
         processors_used: Processors it held; the requested number where the log does not say.

@@ -1,4 +1,4 @@
-"""What a constraint or an array's index expression says, whether the hook or squeue shows it."""
+"""Constraints, array index expressions and units of memory, as Slurm and LSF write them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ MAX_ARRAY_TASKS: Final = 4_000_001
 """Slurm's own ceiling of MaxArraySize."""
 MAX_CONSTRAINT: Final = 512
 """Bytes of a constraint that the hook sets: the user's own with ours."""
+MEBIBYTES: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+"""MiB of a unit of memory as Slurm and LSF write it; without a unit, MiB."""
 _ROOM_FOR_OURS: Final = 64
 _ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z", re.ASCII)
 _CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)

@@ -7,10 +7,15 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from advisor.model.advice import Capacity
 from advisor.model.job import Job
 
 _GPUS: Final = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<number>\d{1,4}))?")
+
+_NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
+"""Features of nodes that are never launched as spot."""
 
 
 class Gpus(NamedTuple):
@@ -29,19 +34,41 @@ def gpus_asked(generic_resources: str) -> Gpus | None:
     return Gpus(int(match["number"] or 1), match["type"] or "")
 
 
+class ReservedUntil(msgspec.Struct, frozen=True, gc=False):
+    """Free nodes that are paid for until some moment, epoch seconds."""
+
+    nodes: int
+    until: float
+
+
+def less_reserved(
+    free: int, until: tuple[ReservedUntil, ...], taken: int
+) -> tuple[int, tuple[ReservedUntil, ...]]:
+    """Free reserved nodes after some were taken: first those that end first."""
+    left = []
+    for each in until:
+        used = min(taken, each.nodes)
+        taken -= used
+        if used < each.nodes:
+            left.append(ReservedUntil(each.nodes - used, each.until))
+    return max(0, free - taken), tuple(left)
+
+
 class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One class of the burst partition's nodes at one moment.
 
     Attributes:
-        name: As in ``ec2.classes``; empty for the nodes that no class names.
+        name: The key in ``ec2.classes``; empty for the nodes that no class names.
         nodes_total: Usable nodes.
-        processors_per_node, memory_mb_per_node: Of the smallest one; the memory in MiB.
+        processors_per_node, memory_mb_per_node: Size of its smallest node; the memory in MiB.
         gpus_per_node, gpu_type: The type is empty where the class names none.
         features: Those that all its nodes have.
         nodes_with: Number of nodes by feature.
-        spot_usd_per_hour, on_demand_usd_per_hour: Of the dearest of its instance types.
+        spot_usd_per_hour, on_demand_usd_per_hour: Prices of its most expensive instance type.
         spot_open, on_demand_open: Whether any pool of its instance types is open.
         boot_seconds: Learned of its instance types, as the option that is tried first; None while unknown.
+        reserved_free_nodes, reserved_until: As those of
+            :class:`~advisor.model.site.CloudState`.
     """
 
     name: str
@@ -57,6 +84,15 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_open: bool = True
     on_demand_open: bool = True
     boot_seconds: float | None = None
+    reserved_free_nodes: int = 0
+    reserved_until: tuple[ReservedUntil, ...] = ()
+
+    def with_reserved_taken(self, nodes: int) -> NodeClassState:
+        """The class after so many of its reserved nodes were taken."""
+        if not nodes:
+            return self
+        free, until = less_reserved(self.reserved_free_nodes, self.reserved_until, nodes)
+        return replace(self, reserved_free_nodes=free, reserved_until=until)
 
     def nodes_needed(self, job: Job) -> int:
         """Nodes that one task of a job needs."""
@@ -80,16 +116,33 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         asked = gpus_asked(job.gres)
         return asked is not None and asked.number <= self.gpus_per_node and asked.type in ("", self.gpu_type)
 
+    def has_steady(self, job: Job) -> bool:
+        """Whether enough of its nodes are never spot."""
+        return any(self.nodes_with.get(name, 0.0) >= self.nodes_needed(job) for name in _NEVER_SPOT)
+
     def preference(self, job: Job) -> tuple[bool, float, int, str]:
-        """Sorts classes that fit a job: those that can be launched first, then by the price of its nodes."""
+        """Sorts classes that fit a job: those that can be launched first, then by the price of its nodes.
+
+        Nodes that are paid for already cost nothing, but those with GPUs are left to jobs that use them.
+        """
         nodes = self.nodes_needed(job)
+        is_paid = job.array_tasks * nodes <= self.reserved_free_nodes and bool(job.gres) >= bool(
+            self.gpus_per_node
+        )
+        price = 0.0 if is_paid else nodes * self.on_demand_usd_per_hour
         is_shut = not (self.spot_open or self.on_demand_open)
-        return is_shut, nodes * self.on_demand_usd_per_hour, nodes, self.name
+        return is_shut and not is_paid, price, nodes, self.name
 
 
 def class_for(job: Job, classes: tuple[NodeClassState, ...]) -> NodeClassState:
-    """The cheapest class that a job fits; the one of the largest nodes where it fits none."""
+    """The cheapest class that a job fits; the one of the largest nodes where it fits none.
+
+    A job that may not be requeued goes to a class with nodes that are never spot, where there is one: from
+    another it would have to stay.
+    """
     fitting = [each for each in classes if each.fits(job)]
+    if job.requeue is False:
+        fitting = [each for each in fitting if each.has_steady(job)] or fitting
     if fitting:
         return min(fitting, key=lambda each: each.preference(job))
     return max(classes, key=lambda each: (each.processors_per_node, each.memory_mb_per_node, each.name))

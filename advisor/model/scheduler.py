@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Protocol
 
 from advisor.model.snapshot import ClusterSnapshot, Partition, SubmittedJob
@@ -37,7 +37,7 @@ class Scheduler(Protocol):
         ...
 
     def requeue(self, job_ids: Collection[int]) -> None:
-        """Requeue jobs; they keep their ids."""
+        """Requeue jobs that run; they keep their ids. No job that has ended by now is run again."""
         ...
 
     def release(self, job_ids: Collection[int]) -> None:
@@ -54,4 +54,26 @@ class Scheduler(Protocol):
 
     def config(self) -> Mapping[str, str]:
         """Values of ``scontrol show config`` by name; under LSF those of them that are known."""
+        ...
+
+
+class CloudScheduler(Scheduler, Protocol):
+    """A scheduler whose cloud nodes come and go by us."""
+
+    def requeue_ended(self, job_ids: Collection[int]) -> None:
+        """Run jobs again that have failed with their node; they keep their ids."""
+        ...
+
+    def update_node(
+        self,
+        nodes: Collection[str],
+        *,
+        state: str | None = None,
+        reason: str | None = None,
+        address: str | None = None,
+        hostname: str | None = None,
+        weight: int | None = None,
+        features: Sequence[str] | None = None,
+    ) -> None:
+        """Change nodes, in the words of ``scontrol update node``."""
         ...

@@ -14,9 +14,10 @@ from pydantic import model_validator
 
 from advisor.model.advice import Mode
 from advisor.model.settings_cloud import CapacitySettings, Ec2Settings
+from advisor.model.settings_data import DataSettings
 from advisor.model.settings_decision import PlacementSettings, RuleSettings, WaitingSettings
 from advisor.model.settings_hedge import HedgeSettings
-from advisor.model.settings_learning import EstimatorSettings, SizeSettings
+from advisor.model.settings_learning import DriftSettings, EstimatorSettings, SizeSettings
 from advisor.model.settings_nodes import AcquirerSettings, MatchingSettings, PortfolioSettings
 from advisor.model.settings_notices import NoticeSettings
 from advisor.model.settings_price import BudgetSettings, PriceSettings
@@ -29,6 +30,8 @@ __all__ = [
     "BudgetSettings",
     "CapacitySettings",
     "ClusterSettings",
+    "DataSettings",
+    "DriftSettings",
     "Ec2Settings",
     "EstimatorSettings",
     "HedgeSettings",
@@ -52,7 +55,7 @@ __all__ = [
 
 DEFAULT_CLUSTER_NAME: Final = "cluster"
 Policy: TypeAlias = Literal["price", "cunha2017", "zrigui2022", "ambati2021", "deng2013", "agarwal2023"]
-"""What decides about jobs and nodes (`advisor.decide.submission.policy`)."""
+"""The rule that decides about jobs and nodes (`advisor.decide.submission.policy`)."""
 
 
 SCHEMA_WORD: Final = "schema="
@@ -93,12 +96,13 @@ class ClusterSettings(Section):
     )
     policy: Policy = setting(
         "price",
-        "What decides. `price` moves a job if the time that it is expected to save is worth its money at the "
-        "price that the budget sets. Each other word is a published rule, whole and alone: `cunha2017` moves "
-        "jobs by forecasts and a cutoff, `zrigui2022` orders the on-premise queue, `ambati2021` lets long "
-        "jobs and short waits wait, `deng2013` schedules the burst partition by a portfolio of policies, "
-        "`agarwal2023` matches its jobs to nodes. The last two move no job.",
-        why="One budget is all that it needs, and it moves nothing until `budget.usd` is set.",
+        "The rule that decides about jobs. `price` moves a job if the time that it is expected to save is "
+        "worth its money at the price that the budget sets. Each other value applies one published rule "
+        "instead: `cunha2017` moves jobs by forecasts and a cutoff; `zrigui2022` orders the on-premise "
+        "queue; `ambati2021` moves jobs, but keeps long jobs and jobs with a short wait on-premise; "
+        "`deng2013` schedules the burst partition by a portfolio of policies; `agarwal2023` matches its "
+        "jobs to nodes. The last two move no job.",
+        why="`price` needs no setting but a budget, and it moves nothing until `budget.usd` is set.",
         expert=True,
     )
     modes: dict[str, Mode] = setting(
@@ -117,13 +121,13 @@ class ClusterSettings(Section):
         (),
         "The users whose jobs are moved during a pilot; jobs of all others, unless `pilot_accounts` names "
         "their account, are in shadow mode.",
-        why="No pilot: everybody's jobs are moved where the mode says so.",
+        why="The list is empty: without a pilot all users' jobs follow the mode of their partition.",
         expert=True,
     )
     pilot_accounts: tuple[str, ...] = setting(
         (),
         "The accounts whose jobs are moved during a pilot; see `pilot_users`.",
-        why="No pilot: everybody's jobs are moved where the mode says so.",
+        why="The list is empty: without a pilot all users' jobs follow the mode of their partition.",
         expert=True,
     )
     hook: bool = setting(
@@ -137,9 +141,9 @@ class ClusterSettings(Section):
     scheduler: Literal["slurm", "lsf"] = setting(
         "slurm",
         "What schedules the cluster. With `lsf`, partitions are LSF's queues, and new jobs are found in "
-        "lsb.events and moved by bswitch while they are pending (docs/lsf.md). Hedged starts, small jobs "
-        "first, and the portfolio, matching and acquisition of nodes are then off.",
-        why="Most of the advisor was made for Slurm, and tried on it.",
+        "lsb.events and moved by bswitch while they are pending (docs/lsf.md). Hedged starts and the "
+        "portfolio, matching and acquisition of nodes are then off.",
+        why="All features work under Slurm, on which they were developed and tested.",
         expert=True,
     )
     slurm_api: Literal["commands", "pyslurm"] = setting(
@@ -280,6 +284,7 @@ class Settings(Section):
     waiting: WaitingSettings = WaitingSettings()
     capacity: CapacitySettings = CapacitySettings()
     ec2: Ec2Settings = Ec2Settings()
+    data: DataSettings = DataSettings()
     size: SizeSettings = SizeSettings()
     hedge: HedgeSettings = HedgeSettings()
     promise: PromiseSettings = PromiseSettings()
@@ -290,6 +295,7 @@ class Settings(Section):
     submit: SubmitSettings = SubmitSettings()
     loops: LoopSettings = LoopSettings()
     web: WebSettings = WebSettings()
+    drift: DriftSettings = DriftSettings()
     notices: NoticeSettings = NoticeSettings()
 
     @property

@@ -21,6 +21,35 @@ ClassName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"), Afte
 """A word that is also the feature of the class's nodes and the name of their node set."""
 
 
+class PaidCapacity(Section):
+    """Capacity that is paid for and that EC2 does not show to this account, or may not be used unasked."""
+
+    instance_type: str = setting(
+        "", "The type of its instances.", why="Only the site knows what it has bought."
+    )
+    nodes: int = setting(0, "Reserved instances of that type.", why="As bought.", unit="nodes", ge=0)
+    zone: str = setting("", "Their zone; empty: any.", why="Most reserved instances are of a region.")
+    reservation_id: str = setting(
+        "",
+        "A targeted capacity reservation or a capacity block (`cr-...`) that nodes may be launched in.",
+        why="A targeted reservation may be another team's.",
+        pattern=r"(cr-[0-9a-f]+)?",
+    )
+    savings_plan_usd_per_hour: Dollars = setting(
+        0.0,
+        "What a Savings Plan that another account has bought pays here each hour.",
+        why="Plans of this account are read from EC2.",
+        unit="USD",
+    )
+    savings_plan_rate: float = setting(
+        0.7,
+        "The price of an instance under that plan as a share of its on-demand price.",
+        why="Plans of a year save about 30 %.",
+        gt=0.0,
+        le=1.0,
+    )
+
+
 class NodeClass(Section):
     """One class of cloud nodes: what Slurm is told of them, and which instance types may be one of them."""
 
@@ -57,6 +86,16 @@ class NodeClass(Section):
         pattern=r"([A-Za-z][\w.-]*)?",
     )
     features: tuple[str, ...] = setting((), "Node features.", why="As slurm.conf has them.")
+    placement_group: bool = setting(
+        False,
+        "Whether the nodes of a job of several nodes are launched close together, in a placement group.",
+        why="Close nodes exchange messages faster, but EC2 has room for fewer of them together.",
+    )
+    efa: bool = setting(
+        False,
+        "Whether its nodes get an Elastic Fabric Adapter. Each of its types and the image must support it.",
+        why="Only some instance types have one, and only jobs with MPI gain by it.",
+    )
 
     @model_validator(mode="after")
     def _types_once(self) -> NodeClass:

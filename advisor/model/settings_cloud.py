@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from advisor.model.settings_classes import ClassName, NodeClass
+from advisor.model.settings_classes import ClassName, NodeClass, PaidCapacity
 from advisor.model.settings_section import Dollars, Section, setting
 
 
@@ -14,9 +14,9 @@ class CapacitySettings(Section):
 
     reserved_nodes: int = setting(
         0,
-        "The number of reserved instances that the site has paid for already. They are used first and cost "
-        "nothing more.",
-        why="Only the site knows what it has bought.",
+        "The number of reserved instances of `ec2.instance_type` that the site has paid for already. They "
+        "are used first and cost nothing more. What this account has bought is read from EC2 as well.",
+        why="Only the site knows what another account has bought for it.",
         unit="nodes",
         ge=0,
     )
@@ -26,9 +26,29 @@ class CapacitySettings(Section):
         why="A spot instance usually costs less than half of an on-demand one, and Slurm requeues a job "
         "that loses it.",
     )
+    spot_by_survival: bool = setting(
+        True,
+        "Choose spot or on-demand, and the pools of a launch, by how long instances of each instance type "
+        "and zone have lasted and by what a lost run costs. It holds once 20 spot instances were seen and "
+        "EC2's prices are read; `spot_max_run_seconds` holds until then, or if this is false.",
+        why="A fixed limit is too short for pools whose instances last, and too long for others.",
+        expert=True,
+    )
+    spot_share_per_pool: float = setting(
+        0.5,
+        "The most of one user's running spot nodes, or of those of one chain of jobs that depend on each "
+        "other, that are launched in one instance type and zone. What has no room there goes to others, then "
+        "on-demand. It holds from four nodes on; where there is one pool only it has no effect, and 1 "
+        "switches it off. Jobs of several nodes are in one pool as a whole.",
+        why="EC2 often takes back many instances of a pool at once; then half of the work is left.",
+        gt=0.0,
+        le=1.0,
+        expert=True,
+    )
     spot_max_run_seconds: float = setting(
         14400.0,
-        "A job that is forecast to run longer than this gets an on-demand node.",
+        "A job that is forecast to run longer than this gets an on-demand node, as long as "
+        "`spot_by_survival` has nothing to go by.",
         why="A job that loses its spot node starts again from nothing. If spot nodes live 24 h on average, "
         "15 of 100 runs of 4 h are lost, and more of the longer ones.",
         unit="s",
@@ -67,7 +87,16 @@ class Ec2Settings(Section):
         "class names are of `instance_type`.",
         why="One size of node and one instance type are enough to begin with.",
         form="table of name = { nodes, instance_types, cores, memory_mb, on_demand_usd_per_hour, gpus, "
-        "features }",
+        "gpu_type, features, placement_group, efa }",
+        expert=True,
+    )
+    paid: dict[ClassName, PaidCapacity] = setting(
+        {},
+        "Capacity that is paid for already and that cannot be read from EC2, or that nodes may use only if "
+        "it is named here (docs/classes.md).",
+        why="What this account has bought is read from EC2.",
+        form="table of name = { instance_type, nodes, zone, reservation_id, savings_plan_usd_per_hour, "
+        "savings_plan_rate }",
         expert=True,
     )
     subnet_ids: tuple[str, ...] = setting(

@@ -177,8 +177,9 @@ class PlacementSettings(Section):
     )
     cutoff_decay: float = setting(
         1.0,
-        "`cunha2017`: b of C = a*exp(-b*o*c), used with `cutoff_minutes`. A larger value demands more "
-        "certainty for jobs with a large overhead; 0 demands the same for all.",
+        "`cunha2017`: b of C = a*exp(-b*o*c), used with `cutoff_minutes`; o is `overhead_per_processor`, c "
+        "the job's processors. A larger value demands more certainty for jobs with a large overhead; 0 "
+        "demands the same for all.",
         why="At 1 the tolerated variance falls to a third (1/e) where the overhead doubles the run time.",
         ge=0.0,
         expert=True,

@@ -12,8 +12,9 @@ class HedgeSettings(Section):
 
     enabled: bool = setting(
         False,
-        "Whether jobs that may be requeued are bought in slices and keep their place on-premise. It needs "
-        "`advisor-places.socket`, through which placeholders are submitted for users.",
+        "Whether jobs that may be requeued start hedged: they get a limited time in the cloud, while a "
+        "placeholder keeps their place in the on-premise queue. It needs `advisor-places.socket`, through "
+        "which placeholders are submitted for users.",
         why="It requeues jobs and runs a small helper as root; the site should decide for both.",
         expert=True,
     )

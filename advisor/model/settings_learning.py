@@ -10,9 +10,9 @@ class SizeSettings(Section):
 
     small_priority_offset: int = setting(
         1000,
-        "What is added to the priority of a small job, as Slurm's site factor; 0 changes nothing. Small "
-        "jobs are all first only if it is greater than the sum of slurm.conf's PriorityWeight settings; "
-        "`advisor doctor` names that sum.",
+        "The number that is added to the priority of a small job, as Slurm's site factor; 0 changes "
+        "nothing. Small jobs are all first only if it is greater than the sum of slurm.conf's "
+        "PriorityWeight settings; `advisor doctor` names that sum.",
         why="It puts small jobs first where the weights sum up to less than 1000, and is a gentle push "
         "where they are larger.",
         ge=0,
@@ -74,6 +74,39 @@ class EstimatorSettings(Section):
         "With fewer finished jobs `advisor tune` and `advisor retrain` change nothing.",
         why="A choice among models needs some hundred jobs that none of them was trained on.",
         unit="jobs",
+        ge=1,
+        expert=True,
+    )
+
+
+class DriftSettings(Section):
+    """Forecasts that do not hold any more: a partition's jobs then stay on-premise until they do."""
+
+    enabled: bool = setting(
+        True,
+        "Whether a partition falls back to on-premise when its forecasts have not held for a week.",
+        why="Money is not spent by forecasts that are known to be wrong.",
+        expert=True,
+    )
+    coverage: Fraction = setting(
+        0.75,
+        "The least share of waits and run times of a week that lie in their 90 % intervals.",
+        why="The worst month of ten logs has 0.87; a log with one user's bursts had 0.80.",
+        expert=True,
+    )
+    saved_share: float = setting(
+        0.5,
+        "The least share of the time that moved jobs of a week were forecast to save that they save.",
+        why="Below one half the cloud is slower, or boots later, than what is paid for it assumes.",
+        ge=-10.0,
+        le=1.0,
+        expert=True,
+    )
+    jobs: int = setting(
+        100,
+        "A partition is judged by its shares of a week only if the week has at least this number of "
+        "intervals, or of moved jobs.",
+        why="With fewer a share of nine tenths is below 0.75 by chance.",
         ge=1,
         expert=True,
     )

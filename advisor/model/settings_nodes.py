@@ -114,8 +114,8 @@ class PortfolioSettings(Section):
     )
     policies: Literal["paper", "beyond"] = setting(
         "beyond",
-        "Which policies are simulated: `paper` has the sixty published ones, `beyond` also ours with warm "
-        "nodes, backfilling and Smith's order.",
+        "The policies that are simulated: `paper` has the sixty published ones, `beyond` adds policies with "
+        "warm nodes, backfilling and Smith's order.",
         why="A larger choice cannot make the champion worse on the jobs that it is judged by.",
         expert=True,
     )

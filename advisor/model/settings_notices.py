@@ -34,8 +34,8 @@ class NoticeSettings(Section):
     )
     repeat_hours: float = setting(
         24.0,
-        "A trouble that lasts is told again after so long.",
-        why="Once a day it is not forgotten, and does not annoy.",
+        "The time after which the notice of a problem that lasts is sent again.",
+        why="A notice once a day is not forgotten, and does not annoy.",
         unit="h",
         ge=1.0,
         le=8760.0,

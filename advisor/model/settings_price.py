@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
+from advisor.model.periods import ANY, FORM, Period, is_user, user_name
 from advisor.model.settings_section import Dollars, Section, setting
 
 
@@ -13,23 +13,56 @@ class BudgetSettings(Section):
 
     usd: Dollars = setting(
         0.0,
-        "The money that the burst partition may spend in a `period`. It accrues evenly, up to a third of it "
-        "ahead, is committed at each start for the worst case, and is never exceeded. The advisor has no aim "
-        "to spend it all. 0 means no budget: a job then moves only if `usd_per_hour_saved` is set.",
+        "The money that the burst partition may spend in a `period`. The price of an hour rises and falls so "
+        "that it lasts. Each start commits its worst cost, so that the budget is never exceeded. 0 means no "
+        "budget: a job then moves only if `usd_per_hour_saved` is set.",
         why="Only the site knows its budget.",
         unit="USD",
     )
-    period: Literal["day", "week", "month"] = setting(
+    period: Period = setting(
         "month",
-        "The period of the budget, by the calendar of UTC. A week begins on Monday.",
+        "The period of the budget, by the calendar of UTC: `day`, `week` (from Monday), `month`, `quarter`, "
+        "`year` or a number of days such as `14d`. It may say where it begins, such as "
+        "`quarter from 2026-10-01` or `91d from 2026-09-28`; the periods before and after follow from that. "
+        "Money that is there once, such as a grant, has `2026-10-01 until 2027-04-01`.",
         why="AWS bills by the month of UTC.",
+        form=FORM,
+    )
+    carry_over: bool = setting(
+        False,
+        "Whether what a period has left of its budget may be spent in the next period, beside its own.",
+        why="Most grants and accounts end with their period.",
+        expert=True,
     )
     accounts: dict[str, Dollars] = setting(
         {},
-        "The same for single Slurm accounts, such as `{ chem = 500.0 }`. Accounts that are not named share "
-        "`usd` only.",
+        "Budgets of single Slurm accounts, such as `{ chem = 500.0 }`, within `usd`. The name `*` stands for "
+        "each account that is not named; without it these have no budget of their own. 0 keeps an account's "
+        "jobs on-premise.",
         why="The table is empty because only the site knows which account pays.",
         unit="USD",
+        expert=True,
+    )
+    account_period: Period | None = setting(
+        None,
+        "The period of the budgets of accounts, as `period`; without it, `period` itself.",
+        why="One period for all is easier to follow.",
+        form=FORM,
+        expert=True,
+    )
+    users: dict[str, Dollars] = setting(
+        {},
+        'Budgets of single users, such as `{ ann = 50.0, "*" = 20.0 }`, within `usd` and their account\'s. '
+        "The name `*` stands for each user who is not named. 0 keeps a user's jobs on-premise.",
+        why="The table is empty because most sites give money to accounts.",
+        unit="USD",
+        expert=True,
+    )
+    user_period: Period | None = setting(
+        None,
+        "The period of the budgets of users, as `period`; without it, `period` itself.",
+        why="One period for all is easier to follow.",
+        form=FORM,
         expert=True,
     )
     usd_per_hour_saved: Dollars = setting(
@@ -45,6 +78,19 @@ class BudgetSettings(Section):
     def is_set(self) -> bool:
         """Whether jobs may move by a price at all."""
         return self.usd > 0.0 or self.usd_per_hour_saved > 0.0
+
+    @property
+    def limits_spending(self) -> bool:
+        """Whether anything limits what is spent: then each start commits its worst cost."""
+        return self.usd > 0.0 or bool(self.accounts or self.users)
+
+    def of(self, payer: str) -> float | None:
+        """The budget of a payer, ``""`` being the site; None: it has none of its own."""
+        if not payer:
+            return self.usd or None
+        if is_user(payer):
+            return self.users.get(user_name(payer), self.users.get(ANY))
+        return self.accounts.get(payer, self.accounts.get(ANY))
 
 
 class PriceSettings(Section):

@@ -25,8 +25,9 @@ class PromiseSettings(Section):
     )
     usd_per_job: Dollars = setting(
         5.0,
-        "The most that one job may cost at worst for its promise to be kept. The budgets hold as well.",
-        why="It is a few hours of a node: one user cannot spend a budget with a single line.",
+        "The largest worst-case cost of one job with a promise; a promise that could cost more is not given. "
+        "The budgets hold as well.",
+        why="It is the price of a few hours of a node, so that a user cannot spend a budget with one job.",
         unit="USD",
         expert=True,
     )

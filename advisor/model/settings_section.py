@@ -1,4 +1,4 @@
-"""What a setting is made of: type, default, unit, range and reason in one place."""
+"""The definition of a setting: type, default, unit, range and reason in one place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def setting(
     """Define a setting.
 
     Args:
-        meaning, why: What it does, and why the default is what it is: whole sentences.
+        meaning, why: What the setting does, and why its default is what it is, in whole sentences.
         form: What ``pattern`` allows, in words for an error message.
         expert: True where few sites change it: it is not in the sample, and in the expert table of
             docs/settings.md.
@@ -47,7 +47,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 def for_reading(section: AnySection) -> AnySection:
-    """The same settings, read ten times as fast: for whoever is asked inside ``sbatch``.
+    """The same settings, read ten times as fast: for code that runs inside ``sbatch``.
 
     pydantic's models have a ``__getattr__``, which keeps Python from remembering where an attribute is: 50 ns
     instead of 3 with warm caches, over a hundred times an answer. The values, and the sections' own methods

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from advisor.model.settings_section import Section, setting
+
+
+def _network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
+"""An IP address, or a network such as 192.0.2.0/28."""
 
 
 class SubmitSettings(Section):
@@ -56,7 +68,7 @@ class SubmitSettings(Section):
     every_user: bool = setting(
         False,
         "Whether each user may ask about a job of their own, as LSF's esub does (docs/lsf.md). The submit "
-        "socket then has mode 0666. Nobody may ask about a job of somebody else, or anything else.",
+        "socket then has mode 0666. A user may ask nothing else, and nothing about another user's job.",
         why="Under Slurm only slurmctld asks.",
         expert=True,
     )
@@ -160,12 +172,12 @@ class LoopSettings(Section):
 
 
 class WebSettings(Section):
-    """Pages for admins (`advisor web`). They show, and change nothing."""
+    """Pages (`advisor web`): who may see them, and where they are."""
 
     address: str = setting(
         "127.0.0.1",
-        "The address on which the pages are served. Everyone who can reach it sees the jobs of all users.",
-        why="The pages have no login: the site's own proxy, with its login, belongs before them.",
+        "The address on which the pages are served. A person who opens one has to sign in.",
+        why="Other machines reach the pages through the site's own proxy, which has TLS.",
         min_length=1,
         expert=True,
     )
@@ -192,6 +204,36 @@ class WebSettings(Section):
         form="a path such as /advisor, of letters, digits and . _ ~ -",
         pattern=r"^(/[A-Za-z0-9._~-]+)*$",
         max_length=200,
+        expert=True,
+    )
+    user_header: str = setting(
+        "",
+        "The header in which the site's proxy names the user that it has let in, such as `X-Remote-User`. "
+        "It is believed from `proxy_addresses` and from the Unix socket of advisor-web.socket alone. Empty: "
+        "only links of `advisor web link` let people in.",
+        why="Only the site knows whether its proxy sets one.",
+        form="the name of a header, of letters, digits and -",
+        pattern=r"^[A-Za-z0-9-]*$",
+        max_length=80,
+        expert=True,
+    )
+    proxy_addresses: tuple[Network, ...] = setting(
+        (),
+        "The addresses or networks of proxies whose `user_header` is believed. Every process that can "
+        "connect from there can name any user; on a host with users the Unix socket is safer.",
+        why="A proxy on the same host uses the Unix socket.",
+        expert=True,
+    )
+    admins: tuple[str, ...] = setting(
+        (),
+        "The users, as `user_header` names them, who see everything and may change settings (page *Tune*).",
+        why="Only the site knows them. All others see their own jobs only.",
+        expert=True,
+    )
+    operators: tuple[str, ...] = setting(
+        (),
+        "The users, as `user_header` names them, who see everything and may ask what-ifs.",
+        why="Only the site knows them.",
         expert=True,
     )
 

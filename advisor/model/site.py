@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -12,7 +11,9 @@ from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.job import Job
-from advisor.model.node_classes import NodeClassState, class_for
+from advisor.model.node_classes import NodeClassState, ReservedUntil, class_for, less_reserved
+from advisor.model.periods import any_of
+from advisor.model.spot_pools import SpotPool
 
 _NOTHING: Final = MappingProxyType[str, float]({})
 
@@ -23,6 +24,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         processors: Size of one place: processors on one node.
         free: Places that are free now, on nodes that are up or powered down.
+        up: Those of them on nodes that are up: a job starts there without a boot.
         later: Expected times at which further places become free, seconds on the clock of ``SiteState.time``,
             ascending; the first few hundred.
         total: All places, free and taken.
@@ -30,6 +32,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     processors: int
     free: int
+    up: int = 0
     later: tuple[float, ...] = ()
     total: int = 0
 
@@ -44,12 +47,18 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         boot_seconds: Learned boot time; None, and the setting is used, until enough boots were seen.
+        staging_mb_per_second: Learned speed of the stage-in command; None, and the setting is used, until it
+            was measured often enough.
+        reserved_free_nodes: Nodes of ``ec2.instance_type`` without a job that are paid for already.
+        reserved_until: The same for capacity that ends, such as a capacity block: no job that runs longer
+            uses it.
         spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
         spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
             launched nodes and of moved jobs that still wait. The budget limits the sum.
-        spent_by_account, promised_by_account: The same per account.
+        spent_by_account, promised_by_account: The same per account and per user, in their own periods
+            (:attr:`~advisor.model.job.Job.payers`).
         spot_usd_per_core_hour, on_demand_usd_per_core_hour: Last known prices; None, and the settings are
             used, until there are any.
         nodes_up: Cloud nodes running or booting.
@@ -65,13 +74,16 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             ``on-demand``, ``reserved``: those with that feature; ``class NAME``) its rooms, from small places
             to whole nodes. A kind that is not named is as ``""``; none at all: nothing is known of the queue.
         classes: Classes of the nodes; empty where the site has none (``ec2.classes``).
-        node_class: The class of which this is the state (:meth:`as_met_by`); None: all nodes.
+        node_class: The class of which this is the state (:meth:`for_job`); None: all nodes.
+        spot_pools: How long instances of each spot pool last; empty until enough of them were seen.
         taken_processors: Processors taken by jobs moved since the last poll; a job on several nodes takes
             whole nodes.
     """
 
     boot_seconds: float | None = None
+    staging_mb_per_second: float | None = None
     reserved_free_nodes: int = 0
+    reserved_until: tuple[ReservedUntil, ...] = ()
     spot_open: bool = True
     on_demand_open: bool = True
     protected: str = ""
@@ -90,11 +102,12 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     steady_free_nodes: int = 0
     rooms: dict[str, tuple[Room, ...]] = {}
     taken_processors: int = 0
+    spot_pools: tuple[SpotPool, ...] = ()
     classes: tuple[NodeClassState, ...] = ()
     node_class: NodeClassState | None = None
 
-    def as_met_by(self, job: Job) -> CloudState:
-        """The state of the nodes that a job would get: those of the cheapest class that it fits."""
+    def for_job(self, job: Job) -> CloudState:
+        """Return the state of the nodes that a job would get: those of the cheapest class that it fits."""
         if not self.classes or self.node_class is not None:
             return self
         found = class_for(job, self.classes)
@@ -112,10 +125,16 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             on_demand_usd_per_core_hour=found.on_demand_usd_per_hour / found.processors_per_node,
             spot_open=found.spot_open,
             on_demand_open=found.on_demand_open,
-            # the reservations that are known are of `ec2.instance_type`
-            reserved_free_nodes=0 if found.name else self.reserved_free_nodes,
+            reserved_free_nodes=found.reserved_free_nodes,
+            reserved_until=found.reserved_until,
             rooms={"": rooms} if rooms else self.rooms,
+            spot_pools=tuple(pool for pool in self.spot_pools if found.name in pool.classes),
         )
+
+    @property
+    def class_name(self) -> str:
+        """The class of which this is the state; empty where there is none or it has no name."""
+        return "" if self.node_class is None else self.node_class.name
 
     def nodes_needed(self, job: Job) -> int | None:
         """Cloud nodes that one task of a job needs, at least one.
@@ -136,20 +155,26 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return job.array_tasks * (nodes * (self.processors_per_node or 1) if nodes > 1 else job.processors)
 
     def committed(
-        self, usd: float, by_account: Mapping[str, float], reserved_nodes: int, processors: int = 0
+        self, usd: float, by_account: Mapping[str, float], reserved: Mapping[str, int], processors: int = 0
     ) -> CloudState:
-        """Return the state after a move: more dollars promised, reserved nodes and processors taken."""
+        """Return the state after a move: more dollars promised, reserved nodes and processors taken.
+
+        ``reserved``: the nodes by class; the empty name where there are none.
+        """
         by_account_now = self.promised_by_account
         if by_account:
             promised = dict(by_account_now)
             for account, more in by_account.items():
                 promised[account] = promised.get(account, 0.0) + more
             by_account_now = MappingProxyType(promised)
+        free, until = less_reserved(self.reserved_free_nodes, self.reserved_until, reserved.get("", 0))
         return replace(
             self,
             promised_usd=self.promised_usd + usd,
             promised_by_account=by_account_now,
-            reserved_free_nodes=max(0, self.reserved_free_nodes - reserved_nodes),
+            reserved_free_nodes=free,
+            reserved_until=until,
+            classes=tuple(each.with_reserved_taken(reserved.get(each.name, 0)) for each in self.classes),
             taken_processors=self.taken_processors + processors,
         )
 
@@ -210,28 +235,41 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a dollar must save now, and how many there are.
+    """The time that a dollar must save now, and the dollars that may be spent.
 
     Attributes:
         seconds_per_usd: Seconds of turnaround that a dollar must save.
         tokens_usd: Dollars that further jobs may commit; infinite without a budget.
-        tokens_by_account: The same for accounts with a budget of their own.
+        tokens_by_account: The same for accounts and users with a budget of their own; ``*`` stands for any
+            other (:mod:`advisor.model.periods`).
     """
 
     seconds_per_usd: float
     tokens_usd: float
     tokens_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
 
-    def tokens_of(self, account: str | None) -> float:
-        """Dollars that a job of an account may commit."""
-        return min(self.tokens_usd, self.tokens_by_account.get(account or "", math.inf))
+    def tokens_of(self, payers: Iterable[str]) -> tuple[float, str]:
+        """Dollars that a job may commit, and the payer who has no more; ``""``: the site."""
+        found = self.tokens_usd, ""
+        if self.tokens_by_account:
+            for payer in payers:
+                if (left := self._left(payer)) is not None and left < found[0]:
+                    found = left, payer
+        return found
 
-    def committed(self, usd: float, by_account: Mapping[str, float]) -> Price:
-        """Return the price after starts that may cost so many dollars at worst; account ``""``: none."""
-        left = {
-            account: usd - by_account.get(account, 0.0) for account, usd in self.tokens_by_account.items()
-        }
-        return replace(self, tokens_usd=self.tokens_usd - usd, tokens_by_account=MappingProxyType(left))
+    def committed(self, usd: float, by_payer: Mapping[str, float]) -> Price:
+        """Return the price after starts that may cost so many dollars at worst."""
+        tokens = self.tokens_by_account
+        if tokens:
+            new = dict(tokens)
+            for payer, more in by_payer.items():
+                if (left := self._left(payer)) is not None:
+                    new[payer] = left - more
+            tokens = MappingProxyType(new)
+        return replace(self, tokens_usd=self.tokens_usd - usd, tokens_by_account=tokens)
+
+    def _left(self, payer: str) -> float | None:
+        return self.tokens_by_account.get(payer, self.tokens_by_account.get(any_of(payer)))
 
 
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -243,6 +281,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cutoff: The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
         ratios: The learned s(c); None, and the settings are used, until jobs ran on both sides.
         price: The price of time; None while unknown: policy "price" then moves no job.
+        fallen_back: Partitions whose jobs stay on-premise, and why, in words for an admin: their forecasts do
+            not hold.
     """
 
     time: float
@@ -251,3 +291,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cutoff: Cutoff | None = None
     ratios: PerformanceRatios | None = None
     price: Price | None = None
+    fallen_back: dict[str, str] = {}

@@ -42,7 +42,7 @@ class QueuedJob:
         priority: Slurm's; among waiting jobs of one partition the largest is first. 0: not known, or held.
         reason: Slurm's reason why it waits.
         nodes: Node list expression; empty while it waits.
-        admin_comment: Where the hook records the advice; not trusted.
+        admin_comment: Slurm's AdminComment, in which the hook records the advice; it is not trusted.
     """
 
     job: Job
@@ -78,7 +78,7 @@ class SubmittedJob:
 
     Attributes:
         queued: Its row of squeue; ``queued.job`` also has its memory, generic resources and burst buffer.
-        nice: As Slurm has it; 0: its user gave none.
+        nice: Slurm's nice value; 0: the user set none.
         prefer: ``--prefer``; empty for none.
         eligible_time: Epoch seconds from which it may start; None while it is held or depends on others.
     """
@@ -197,6 +197,7 @@ class Partition:
     total_processors: int
     max_minutes: int | None = None
     suspend_seconds: float | None = None
+    resume_seconds: int | None = None
     is_default: bool = False
     default_minutes: int | None = None
     total_nodes: int | None = None

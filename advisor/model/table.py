@@ -34,7 +34,7 @@ class JobTable:
         utc_offset_seconds: The site's offset from UTC.
         total_processors: Processors of the machine (header ``MaxProcs``); 0 when unknown.
         name: Name of the log, for titles.
-        names: By column (``user``, ``group``, ``queue``, ``executable``): the text behind each code,
+        names: Column (``user``, ``group``, ``queue``, ``executable``) to the text of each code,
             ``names[column][code]``. A column without an entry has codes that are names themselves: 95 is user
             ``"95"``, as in a log.
     """

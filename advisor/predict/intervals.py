@@ -1,10 +1,11 @@
-"""Intervals of forecast waits and run times that cover what they promise.
+"""Intervals of forecast waits and run times, with the coverage that they claim.
 
-A tail moves outwards when a truth lies beyond it, and a nineteenth as far inwards when not, on the scale of
-logarithms: adaptive conformal inference (Gibbs and Candes, NeurIPS 2021) in the form that follows the
-quantile itself (Angelopoulos et al., "Conformal PID control for time series prediction", NeurIPS 2023).
-Truths come late: where thousands of jobs wait, those that are known are the short ones, and all of them were
-given the same interval. So no tail moves further than truths have been.
+A tail is the distance of a bound from its forecast, on the scale of logarithms. It grows if a true value lies
+beyond the bound, and shrinks by a nineteenth of that if not: adaptive conformal inference (Gibbs and Candes,
+NeurIPS 2021) in the form that follows the quantile itself (Angelopoulos et al., "Conformal PID control for
+time series prediction", NeurIPS 2023). True values are known late: if thousands of jobs wait, the first known
+ones are those of short jobs, which all had the same interval. So no tail grows beyond the true values
+observed.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from advisor.model.estimate import Estimate
 Floats = NDArray[np.float64]
 
 _TAIL: Final = 0.05
-"""Share of truths beyond either bound of an interval of nine tenths."""
+"""Share of true values beyond each bound of an interval of 90 %."""
 _STEP: Final = 0.05
-"""A miss moves a tail by nearly so much: a twentieth of the time."""
+"""A true value beyond the bound moves the tail by nearly this much, on the scale of logarithms."""
 _FIRST_STEPS: Final = 5.0
 _FEW: Final = 20.0
 """The first steps are larger: ``_FIRST_STEPS`` by the number of jobs and ``_FEW``."""
 _SPREAD_SHARE: Final = 0.005
-"""A new wait's share in the known spread of waits."""
+"""The weight of a new wait in the learned spread of waits."""
 _RECALL: Final = 0.002
-"""By how much the largest truth that is remembered becomes less with each job."""
-_WAIT_SCALE: Final = 60.0
-"""Seconds that are added to waits before they are compared: a minute sooner or later is nothing."""
-_CLASSES: Final = (1.0, 3600.0, 86400.0)
+"""The decay of the largest remembered true value with each job, on the scale of logarithms."""
+WAIT_SCALE: Final = 60.0
+"""Seconds that are added to waits before they are compared, because a minute more or less does not matter."""
+WAIT_CLASSES: Final = (1.0, 3600.0, 86400.0)
 """Planned waits above which the next class begins, seconds."""
 _ROUNDING: Final = 1e-6  # seconds
 
 
 class _Bounds(NamedTuple):
-    """Where tails may lie; the upper one beyond that only as far as truths have been."""
+    """The range of a tail; the upper tail may exceed it only up to the largest true value observed."""
 
     lower: tuple[float, float]
     upper: tuple[float, float]
@@ -50,11 +51,11 @@ class _Bounds(NamedTuple):
 
 @dataclass(slots=True)
 class _Tails:
-    """How far bounds lie from forecasts, as logarithms.
+    """The distances of bounds from forecasts, as logarithms.
 
     Attributes:
         highest: The upper tail's limit.
-        mean, variance: Of truths over forecasts; at first as if all from 0 to 1 were equally likely.
+        mean, variance: Moments of truth over forecast; at first those of a uniform distribution on [0, 1].
     """
 
     lower: float
@@ -65,7 +66,7 @@ class _Tails:
     variance: float = 1.0 / 12.0
 
     def learn(self, given: Estimate, truth: float, score: float, bounds: _Bounds) -> None:
-        """Learn a truth, seconds, and the logarithm of its ratio to the forecast."""
+        """Learn a true value, seconds, and the logarithm of its ratio to the forecast."""
         self.count += 1.0
         step = max(_STEP, _FIRST_STEPS / (self.count + _FEW))
         self.highest = max(bounds.upper[1], score, self.highest - _RECALL)
@@ -85,31 +86,31 @@ _RUNNING: Final = _Bounds(lower=(-3.0, 1.0), upper=(-1.0, 3.0))
 
 
 class Intervals:
-    """Turns forecasts into estimates with intervals of nine tenths, and learns how wide these have to be."""
+    """Turns forecasts into estimates with 90 % intervals, and learns how wide these have to be."""
 
     def __init__(self) -> None:
-        self._waits = [_Tails(0.0, 0.0, mean=1.0, variance=0.0), *(_Tails(-4.0, 0.0) for _ in _CLASSES)]
+        self._waits = [_Tails(0.0, 0.0, mean=1.0, variance=0.0), *(_Tails(-4.0, 0.0) for _ in WAIT_CLASSES)]
         self._runs = _Tails(0.0, 0.0)
 
     def wait(self, planned: float) -> Estimate:
-        """A wait that was planned by time limits, seconds; before any is known, all up to it are likely."""
-        tails, scaled = self._waits[_class(planned)], planned + _WAIT_SCALE
+        """The estimate of a wait that was planned by time limits, seconds."""
+        tails, scaled = self._waits[wait_class(planned)], planned + WAIT_SCALE
         return Estimate(
             seconds=planned,
             variance=scaled * scaled * tails.variance,
-            lower=max(0.0, scaled * math.exp(tails.lower) - _WAIT_SCALE),
-            upper=max(0.0, scaled * math.exp(tails.upper) - _WAIT_SCALE),
+            lower=max(0.0, scaled * math.exp(tails.lower) - WAIT_SCALE),
+            upper=max(0.0, scaled * math.exp(tails.upper) - WAIT_SCALE),
         )
 
     def learn_wait(self, given: Estimate, waited: float) -> None:
         """Learn how long a job has waited, seconds, for which :meth:`wait` gave an estimate."""
         if _has_interval(given) and waited >= 0.0:
-            score = math.log((waited + _WAIT_SCALE) / (given.seconds + _WAIT_SCALE))
-            bounds = _WAITING if given.seconds > _CLASSES[0] else _AT_ONCE
-            self._waits[_class(given.seconds)].learn(given, waited, score, bounds)
+            score = math.log((waited + WAIT_SCALE) / (given.seconds + WAIT_SCALE))
+            bounds = _WAITING if given.seconds > WAIT_CLASSES[0] else _AT_ONCE
+            self._waits[wait_class(given.seconds)].learn(given, waited, score, bounds)
 
     def run(self, forecast: Estimate, limit: float) -> Estimate:
-        """A forecast run time with the interval that is known to be needed, within the limit (seconds)."""
+        """The estimate of a forecast run time, with the learned interval, within the limit (seconds)."""
         lower = forecast.lower * math.exp(self._runs.lower)
         upper = min(limit, forecast.upper * math.exp(self._runs.upper))
         return structs.replace(forecast, lower=min(lower, upper), upper=upper)
@@ -120,7 +121,7 @@ class Intervals:
             self._runs.learn(given, ran, 0.0, _RUNNING)
 
     def to_array(self) -> Floats:
-        """All that was learned."""
+        """The learned state, as an array."""
         return np.array([astuple(tails) for tails in (*self._waits, self._runs)])
 
     @classmethod
@@ -131,7 +132,7 @@ class Intervals:
             raise BadInput(
                 "the array of the intervals is damaged",
                 where="run times",
-                mend="Delete the file; `advisor control` learns run times anew.",
+                mend="Remove the folder run-times below paths.models: `advisor control` learns them anew.",
                 code="run_times.arrays",
             )
         *result._waits, result._runs = (_Tails(*row) for row in array.tolist())
@@ -142,5 +143,6 @@ def _has_interval(given: Estimate) -> bool:
     return given.is_usable and given.lower <= given.upper
 
 
-def _class(planned: float) -> int:
-    return bisect.bisect_left(_CLASSES, planned)
+def wait_class(planned: float) -> int:
+    """The class of a planned wait, seconds: 0 up to the first of :data:`WAIT_CLASSES`."""
+    return bisect.bisect_left(WAIT_CLASSES, planned)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.model.errors import BadInput
+from advisor.replay.spot_traces import malformed, read_spot_counts, text_of
 from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT, Ec2Market, Floats, Steps, StockOut
 
-_MAX_BYTES: Final = 200_000_000
 _HOUR: Final = 3600.0
 
 
@@ -38,7 +36,7 @@ class Outage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudMarket:
-    """What EC2 sells during a rehearsal; without anything said, all that is asked for at fixed prices.
+    """The market of EC2 during a rehearsal; by default unlimited capacity at fixed prices.
 
     Attributes:
         spot_traces: Shares of each pool's instances that may be alive; together they have all nodes.
@@ -60,9 +58,9 @@ class CloudMarket:
         """The market of a site.
 
         Args:
-            begin: Of the rehearsal and of each trace, epoch seconds.
-            vcpus: Of a node; each of its processors counts as one.
-            usd, spot_usd: Of a node and hour by the settings, on-demand and spot.
+            begin: When the rehearsal and each trace begin, epoch seconds.
+            vcpus: Number of vCPUs of a node; each of its processors counts as one.
+            usd, spot_usd: Price of a node and hour by the settings, on-demand and spot.
         """
         price = self.spot_price or Trace(np.zeros(1), np.full(1, spot_usd / usd), _HOUR)
         pools = len(self.spot_traces)
@@ -91,16 +89,7 @@ def read_spot_trace(path: Path) -> Trace:
     Raises:
         BadInput: The file cannot be read, or is no such trace.
     """
-    try:
-        document = json.loads(_text_of(path))
-        gap, alive = float(document["metadata"]["gap_seconds"]), np.array(document["data"], np.float64)
-    except (ValueError, KeyError, TypeError) as error:
-        raise _malformed(path, f"not a spot trace ({error})", "metadata.gap_seconds and data") from None
-    is_count = alive.ndim == 1 and alive.size > 0 and bool(np.all((alive >= 0.0) & (alive < np.inf)))
-    if not is_count or not gap > 0.0 or not alive.max() > 0.0:
-        raise _malformed(
-            path, "its data are no counts of instances", "counts from 0 on, not all 0, and a gap"
-        )
+    gap, alive = read_spot_counts(path)
     return Trace(np.arange(alive.size, dtype=np.float64) * gap, alive / float(alive.max()), alive.size * gap)
 
 
@@ -108,7 +97,7 @@ def read_spot_prices(path: Path, instance_type: str, usd_per_hour: float) -> Tra
     """Read a history of spot prices: CSV with ``timestamp,az,instance_type,product,price_usd_per_hour``.
 
     Args:
-        instance_type: Of the rows that count, in the first zone by name that has it.
+        instance_type: Type of the rows that are read, in the first zone by name that has it.
 
     Returns:
         Spot price over on-demand price.
@@ -118,16 +107,16 @@ def read_spot_prices(path: Path, instance_type: str, usd_per_hour: float) -> Tra
     """
     zones: dict[str, list[tuple[float, float]]] = {}
     try:
-        for row in csv.DictReader(io.StringIO(_text_of(path))):
+        for row in csv.DictReader(io.StringIO(text_of(path))):
             if row["instance_type"] == instance_type and row["product"].startswith("Linux"):
                 time = datetime.fromisoformat(row["timestamp"]).timestamp()
                 zones.setdefault(row["az"], []).append((time, float(row["price_usd_per_hour"])))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         columns = "timestamp, az, instance_type, product and price_usd_per_hour"
-        raise _malformed(path, f"not a history of spot prices ({error})", columns) from None
+        raise malformed(path, f"not a history of spot prices ({error})", columns) from None
     rows = sorted(zones[min(zones)]) if zones else []
     if len(rows) < 2 or not all(0.0 < price < np.inf for _, price in rows):
-        raise _malformed(path, f"no spot prices of {instance_type}", "prices of ec2.instance_type")
+        raise malformed(path, f"no spot prices of {instance_type}", "prices of ec2.instance_type")
     times, prices = np.array(rows).T
     return Trace(times[:-1] - times[0], prices[:-1] / usd_per_hour, float(times[-1] - times[0]))
 
@@ -148,25 +137,9 @@ def outage_of(text: str) -> Outage:
         0.0 <= found.begin < np.inf and 0.0 < found.hours < np.inf
     ):
         raise BadInput(
-            f"{text!r} is no stock-out",
+            f"{text!r} is not a stock-out",
             where="--stock-out",
             mend="Write the market, the first hour and the number of hours, such as on-demand@24+6",
             code="rehearse.stock_out",
         )
     return found
-
-
-def _text_of(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(raw)) as packed:
-                raw = packed.read(_MAX_BYTES)
-        return raw.decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text or gzip file"
-        raise _malformed(path, f"cannot read it ({reason})", "a readable file") from None
-
-
-def _malformed(path: Path, what: str, needed: str) -> BadInput:
-    return BadInput(what, where=str(path), mend=f"Give {needed}", code="rehearse.trace")

@@ -36,7 +36,7 @@ class LogJobs:
     Args:
         window: The jobs; earlier rows of its log are the site's history.
         cloud_factor: Run time in the cloud divided by that on-premise.
-        may_requeue: Of each job of the window; None: all may be requeued.
+        may_requeue: Whether each job of the window may be requeued; None: all may.
     """
 
     def __init__(

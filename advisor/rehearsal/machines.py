@@ -38,7 +38,7 @@ class Machines:
     """Boots the instances of a `MemoryEc2`.
 
     Args:
-        boot_seconds: From the launch until slurmd answers.
+        boot_seconds: Time from the launch until slurmd answers.
     """
 
     def __init__(self, ec2: MemoryEc2, boot_seconds: float) -> None:
@@ -74,7 +74,7 @@ class Machines:
 
     @property
     def paid(self) -> Paid:
-        """What all instances together have cost until now."""
+        """The cost of all instances until now."""
         return sum(map(self._paid, self._ec2.instances.values()), self._past)
 
     def _paid(self, item: MemoryInstance) -> Paid:

@@ -27,21 +27,23 @@ Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called with (jobs submitted, all)."""
 
+LEAD_SECONDS: Final = 60.0
+"""The daemons start so long before the first submission."""
 _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a folder of our own below it, made by tempfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rehearsed:
-    """What became of the jobs of a window, one array element a job.
+    """The outcome of the jobs of a window; the arrays have an element for each job.
 
     Attributes:
         submit, start, end: Epoch seconds; the start is the last one.
         run: On-premise run time, seconds, at most the limit.
         in_cloud: Whether it ended in the cloud.
-        paid_core_seconds: Of its runs in the cloud.
+        paid_core_seconds: Core-seconds that were paid for each job's runs in the cloud.
         paid: All instances, with boots, idle time and the minimum of a minute.
-        interruptions: Of each job: how often its node was lost under it.
-        lost_seconds: Of each job: time on nodes that were lost under it.
+        interruptions: How often each job has lost its node.
+        lost_seconds: Time that each job has run on nodes that it lost.
         rounds, failures: Rounds of control's loops, and those in which a step failed, by loop.
     """
 
@@ -62,7 +64,7 @@ class Rehearsed:
 
     @property
     def machine_usd(self) -> float:
-        """What all instances cost, US dollars."""
+        """The cost of all instances, US dollars."""
         return self.paid.usd
 
     @property
@@ -75,7 +77,7 @@ class Rehearsal:
     """Runs one window under one set of settings.
 
     Args:
-        settings: In force, but for the folders.
+        settings: The settings in force; their folders are replaced.
         is_every_round: Leave out no round of a loop (slow; see :mod:`advisor.rehearsal.rounds`).
         found: Writes what an earlier process has left into the state folder.
     """
@@ -103,7 +105,7 @@ class Rehearsal:
         where = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
         folder = Path(tempfile.mkdtemp(prefix="advisor-rehearsal-", dir=where))
         try:
-            virtual = VirtualTime(self._jobs.begins_at - 60.0)
+            virtual = VirtualTime(self._jobs.begins_at - LEAD_SECONDS)
             settings = with_folders(self._settings, folder)
             settings.paths.state.mkdir(mode=0o700, parents=True)
             self._found(settings.paths.state)

@@ -72,7 +72,6 @@ class _Turn:
     last: float
     seen: tuple[int, ...] = ()
     learned: tuple[int, ...] = ()
-    urgent_at: float = math.inf
 
     @property
     def name(self) -> str:

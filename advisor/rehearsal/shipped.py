@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +15,7 @@ from advisor.model.settings import Settings
 from advisor.parallel import Tick, side_by_side
 from advisor.rehearsal.cloud_market import CloudMarket
 from advisor.rehearsal.log_jobs import LogJobs
-from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
+from advisor.rehearsal.rehearsal import LEAD_SECONDS, Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
@@ -21,17 +23,15 @@ from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
 SHIPPED: Final = "shipped"
-_DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
-_DAYS_A_MONTH: Final = 365.25 / 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """What the shipped loops are rehearsed with.
+    """The input of a rehearsal of the shipped loops.
 
     Attributes:
-        settings: By the name of their row, before those of the policy.
+        settings: Name of a row to its settings, before those of the policy are added.
         world: The cloud, the budget's share and the rules of slurmctld, as the other rows have them.
         usd_per_core_hour: On-demand.
         shares: Further budget shares, for the curve.
@@ -80,16 +80,18 @@ def rehearse_shipped(
 
 
 def site_settings(
-    own: Settings, *, usd_per_node_hour: float, slowdown: float, usd_per_day: float, has_spot: bool
+    own: Settings, *, usd_per_node_hour: float, slowdown: float, usd: float, period: str, has_spot: bool
 ) -> Settings:
     """Settings as a rehearsal has them in force: acting, with its prices, slowdown and budget.
 
     Args:
-        own: Of the site; a fixed price of an hour (``budget.usd_per_hour_saved``) stays as it is.
+        own: The site's settings; a fixed price of an hour (``budget.usd_per_hour_saved``) stays as it is.
+        usd: The budget of the period; what is left of it may be spent while the last jobs wait.
+        period: The window, see :mod:`advisor.model.periods`.
         has_spot: Whether the market says what becomes of spot instances; without that none is used.
     """
     spot_share = own.ec2.spot_usd_per_hour / own.ec2.on_demand_usd_per_hour
-    budget = {"usd": _DAYS_A_MONTH * usd_per_day, "period": "month", "accounts": {}}
+    budget = {"usd": usd, "period": period, "carry_over": True, "accounts": {}, "users": {}}
     changes: dict[str, dict[str, Any]] = {
         "cluster": {"default_mode": Mode.ACT},
         "placement": {"baseline": slowdown, "overhead_per_processor": 0.0},
@@ -107,7 +109,7 @@ def site_settings(
 
 def _task(name: str, share: float, settings: Settings, jobs: LoopJobs, asked: Shipped) -> _Task:
     in_log = LogJobs(jobs, cloud_factor=asked.world.slowdown)
-    size, days = in_log.node_processors, max(1.0, jobs.span / _DAY)
+    size = in_log.node_processors
     shape = SiteShape(
         processors=jobs.machine,
         cloud_nodes=asked.cloud_nodes or jobs.machine // size,
@@ -120,10 +122,21 @@ def _task(name: str, share: float, settings: Settings, jobs: LoopJobs, asked: Sh
         settings,
         usd_per_node_hour=asked.usd_per_core_hour * size,
         slowdown=asked.world.slowdown,
-        usd_per_day=_budget_usd(share, jobs, asked) / days,
+        usd=_budget_usd(share, jobs, asked),
+        period=window_of(jobs),
         has_spot=asked.market.has_spot,
     )
     return _Task(name, share, in_rehearsal, shape, in_log)
+
+
+def window_of(jobs: LoopJobs) -> str:
+    """From the begin of the rehearsal to the last submission, as a period that comes once."""
+    first = LogJobs(jobs, cloud_factor=1.0).begins_at
+    begin, end = first - LEAD_SECONDS, first + jobs.span
+    return " until ".join(
+        datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        for time in (math.floor(begin), math.ceil(end))
+    )
 
 
 def _budget_usd(share: float, jobs: LoopJobs, asked: Shipped) -> float:

@@ -13,6 +13,7 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
+from advisor.ec2.reading_account import AccountCache
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING
@@ -50,10 +51,10 @@ class SiteShape:
 
     Attributes:
         cloud_nodes, node_processors: Nodes of the burst partition, and processors of one.
-        boot_seconds: From the launch of an instance until its node accepts a job.
+        boot_seconds: Time from the launch of an instance until its node accepts a job.
         resume_seconds, idle_seconds, requeue_seconds: Slurm's ResumeTimeout and SuspendTime, and how long a
             requeued job waits.
-        rules: Of slurmctld, each on-premise processor being a node; None: EASY backfilling.
+        rules: Scheduling rules of slurmctld, each on-premise processor being a node; None: EASY backfilling.
     """
 
     processors: int
@@ -71,7 +72,7 @@ class SimulatedSite:
     """One site, put together as `advisor serve` and `advisor control` are, without sockets and threads.
 
     Args:
-        settings: In force; their paths are folders of this site alone.
+        settings: The settings in force; their paths are folders of this site alone.
 
     Attributes:
         suspends: Whether a hand-over that ends instances waits.
@@ -129,6 +130,7 @@ class SimulatedSite:
         settings, now = self.settings, self.time.read
         breakers = UnavailablePools(CLOSED_POOLS.at(settings.paths.state), now)
         order = PoolOrder()
+        account = AccountCache(settings.ec2, settings.cluster.name, connect=self.ec2.connect)
         fleet = Fleet(
             settings.ec2,
             settings.cluster.name,
@@ -140,6 +142,7 @@ class SimulatedSite:
             jitter=lambda: 0.5,
             connect=self.ec2.connect,
             order=order,
+            account=lambda: account.account,
         )
         jobs: Any = self.slurm
         slurm: Any = self.slurm
@@ -149,6 +152,7 @@ class SimulatedSite:
             fleet=fleet,
             breakers=breakers,
             prices=PriceCache(settings.ec2, PRICES.at(settings.paths.state), now, connect=self.ec2.connect),
+            account=account,
             spot=SpotParts(
                 Interruptions(settings.ec2, settings.cluster.name, connect=self.ec2.connect), jobs
             ),

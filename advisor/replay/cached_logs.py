@@ -2,7 +2,7 @@
 
 A log is known by the hash of its bytes, and by that of the code that reads it. The folder is
 ``$XDG_CACHE_HOME/burst-advisor``, else ``~/.cache/burst-advisor``; what lies there is executed when it is
-loaded (pickle), so the folder is used only where it belongs to this user and nobody else can write it.
+loaded (pickle), so the folder is used only where it belongs to this user and no other user can write it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class PastJobs:
     actual_run: Floats
 
     def saved_seconds(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Floats:
-        """What the cloud would have saved each job: w + r - boot - s(c)*r (section V-B, its sign turned)."""
+        """The time that the cloud would have saved each job: w + r - boot - s(c)*r (section V-B, negated)."""
         ratio = overhead * self.processors + baseline
         return self.actual_wait + self.actual_run - boot_seconds - ratio * self.actual_run
 

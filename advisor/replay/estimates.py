@@ -26,11 +26,11 @@ _STEP: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Known:
-    """What a log teaches about one target, in the order in which it becomes known.
+    """The cases of one target in a log, in the order in which they become known.
 
     Attributes:
         times: When each becomes known, seconds: a wait when the job starts, a run time when it ends.
-        labels: By row of the table, seconds.
+        labels: The true value of each row of the table, seconds.
     """
 
     rows: Rows

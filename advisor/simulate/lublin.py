@@ -66,49 +66,47 @@ class BatchParameters:
 BATCH = BatchParameters()
 
 
-def sizes(
-    generator: np.random.Generator, count: int, processors: int, parameters: BatchParameters = BATCH
-) -> Ints:
+def sizes(generator: np.random.Generator, count: int, processors: int) -> Ints:
     """Processors of ``count`` jobs, 1 to ``processors``, shape (count,): one, a power of two, or any.
 
     Powers and others are two-stage uniform in the logarithm.
     """
     largest = math.log2(processors)
-    smallest = min(parameters.smallest_log2, largest)
-    middle = max(smallest, largest - parameters.middle_below_largest)
+    smallest = min(BATCH.smallest_log2, largest)
+    middle = max(smallest, largest - BATCH.middle_below_largest)
     kind = generator.random(count)
-    lower_stage = generator.random(count) <= parameters.first_stage_probability
+    lower_stage = generator.random(count) <= BATCH.first_stage_probability
     position = generator.random(count)
     exponent = np.where(
         lower_stage, smallest + position * (middle - smallest), middle + position * (largest - middle)
     )
-    is_power = kind <= parameters.serial_probability + parameters.power_of_two_probability
+    is_power = kind <= BATCH.serial_probability + BATCH.power_of_two_probability
     exponent = np.where(is_power, np.floor(exponent + 0.5), exponent)
-    drawn = np.where(kind <= parameters.serial_probability, 1.0, np.floor(np.exp2(exponent) + 0.5))
+    drawn = np.where(kind <= BATCH.serial_probability, 1.0, np.floor(np.exp2(exponent) + 0.5))
     return np.clip(drawn, 1, processors).astype(np.int64)
 
 
-def short_probability(job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
+def short_probability(job_processors: Ints) -> Floats:
     """Probability that a job with so many processors is drawn from the gamma of short run times."""
-    line = parameters.short_slope * job_processors + parameters.short_intercept
+    line = BATCH.short_slope * job_processors + BATCH.short_intercept
     probability: Floats = np.clip(line, 0.0, 1.0)
     return probability
 
 
-def run_times(quantiles: Floats, job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
+def run_times(quantiles: Floats, job_processors: Ints) -> Floats:
     """Run times at the given quantiles (0 to 1, shape (n,)) for jobs of the given processors (shape (n,)).
 
     The distribution is the hyper-gamma of each job's size; the result is whole seconds, at least 1. Quantiles
     are used instead of draws so that a user's repeated jobs can have similar run times while all jobs
     together keep the published distribution (see ``workload``).
     """
-    grid = np.linspace(0.0, parameters.longest_log_run, 4097)
-    short = special.gammainc(parameters.short_shape, grid / parameters.short_scale)
-    long = special.gammainc(parameters.long_shape, grid / parameters.long_scale)
+    grid = np.linspace(0.0, BATCH.longest_log_run, 4097)
+    short = special.gammainc(BATCH.short_shape, grid / BATCH.short_scale)
+    long = special.gammainc(BATCH.long_shape, grid / BATCH.long_scale)
     logarithm = np.empty(len(quantiles))
     distinct, which = np.unique(job_processors, return_inverse=True)
     rows_by_size = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
-    for share, rows in zip(short_probability(distinct, parameters), rows_by_size, strict=True):
+    for share, rows in zip(short_probability(distinct), rows_by_size, strict=True):
         cumulative = share * short + (1.0 - share) * long
         # values beyond the longest are drawn again, which is the distribution cut off there
         logarithm[rows] = np.interp(quantiles[rows] * cumulative[-1], cumulative, grid)
@@ -116,32 +114,30 @@ def run_times(quantiles: Floats, job_processors: Ints, parameters: BatchParamete
     return seconds
 
 
-def day_weights(parameters: BatchParameters = BATCH) -> Floats:
+def day_weights() -> Floats:
     """Relative arrival rate in the day's 48 half hours from midnight; their mean is 1."""
     slots = np.arange(FIRST_SLOT_OF_DAY, FIRST_SLOT_OF_DAY + SLOTS_PER_DAY)
-    share = special.gammainc(parameters.cycle_shape, (slots + 0.5) / parameters.cycle_scale)
-    share = share - special.gammainc(parameters.cycle_shape, (slots - 0.5) / parameters.cycle_scale)
+    share = special.gammainc(BATCH.cycle_shape, (slots + 0.5) / BATCH.cycle_scale)
+    share = share - special.gammainc(BATCH.cycle_shape, (slots - 0.5) / BATCH.cycle_scale)
     weights = np.empty(SLOTS_PER_DAY)
     weights[(slots - 1) % SLOTS_PER_DAY] = share / share.mean()
     return weights
 
 
-def gaps(generator: np.random.Generator, count: int, parameters: BatchParameters = BATCH) -> Floats:
+def gaps(generator: np.random.Generator, count: int) -> Floats:
     """Inter-arrival times in seconds of an average hour, before the daily cycle is applied."""
-    logarithm = generator.gamma(parameters.gap_shape, parameters.gap_scale, count)
-    while np.any(too_long := logarithm > parameters.longest_log_gap):
-        logarithm[too_long] = generator.gamma(
-            parameters.gap_shape, parameters.gap_scale, np.count_nonzero(too_long)
-        )
+    logarithm = generator.gamma(BATCH.gap_shape, BATCH.gap_scale, count)
+    while np.any(too_long := logarithm > BATCH.longest_log_gap):
+        logarithm[too_long] = generator.gamma(BATCH.gap_shape, BATCH.gap_scale, np.count_nonzero(too_long))
     return np.exp(logarithm)
 
 
-def arrival_times(average_gaps: Floats, parameters: BatchParameters = BATCH) -> Floats:
+def arrival_times(average_gaps: Floats) -> Floats:
     """Apply the daily cycle to inter-arrival times: seconds since the midnight before the first job.
 
     Each half hour passes a share of the gaps by its weight: a gap of ten minutes at noon is hours at night.
     """
-    weights = day_weights(parameters)
+    weights = day_weights()
     paid = np.concatenate(([0.0], np.cumsum(weights))) * SECONDS_PER_SLOT
     edges = np.arange(SLOTS_PER_DAY + 1) * SECONDS_PER_SLOT
     total = np.cumsum(average_gaps)

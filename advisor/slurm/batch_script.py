@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from advisor.model.errors import BadInput
+from advisor.model.job_words import MEBIBYTES
 from advisor.slurm.begin_time import begin_time
 
 _DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
 _NODES: Final = re.compile(r"(\d{1,9})(k?)(?:-\d+k?)?\Z", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.IGNORECASE)
-_MIB: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def memory_mib(text: str) -> int:
     match = _MEMORY.match(text)
     if match is None:
         raise ValueError(text)
-    return math.ceil(int(match[1]) * _MIB[match[2].upper()])
+    return math.ceil(int(match[1]) * MEBIBYTES[match[2].upper()])
 
 
 def smallest_nodes(text: str) -> int:

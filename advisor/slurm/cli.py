@@ -23,11 +23,14 @@ from advisor.slurm.records import Layout, Unread
 
 _JOBS_A_CALL: Final = 500
 PARTITION_ATTEMPTS: Final = 6
-"""slurmctld 24.11 refuses 4 of 10 changes of the partition of a job without an association, at random.
+"""slurmctld refuses changes of the partition of a job without an association, at random.
 
 It returns an errno that another call has left in its thread (``_update_job`` after ``_retrieve_new_assoc`` in
-job_mgr.c, unchanged up to 26.05). It has changed nothing then.
+job_mgr.c, unchanged up to 26.05). It has changed nothing then. 24.11 refuses 2 to 4 of 10, 26.05 9 of 10, so
+a job that is still pending is asked to move more often.
 """
+_PENDING_ATTEMPTS: Final = 40
+_REFUSED: Final = "slurm.command_failed"
 _LINES_A_CALL: Final = 200
 _JSON_ESCAPES: Final = re.compile(r"""\\["\\]|[' ]""")
 _NODES_A_CALL: Final = 2000
@@ -135,7 +138,21 @@ class CliBackend:
         ]
         attempts = PARTITION_ATTEMPTS if "partition" in changes else 1
         for ids in _in_lists(job_ids):
-            self._change("update", f"jobid={ids}", *pairs, attempts=attempts)
+            try:
+                self._change("update", f"jobid={ids}", *pairs, attempts=attempts)
+            except RetryLater as refusal:
+                if attempts == 1 or refusal.code != _REFUSED or not self._are_pending(ids):
+                    raise
+                self._change("update", f"jobid={ids}", *pairs, attempts=_PENDING_ATTEMPTS)
+
+    def _are_pending(self, ids: str) -> bool:
+        try:
+            shown = self._commands.text(
+                "squeue", "--noheader", f"--jobs={ids}", f"--states={PENDING}", "--format=%A"
+            )
+        except RetryLater:  # slurmctld knows one of them no more
+            return False
+        return bool(shown.strip())
 
     def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`.
@@ -152,7 +169,7 @@ class CliBackend:
             try:
                 self._change(given=given, attempts=1)
             except RetryLater as error:
-                if error.code == "slurm.command_failed" and "partition=" in given.lower():
+                if error.code == _REFUSED and "partition=" in given.lower():
                     # slurmctld 26.05 refused the same job of a call each time; a change that was made is
                     # made again without harm
                     alone += batch
@@ -172,12 +189,20 @@ class CliBackend:
             try:
                 self._commands.text("scontrol", *words, given=given)
             except RetryLater as refusal:
-                if not attempts or refusal.code != "slurm.command_failed":
+                if not attempts or refusal.code != _REFUSED:
                     raise
             else:
                 return
 
     def requeue(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`.
+
+        Without ``Incomplete`` slurmctld also runs a job again that has ended since it was last seen to run.
+        """
+        for ids in _in_lists(job_ids):
+            self._commands.text("scontrol", "requeue", "Incomplete", ids)
+
+    def requeue_ended(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         for ids in _in_lists(job_ids):
             self._commands.text("scontrol", "requeue", ids)

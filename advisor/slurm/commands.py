@@ -27,7 +27,7 @@ class Commands:
     """Runs commands of one Slurm installation.
 
     Args:
-        folder: Where squeue, sinfo, scontrol and sacct are.
+        folder: The folder of squeue, sinfo, scontrol and sacct.
         slurm_conf: Their ``SLURM_CONF``; None leaves it to Slurm's own default.
         timeout: Longest a query may take, seconds.
         more: Further environment variables.
@@ -96,7 +96,9 @@ class Commands:
             code = self._run(name, arguments, (source, output, errors), timeout, limit)
             if code == -signal.SIGXFSZ or os.fstat(output.fileno()).st_size >= limit:
                 raise RetryLater(
-                    f"{name}: its answer is longer than {limit} bytes and is not read", code="slurm.too_long"
+                    f"{name}: its answer is longer than {limit} bytes and is not read. Reduce "
+                    "MaxJobCount in slurm.conf",
+                    code="slurm.too_long",
                 )
             if code:
                 self._check_slurm_conf(name)
@@ -137,7 +139,10 @@ class Commands:
                 code="slurm.no_command",
             ) from error
         except ValueError as error:  # a NUL byte in an argument
-            raise RetryLater(f"{name}: {error}", code="slurm.command_failed") from error
+            raise RetryLater(
+                f"{name} cannot be called with these arguments: {error}",
+                code="slurm.command_failed",
+            ) from error
         with suppress(OSError):  # it has ended already
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit, limit))
         try:

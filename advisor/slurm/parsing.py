@@ -64,7 +64,7 @@ SUBMITTED_COLUMNS: Final = (
     "Prefer",
     JOB_COLUMNS[-1],
 )
-"""What is also read of a job that waits and was not seen before."""
+"""Columns that are read in addition for a waiting job that is new."""
 NODE_COLUMNS: Final = (
     "NodeList",
     "StateComplete",
@@ -247,6 +247,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 total_processors=records.leading(pairs.get("TotalCPUs", "")) or 0,
                 max_minutes=_minutes(pairs.get("MaxTime", "")),
                 suspend_seconds=suspend_seconds(pairs.get("SuspendTime", "")),
+                resume_seconds=records.leading(pairs.get("ResumeTimeout", "")),
                 is_default=pairs.get("Default") == "YES",
                 default_minutes=_minutes(pairs.get("DefaultTime", "")),
                 total_nodes=records.whole(pairs.get("TotalNodes", "")),

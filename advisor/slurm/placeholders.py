@@ -17,6 +17,7 @@ from typing import Final
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
+from advisor.model.job_words import MEBIBYTES
 from advisor.model.snapshot import JobView, QueuedJob
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
@@ -64,7 +65,6 @@ _SHAPE_COLUMNS: Final = (
 _USERS_A_CALL: Final = 50
 _SIGNAL_BITS: Final = 0x7F  # of a wait status
 _KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
-_UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,10 @@ class Placeholders:
         )
         placeholder = records.whole(answer.partition(";")[0])
         if placeholder is None:
-            raise RetryLater("sbatch ended without an error and printed no job id", code="slurm.unreadable")
+            raise RetryLater(
+                "sbatch printed neither a job id nor an error: it is tried again",
+                code="slurm.unreadable",
+            )
         return placeholder
 
     def cancel(self, placeholder: int, job_id: int) -> None:
@@ -316,8 +319,8 @@ def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
 def _memory_mb(tres: str) -> float:
     for part in tres.split(","):
         name, _, value = part.strip().partition("=")
-        if name == "mem" and value[:-1].replace(".", "", 1).isdigit() and value[-1] in _UNITS:
-            return float(value[:-1]) * _UNITS[value[-1]]
+        if name == "mem" and value[:-1].replace(".", "", 1).isdigit() and value[-1] in MEBIBYTES:
+            return float(value[:-1]) * MEBIBYTES[value[-1]]
     return 0.0
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from advisor.model.scheduler import Scheduler
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.snapshot import PENDING
 
 _WAITING: Final = {"EXPEDITING": PENDING}
@@ -28,27 +28,13 @@ class AccountingExport:
     lines: Iterator[str]
 
 
-class SlurmBackend(Scheduler, Protocol):
-    """What the advisor asks of Slurm, and tells it, beside what it asks of any scheduler."""
+class SlurmBackend(CloudScheduler, Protocol):
+    """The interface to Slurm, in addition to that to any scheduler."""
 
     def accounting(
         self, since: float, until: float | None = None
     ) -> AbstractContextManager[AccountingExport]:
         """Ended jobs, for ``advisor.history.ingest.ingest_sacct``; times are epoch seconds."""
-        ...
-
-    def update_node(
-        self,
-        nodes: Collection[str],
-        *,
-        state: str | None = None,
-        reason: str | None = None,
-        address: str | None = None,
-        hostname: str | None = None,
-        weight: int | None = None,
-        features: Sequence[str] | None = None,
-    ) -> None:
-        """Change nodes."""
         ...
 
     def is_administrator(self, user: str) -> bool:

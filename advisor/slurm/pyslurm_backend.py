@@ -72,7 +72,7 @@ def load_pyslurm(slurm_conf: Path, release: tuple[int, ...]) -> Any:
 
     Args:
         slurm_conf: The file that libslurm reads as it is loaded; without it libslurm ends the process.
-        release: Of the site's Slurm, e.g. ``(22, 5, 8)``.
+        release: Release of the site's Slurm, e.g. ``(22, 5, 8)``.
 
     Raises:
         BadInput: It cannot be imported, or it is of another release (``slurm.pyslurm``).
@@ -261,12 +261,14 @@ class PyslurmBackend:
         return False
 
     def requeue(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`; pyslurm would run ended jobs again."""
+        self.by_commands += 1
+        self._commands.requeue(job_ids)
+
+    def requeue_ended(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        single, others = self._divided(job_ids)
-        for job_id in single:
-            self._called(self._pyslurm.Job(job_id).requeue)
-        if others:
-            self._commands.requeue(others)
+        self.by_commands += 1
+        self._commands.requeue_ended(job_ids)
 
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import grp
-import pwd
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from advisor.files.owners import group_name, user_name
 from advisor.model.cluster import Node
 from advisor.model.job import Job
 from advisor.model.job_words import count_array_tasks, feature_words, is_plain
 from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.slurm.protocol import state_of
 
+_user_name = lru_cache(maxsize=65_536)(user_name)
+_group_name = lru_cache(maxsize=65_536)(group_name)
+
 
 def queued_job(job: Any) -> QueuedJob:
-    """A job of `pyslurm.Jobs`, as squeue's columns say it.
+    """The queued job that a job of `pyslurm.Jobs` describes, equal to that of squeue's columns.
 
     Raises:
         ValueError: It has no partition or no submission time.
@@ -26,35 +28,8 @@ def queued_job(job: Any) -> QueuedJob:
     if not partitions or job.submit_time is None:
         message = f"job {job.id} has no partition or no submission time"
         raise ValueError(message)
-    constraint = ",".join(_words(job.constraints)) or None
-    minutes, nodes = job.time_limit, job.num_nodes
     return QueuedJob(
-        job=Job(
-            job_id=int(job.id),
-            submit_time=float(job.submit_time),
-            processors=max(1, int(job.cpus or 1)),
-            user=_user_name(job.user_id),
-            group=_group_name(job.group_id),
-            queue=partitions[0],
-            requested_time=None if minutes is None else 60.0 * minutes,
-            nodes=nodes if nodes is not None and nodes > 1 else None,
-            name=job.name,
-            account=job.account,
-            qos=job.qos,
-            comment=job.comment,
-            features=feature_words(constraint),
-            requeue=job.is_requeueable,
-            array_tasks=count_array_tasks(job.array_tasks_waiting or ""),
-            licenses=",".join(_words(job.licenses)) or None,
-            reservation=job.reservation,
-            dependency=_dependency(job.dependencies),
-            gres=",".join(f"gres:{name}:{count}" for name, count in (job.gres_per_node or {}).items())
-            or None,
-            node_list=job.required_nodes,
-            interactive=not job.is_batch_job,
-            heterogeneous=bool(job.heterogeneous_id),
-            plain_constraint=is_plain(constraint),
-        ),
+        job=_submitted(job, partitions[0]),
         state=state,
         partitions=partitions,
         array_job_id=int(job.array_id or job.id),
@@ -65,6 +40,38 @@ def queued_job(job: Any) -> QueuedJob:
         reason="" if job.state_reason in (None, "None") else job.state_reason,
         nodes=job.allocated_nodes or "",
         admin_comment=(job.admin_comment or "")[:4096],
+    )
+
+
+def _submitted(job: Any, partition: str) -> Job:
+    """The job as its user has submitted it."""
+    constraint = ",".join(_words(job.constraints)) or None
+    minutes, nodes = job.time_limit, job.num_nodes
+    gres = ",".join(f"gres:{name}:{count}" for name, count in (job.gres_per_node or {}).items())
+    return Job(
+        job_id=int(job.id),
+        submit_time=float(job.submit_time),
+        processors=max(1, int(job.cpus or 1)),
+        user=_user_name(job.user_id),
+        group=_group_name(job.group_id),
+        queue=partition,
+        requested_time=None if minutes is None else 60.0 * minutes,
+        nodes=nodes if nodes is not None and nodes > 1 else None,
+        name=job.name,
+        account=job.account,
+        qos=job.qos,
+        comment=job.comment,
+        features=feature_words(constraint),
+        requeue=job.is_requeueable,
+        array_tasks=count_array_tasks(job.array_tasks_waiting or ""),
+        licenses=",".join(_words(job.licenses)) or None,
+        reservation=job.reservation,
+        dependency=_dependency(job.dependencies),
+        gres=gres or None,
+        node_list=job.required_nodes,
+        interactive=not job.is_batch_job,
+        heterogeneous=bool(job.heterogeneous_id),
+        plain_constraint=is_plain(constraint),
     )
 
 
@@ -106,19 +113,3 @@ def _dependency(said: Mapping[str, Any] | None) -> str | None:
         elif jobs is True:
             parts.append(kind)
     return ("?" if said.get("satisfy") == "any" else ",").join(parts) or "singleton"
-
-
-@lru_cache(maxsize=65536)
-def _user_name(user_id: int) -> str:
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except KeyError:
-        return str(user_id)
-
-
-@lru_cache(maxsize=65536)
-def _group_name(group_id: int) -> str:
-    try:
-        return grp.getgrgid(group_id).gr_name
-    except KeyError:
-        return str(group_id)

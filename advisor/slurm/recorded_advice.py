@@ -15,11 +15,11 @@ _ID_WIDTH: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecordInSlurm:
-    """What slurmctld or the accounting knows of a job.
+    """The data of slurmctld or of the accounting about a job.
 
     Attributes:
         recorded: The advice in its AdminComment; None when there is none.
-        het_job_id: Of a heterogeneous job, the id that its parts share.
+        het_job_id: The id that the parts of a heterogeneous job share.
     """
 
     is_known: bool = False

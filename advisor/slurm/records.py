@@ -25,7 +25,13 @@ _LIMIT: Final = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,9}):([
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns of one call, and the words that end a column and a record."""
+    """The columns of one call to squeue or sinfo.
+
+    Attributes:
+        columns: Names of the columns, as ``--Format`` has them.
+        between: The word that ends each column but the last.
+        after: The word that ends a record.
+    """
 
     columns: tuple[str, ...]
     between: str
@@ -55,7 +61,10 @@ class Layout:
         """
         *complete, rest = text.split(self.after)
         if rest.strip():
-            raise RetryLater("Slurm's answer ends in the middle of a record", code="slurm.unreadable")
+            raise RetryLater(
+                "the answer of squeue or sinfo ends in the middle of a record: the next poll asks again",
+                code="slurm.unreadable",
+            )
         for index, record in enumerate(complete):
             # Slurm writes a line end after each record
             values = (record.removeprefix("\n") if index else record).split(self.between)

@@ -161,7 +161,7 @@ class RunningJobs:
         if tries > _MAX_ACCOUNTING_TRIES:
             return ""
         self._tries_of_job[job_id] = tries
-        msg = f"the accounting does not know job {job_id} yet"
+        msg = f"the accounting does not know job {job_id} yet: the next round asks again"
         raise RetryLater(msg, code="slurm.not_accounted")
 
     def _script(self, job_id: int) -> str:

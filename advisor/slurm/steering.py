@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.job_words import MEBIBYTES
 from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
@@ -22,7 +23,6 @@ _OWNER: Final = "root"
 _PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
 _COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of these nodes
 _MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([MGTP]?)")
-_MEGABYTES: Final = {"": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _JOBS_A_CALL: Final = 500
 _GENERIC: Final = ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task")
 _DEMANDS: Final = ("JobID", "MinMemory", *_GENERIC, "UserID")  # numbers first and last
@@ -46,13 +46,13 @@ class Priority:
 
     @property
     def own(self) -> int:
-        """What it would be without a site factor."""
+        """The priority without the site factor."""
         return self.total - self.site_factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a waiting job asks of each of its nodes, as far as squeue shows it.
+    """The requirements of a waiting job on each of its nodes, as far as squeue shows them.
 
     ``memory_mb``: least memory. ``is_particular``: it asks for generic resources or excludes nodes.
     """
@@ -73,49 +73,8 @@ class PowerSaving:
     excluded: frozenset[str] = frozenset()
 
 
-class BurstSteering(Protocol):
+class BurstSteering:
     """The portfolio loop's interface to Slurm. Every method raises RetryLater when Slurm fails or refuses."""
-
-    def closed(self) -> Closed | None:
-        """Nodes that are closed now; None when there is no reservation."""
-        ...
-
-    def close(self, nodes: Collection[str], *, seconds: float, known: Closed | None) -> None:
-        """Close exactly these nodes for so long from now; ``known`` is what `closed` returned."""
-        ...
-
-    def open(self) -> None:
-        """Open all nodes; no error when none are closed."""
-        ...
-
-    @property
-    def knows_site_factors(self) -> bool:
-        """Whether waiting jobs can be put in order."""
-        ...
-
-    def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
-        """Priorities of a partition's waiting jobs and of these jobs, by id; an array's tasks share one."""
-        ...
-
-    def demands(self, partition: str) -> Mapping[int, Demand]:
-        """Demands of a partition's waiting jobs, by id."""
-        ...
-
-    def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """Slurm's state words of exactly these nodes, now."""
-        ...
-
-    def power_saving(self, partition: str) -> PowerSaving:
-        """Power saving of a partition's nodes."""
-        ...
-
-    def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
-        """Set the site factor of waiting jobs; jobs that have ended meanwhile are ignored."""
-        ...
-
-
-class Steering:
-    """`BurstSteering` by Slurm's own commands."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -123,7 +82,7 @@ class Steering:
         self._power_saving: PowerSaving | None = None
 
     def closed(self) -> Closed | None:
-        """See :class:`BurstSteering`."""
+        """Nodes that are closed now; None when there is no reservation."""
         said = self._commands.text("scontrol", "--oneliner", "show", "reservations")
         for line in said.splitlines():
             pairs = dict(_PAIR.findall(line))
@@ -134,7 +93,7 @@ class Steering:
         return None
 
     def close(self, nodes: Collection[str], *, seconds: float, known: Closed | None) -> None:
-        """See :class:`BurstSteering`."""
+        """Close exactly these nodes for so long from now; ``known`` is what `closed` returned."""
         if not nodes:
             raise BadInput("no node is named", where="close", mend="Call open() instead")
         changes = [f"reservationname={RESERVATION}", f"endtime=now+{max(1, round(seconds)):d}"]
@@ -155,7 +114,7 @@ class Steering:
         )
 
     def open(self) -> None:
-        """See :class:`BurstSteering`."""
+        """Open all nodes; no error when none are closed."""
         try:
             self._commands.text("scontrol", "delete", f"reservationname={RESERVATION}")
         except RetryLater:
@@ -164,7 +123,7 @@ class Steering:
 
     @property
     def knows_site_factors(self) -> bool:
-        """See :class:`BurstSteering`: ``priority/basic`` only numbers jobs in their order."""
+        """Whether waiting jobs can be put in order: ``priority/basic`` only numbers jobs in their order."""
         return self._slurm_conf().get("PriorityType") == "priority/multifactor"
 
     def _slurm_conf(self) -> Mapping[str, str]:
@@ -174,7 +133,10 @@ class Steering:
         return self._config
 
     def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
-        """See :class:`BurstSteering`: slurmctld computes only these, not those of the whole queue."""
+        """Priorities of a partition's waiting jobs and of these jobs, by id; an array's tasks share one.
+
+        slurmctld computes only these, not those of the whole queue.
+        """
         found: dict[int, Priority] = {}
         if partition is not None:
             found |= self._priorities(f"--partition={partition}")
@@ -199,7 +161,7 @@ class Steering:
         return found
 
     def demands(self, partition: str) -> Mapping[int, Demand]:
-        """See :class:`BurstSteering`; only squeue's older format shows excluded nodes."""
+        """Demands of a partition's waiting jobs, by id; only squeue's older format shows excluded nodes."""
         which = ("--noheader", "--states=PENDING", f"--partition={partition}")
         excluding = {
             int(job_id)
@@ -220,7 +182,7 @@ class Steering:
         return found
 
     def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """See :class:`BurstSteering`."""
+        """Slurm's state words of exactly these nodes, now."""
         layout = Layout.of(_STATES)
         answer = self._commands.text(
             "sinfo",
@@ -238,7 +200,7 @@ class Steering:
         }
 
     def power_saving(self, partition: str) -> PowerSaving:
-        """See :class:`BurstSteering`; read once."""
+        """Power saving of a partition's nodes; read once."""
         if self._power_saving is None:
             values = self._slurm_conf()
             own = dict(_PAIR.findall(self._commands.text("scontrol", "-o", "show", "partition", partition)))
@@ -262,7 +224,7 @@ class Steering:
         return self._power_saving
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
-        """See :class:`BurstSteering`."""
+        """Set the site factor of waiting jobs; jobs that have ended meanwhile are ignored."""
         ids = ",".join(f"{job_id:d}" for job_id in job_ids)
         try:
             self._commands.text("scontrol", "update", f"jobid={ids}", f"sitefactor={value:d}")
@@ -274,7 +236,7 @@ class Steering:
 
 def _memory_mb(text: str) -> int:
     match = _MEMORY.fullmatch(text.strip())
-    return int(float(match[1]) * _MEGABYTES[match[2]]) if match else 0
+    return int(float(match[1]) * MEBIBYTES[match[2]]) if match else 0
 
 
 def _signed(text: str) -> int | None:

@@ -40,7 +40,7 @@ class Hypervisor:
         self._emulator = emulator
         self._start = start
         self._stop_node = stop
-        self._boot_seconds = boot_seconds
+        self.boot_seconds = boot_seconds
         self._seen: dict[str, float] = {}
         self._booted: dict[str, str] = {}
         self._ending = threading.Event()
@@ -75,7 +75,7 @@ class Hypervisor:
     def _boot_when_due(self, instance_id: str, item: dict[str, Any]) -> None:
         node = node_of(item["tags"], item["launch_index"])
         first_seen = self._seen.setdefault(instance_id, time.monotonic())
-        if not node or instance_id in self._booted or time.monotonic() - first_seen < self._boot_seconds:
+        if not node or instance_id in self._booted or time.monotonic() - first_seen < self.boot_seconds:
             return
         self._booted[instance_id] = node
         self._start(node)

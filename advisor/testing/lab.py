@@ -144,7 +144,7 @@ class Lab:
 
     @classmethod
     def clean_up(cls, folder: Path) -> None:
-        """Stop and remove a lab that somebody left."""
+        """Stop and remove a lab that was left behind."""
         cls(folder).stop()
 
     def _end_processes(self) -> None:
@@ -320,7 +320,7 @@ class Lab:
             )
 
     def _make_folders(self) -> None:
-        if (self.folder / "run" / "port").exists():  # somebody crashed here: nothing of it may live on
+        if (self.folder / "run" / "port").exists():  # a process crashed here: nothing of it may live on
             self.stop(remove=False)
         for name in ("etc", "state", "spool", "log", "run", "munge", "cloud", "jobs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)

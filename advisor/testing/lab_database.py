@@ -78,6 +78,8 @@ class LabDatabase:
             "--no-defaults",
             *user,
             f"--datadir={self._data}",
+            # its own: a MariaDB that starts deletes the temporary tables that it finds there
+            f"--tmpdir={self._data.parent}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--skip-name-resolve",
@@ -107,6 +109,7 @@ class LabDatabase:
             "--no-defaults",
             *user,
             f"--datadir={self._data}",
+            f"--tmpdir={self._data.parent}",
             f"--socket={self._socket}",
             f"--pid-file={self._folder}/run/mariadb.pid",
             f"--log-error={self._folder}/log/mariadb.log",

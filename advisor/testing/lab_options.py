@@ -46,7 +46,7 @@ class LabOptions:
             a faster "boot" now and then for none.
         suspend_seconds, resume_timeout_seconds, suspend_timeout_seconds: Idle time before a cloud node is
             given back; how long a boot, and a power-down, may last.
-        requeue_seconds: How long a requeued job waits unless somebody has it start now; 120 on a real site.
+        requeue_seconds: How long a requeued job waits unless it is told to start now; 120 on a real site.
         default_minutes: Time limit of a job that asks for none.
         priority_type: ``priority/multifactor`` knows site factors, ``priority/basic`` does not.
         max_jobs, min_job_age_seconds: slurmctld's memory of jobs.

@@ -62,7 +62,7 @@ def _is_held(lock: Path) -> bool:
 
 
 def _is_free(base: int) -> bool:
-    """True when nobody listens in the block (another user's lab, some other server)."""
+    """True when no process listens in the block (another user's lab, some other server)."""
     wanted = range(base, base + BLOCK)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

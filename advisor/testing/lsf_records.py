@@ -1,9 +1,14 @@
-"""Records of lsb.events and lsb.acct, and tables of LSF's commands, as volclava 2.2 writes them."""
+"""Records of lsb.events and lsb.acct, and tables of LSF's commands, as volclava 2.2 writes them.
+
+With ``version`` JOB_NEW and JOB_MODIFY2 are those of a release of IBM's: the former after a record of 9.13
+that others have published, the latter with the job's name alone, as no more of it is read.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +18,7 @@ RULE: Final = "-" * 79 + "\n\n"
 _STATUS: Final = {"PEND": 1, "PSUSP": 2, "RUN": 4, "EXIT": 32, "DONE": 64}
 _NO_LIMITS: Final = "-1 " * 9
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_SELECT: Final = re.compile(r"select\[([^\]]*)\]")
 _SLEEP: Final = "sleep "
 
 
@@ -23,6 +29,7 @@ class StandInJob:
     Attributes:
         key: Its 64-bit id.
         minutes: Its run limit; None: none.
+        priority: ``-sp``; None: none was given.
         array: Indices of the array it belongs to; empty for a plain job.
     """
 
@@ -45,6 +52,7 @@ class StandInJob:
     dependency: str
     rerunnable: bool
     array: str
+    priority: int | None = None
     hosts: tuple[str, ...] = ()
     start_time: float = 0.0
     end_time: float = 0.0
@@ -79,6 +87,12 @@ class StandInJob:
         )  # fmt: skip
 
 
+def resources_of(job: StandInJob) -> frozenset[str]:
+    """The Boolean resources that a job's hosts must have."""
+    chosen = _SELECT.search(job.resource_request)
+    return frozenset(chosen[1].replace("&&", " ").split()) if chosen else frozenset()
+
+
 def _text(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
@@ -91,20 +105,25 @@ def _limits(minutes: int | None) -> str:
     return f"{_NO_LIMITS}{-1 if minutes is None else 60 * minutes} -1"
 
 
-def new(job: StandInJob) -> str:
+def new(job: StandInJob, version: str = "") -> str:
     """JOB_NEW."""
     submitted = int(job.submit_time)
     asked = " ".join(map(_text, job.asked_hosts))
     count = f"{len(job.asked_hosts)} {asked} " if asked else "0 "
     index = job.index
-    held = 1040 | (1 if job.state == "PSUSP" else 0)
+    priority = -1 if job.priority is None else job.priority
+    held = 1040 | (1 if job.state == "PSUSP" else 0) | (0 if job.priority is None else 0x200)
+    tail = f'"" {held} {index} "" "" "" {priority} {_text(job.description)} ""\n'
+    if version:
+        tail = f'"" "" "" "" {held} {index} "" "" "" {priority} -1 -1 64 "" "" -1 "" 0 -1 "" 0 0 0 "" -1 ""\n'
     return (
-        f'"JOB_NEW" "22" {submitted} {job.number} {job.user_id} {job.options} {job.processors} {submitted}'
+        f'"JOB_NEW" "{version or "22"}" {submitted} {job.number} {job.user_id} {job.options}'
+        f" {job.processors} {submitted}"
         f' {job.begin_time} 0 -65535 0 0 "{job.user}" {_limits(job.minutes)} "" 1.00 18 "{job.queue}"'
         f' {_text(job.resource_request)} "head" "/tmp" "" "" "" "" "/home/{job.user}"'
         f' "{submitted}.{job.number}"'
         f' {count}{_text(job.dependency)} "" {_text(job.name)} {_text(job.command)} 0 "" {_text(job.project)}'
-        f' {job.processors} "DEFAULT" "" {held} {index} "" "" "" -1 {_text(job.description)} ""\n'
+        f' {job.processors} "DEFAULT" {tail}'
     )
 
 
@@ -137,15 +156,21 @@ def modify(job: StandInJob, word: str, user_id: int, changed: Mapping[str, str])
     """JOB_MODIFY2 with what was changed; `word` is the job as the command named it."""
     asked = "resource_request" in changed
     options = 8388608 | (0x40000 if asked else 0)
-    options2 = 2048 | (0x2000 if "description" in changed else 0)
+    options2 = 2048 | (0x2000 if "description" in changed else 0) | (0x200 if "priority" in changed else 0)
     minutes = int(changed["minutes"]) if "minutes" in changed else None
     resources = f"{_text(changed['resource_request'])} " if asked else ""
+    priority = f" {changed['priority']}" if "priority" in changed else ""
     description = f" {_text(changed['description'])}" if "description" in changed else ""
     return (
         f'"JOB_MODIFY2" "22" {int(job.submit_time)} "{word}" {options} {options2} 0 {user_id} "{job.user}"'
         f" {int(job.submit_time)} 18 2147483646 0 0 0 0 {resources}{_limits(minutes)}"
-        f' "/root" "" "head" "" 0 2147483646 "" 0{description}\n'
+        f' "/root" "" "head" "" 0 2147483646 "" 0{priority}{description}\n'
     )
+
+
+def modify_by_ibm(job: StandInJob, word: str, version: str) -> str:
+    """JOB_MODIFY2 of a release of IBM's."""
+    return f'"JOB_MODIFY2" "{version}" {int(job.submit_time)} "{word}" 8388608 0 0 0 0 "{job.user}"\n'
 
 
 def requeue(job: StandInJob) -> str:
@@ -167,12 +192,34 @@ def finish(job: StandInJob) -> str:
     )
 
 
-def hosts_table(hosts: Mapping[str, int], taken: Mapping[str, int]) -> str:
+def jobs_json(jobs: Iterable[StandInJob]) -> str:
+    """``bjobs -json``."""
+    rows = [
+        {
+            "JOBID": str(job.number),
+            "JOBINDEX": str(job.index or ""),
+            "STAT": job.state,
+            "QUEUE": job.queue,
+            "JOB_NAME": job.name,
+            "JOB_DESCRIPTION": job.description,
+        }
+        for job in jobs
+    ]
+    return json.dumps({"COMMAND": "bjobs", "JOBS": len(rows), "RECORDS": rows})
+
+
+def queues_table(queues: Iterable[tuple[str, int]]) -> str:
+    """``bqueues``, of names and priorities."""
+    rows = (f"{name:<15} {priority:>4} Open:Active\n" for name, priority in queues)
+    return "QUEUE_NAME      PRIO STATUS\n" + "".join(rows)
+
+
+def hosts_table(hosts: Mapping[str, int], taken: Mapping[str, int], closed: Collection[str] = ()) -> str:
     """``bhosts -w``."""
     rows = ["HOST_NAME          STATUS          JL/U    MAX  NJOBS    RUN  SSUSP  USUSP    RSV\n"]
     for host, slots in hosts.items():
         used = taken[host]
-        state = "closed_Full" if used >= slots else "ok"
+        state = "closed_Adm" if host in closed else "closed_Full" if used >= slots else "ok"
         rows.append(f"{host:<18} {state:<15}    - {slots:>6} {used:>6} {used:>6}      0      0      0\n")
     return "".join(rows)
 
@@ -184,6 +231,12 @@ def hardware_table(hosts: Mapping[str, int], resources: Mapping[str, str]) -> st
     rows = [f"{host:<28} {kind} {n:>5} 24105M      -    Yes" for host, n in hosts.items()]
     names = [resources.get(host, "") for host in hosts]
     return head + "".join(f"{row} ({name})\n" for row, name in zip(rows, names, strict=True))
+
+
+def parameters_page(max_priority: int | None) -> str:
+    """What is read of ``bparams -l``."""
+    said = "" if max_priority is None else f"    MAX_USER_PRIORITY = {max_priority}\n"
+    return f"\nMaximal job priority defined for all users: \n{said}\n"
 
 
 def queue_page(

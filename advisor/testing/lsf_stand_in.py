@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import json
 import pwd
-import re
-import shlex
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -27,24 +24,21 @@ from typing import Final, Self, TypeAlias
 from advisor.lsf.live_job import elements
 from advisor.lsf.queued_jobs import name_of
 from advisor.testing import lsf_records as records
-from advisor.testing.lsf_records import ENDED, StandInJob
+from advisor.testing.lsf_programs import (
+    bad_option,
+    begin_time,
+    modified,
+    options_of,
+    parameters_of,
+    write_programs,
+)
+from advisor.testing.lsf_records import ENDED, StandInJob, resources_of
 
 COMMANDS: Final = (
-    "bhosts", "bjobs", "bkill", "bmgroup", "bmod", "bqueues", "brequeue", "bresume", "bsub",
-    "bswitch", "lshosts",
+    "badmin", "bhosts", "bjobs", "bkill", "bmgroup", "bmod", "bparams", "bqueues", "brequeue", "bresume",
+    "bsub", "bswitch", "lshosts",
 )  # fmt: skip
-_SELECT: Final = re.compile(r"select\[([^\]]*)\]")
 _ROUND_SECONDS: Final = 0.05
-_PYTHON: Final = "/usr/bin/python3"
-"""Other users than the one who runs the stand-in may not reach a virtual environment's."""
-_PROGRAM: Final = """
-import json, os, socket, sys
-with socket.socket(socket.AF_UNIX) as line:
-    line.connect(sys.argv[1])
-    line.sendall((json.dumps([os.getuid(), *sys.argv[2:]]) + "\\n").encode())
-    out, err, code = json.loads(line.makefile().readline())
-sys.stdout.write(out); sys.stderr.write(err); sys.exit(code)
-"""
 Said: TypeAlias = tuple[str, str, int]
 
 
@@ -67,6 +61,8 @@ class LsfStandIn:
         hosts: Slots of each host.
         queues: All of them; the default one is where jobs without ``-q`` go.
         resources: Boolean resources of hosts, for ``select[...]``; other hosts have none.
+        max_priority: ``MAX_USER_PRIORITY``; None: jobs have no priorities.
+        version: Of the records, of a release of IBM's; empty: they are volclava's.
         requeue_seconds: From the end of a job that is requeued to its waiting again.
         speed: Seconds of a job's sleep that pass in one second.
     """
@@ -78,23 +74,22 @@ class LsfStandIn:
         hosts: Mapping[str, int],
         queues: Sequence[StandInQueue],
         resources: Mapping[str, str] = MappingProxyType({}),
+        max_priority: int | None = None,
+        version: str = "",
         requeue_seconds: float = 0.2,
         speed: float = 1.0,
     ) -> None:
         self.folder = folder
-        self._hosts, self._resources = dict(hosts), resources
+        self._hosts, self._resources = dict(hosts), dict(resources)
         self._queues = {queue.name: queue for queue in queues}
+        self._max_priority, self._version = max_priority, version
         self._requeue_seconds, self._speed = requeue_seconds, speed
+        self._closed = set[str]()
         self._jobs: dict[int, StandInJob] = {}
         self._requeued: dict[int, float] = {}
         self._next = 1
         self._lock = threading.RLock()
         self._stop = threading.Event()
-        self._answers: dict[str, Callable[[int, list[str]], Said]] = {
-            "bhosts": self._bhosts, "bjobs": self._bjobs, "bkill": self._bkill, "bmgroup": self._bmgroup,
-            "bmod": self._bmod, "bqueues": self._bqueues, "brequeue": self._brequeue,
-            "bresume": self._bresume, "bsub": self._bsub, "bswitch": self._bswitch, "lshosts": self._lshosts,
-        }  # fmt: skip
 
     @property
     def environment_folder(self) -> Path:
@@ -109,30 +104,16 @@ class LsfStandIn:
     def __enter__(self) -> Self:
         """Write its files and programs, and begin."""
         commands = self.folder / "bin"
-        for folder in (self.environment_folder, commands, self.log_folder):
+        for folder in (self.environment_folder, commands, self.folder / "sbin", self.log_folder):
             folder.mkdir(parents=True)
         (self.environment_folder / "lsf.conf").write_text(
             f"LSF_BINDIR={commands}\nLSB_SHAREDIR={self.folder / 'work'}\nLSF_UNIT_FOR_LIMITS=MB\n"
         )
         (self.log_folder / "lsb.events").write_text(records.FIRST_LINE)
         (self.log_folder / "lsb.acct").touch()
-        program = self.folder / "ask.py"
-        program.write_text(_PROGRAM)
         self._short = Path(tempfile.mkdtemp(prefix="lsf-"))  # a socket's path has 107 characters at most
         self._short.chmod(0o755)
-        python = _PYTHON if Path(_PYTHON).exists() else sys.executable
-        for name in COMMANDS:
-            words = shlex.join(
-                [
-                    python,
-                    "-I",
-                    str(program),
-                    str(self._short / "mbatchd"),
-                    name,
-                ]
-            )
-            (commands / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-            (commands / name).chmod(0o755)
+        write_programs(self.folder, self._short / "mbatchd", COMMANDS)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(self._short / "mbatchd"))
         (self._short / "mbatchd").chmod(0o777)
@@ -160,9 +141,42 @@ class LsfStandIn:
             path.write_text(records.FIRST_LINE)
             for job in list(self._jobs.values()):
                 if job.state not in ENDED:
-                    self._log(records.new(job))
+                    self._log(records.new(job, self._version))
                     if job.hosts:
                         self._log(records.start(job))
+
+    def add_host(self, name: str, slots: int, queue: str, resources: str = "") -> None:
+        """A host joins the cluster, for one queue."""
+        with self._lock:
+            self._hosts[name] = slots
+            self._resources[name] = resources
+            self._queues[queue] = replace(
+                self._queues[queue], hosts=tuple(dict.fromkeys((*self._queues[queue].hosts, name)))
+            )
+
+    def remove_host(self, name: str) -> None:
+        """A host leaves it; its jobs are requeued."""
+        with self._lock:
+            self._hosts.pop(name, None)
+            self._closed.discard(name)
+            for queue in self._queues.values():
+                left = tuple(host for host in queue.hosts if host != name)
+                self._queues[queue.name] = replace(queue, hosts=left)
+            for key, job in list(self._jobs.items()):
+                if job.state == "RUN" and name in job.hosts:
+                    self._end(key, "EXIT")
+                    self._requeued[key] = time.time()
+
+    def wanted(self, queue: str) -> list[tuple[int, frozenset[str]]]:
+        """Slots and resources that each job waiting in a queue asks for."""
+        with self._lock:
+            jobs = (job for job in self._jobs.values() if job.queue == queue and job.state == "PEND")
+            return [(job.processors, resources_of(job)) for job in jobs]
+
+    def idle(self, host: str) -> bool:
+        """Whether no job is on a host."""
+        with self._lock:
+            return not self._taken(host)
 
     # ------------------------------------------------------------------------------------- its threads
 
@@ -175,7 +189,8 @@ class LsfStandIn:
             with connection, connection.makefile("r") as asked:
                 user, name, *words = json.loads(asked.readline())
                 with self._lock:
-                    said = self._answers[name](user, words)
+                    answer: Callable[[int, list[str]], Said] = getattr(self, f"_{name}")
+                    said = answer(user, words)
                 with suppress(OSError):
                     connection.sendall((json.dumps(said) + "\n").encode())
 
@@ -194,18 +209,22 @@ class LsfStandIn:
 
     def _dispatch(self, now: float) -> None:
         waiting = [job for job in self._jobs.values() if job.state == "PEND" and job.begin_time <= now]
-        for job in sorted(waiting, key=lambda job: (-self._queues[job.queue].priority, job.key)):
+        for job in sorted(
+            waiting, key=lambda job: (-self._queues[job.queue].priority, -self._priority(job), job.key)
+        ):
             hosts = self._room_for(job)
             if hosts:  # LSF keeps nothing free for a job that does not fit yet
                 self._set(job.key, state="RUN", hosts=hosts, start_time=now)
                 self._log(records.start(self._jobs[job.key]))
 
+    def _priority(self, job: StandInJob) -> int:
+        return (self._max_priority or 0) // 2 if job.priority is None else job.priority
+
     def _room_for(self, job: StandInJob) -> tuple[str, ...]:
         found: list[str] = []
-        chosen = _SELECT.search(job.resource_request)
-        wanted = set(chosen[1].replace("&&", " ").split()) if chosen else set[str]()
+        wanted = resources_of(job)
         for host in self._queues[job.queue].hosts:
-            if not wanted.issubset(self._resources.get(host, "").split()):
+            if host in self._closed or not wanted.issubset(self._resources.get(host, "").split()):
                 continue
             free = self._hosts[host] - self._taken(host)
             found += [host] * min(free, job.processors - len(found))
@@ -215,7 +234,7 @@ class LsfStandIn:
         return sum(job.hosts.count(host) for job in self._jobs.values() if job.state == "RUN")
 
     def _set(self, key: int, **changes: object) -> None:
-        self._jobs[key] = replace(self._jobs[key], **changes)  # type: ignore[arg-type]
+        self._jobs[key] = replace(self._jobs[key], **changes)  # type: ignore[arg-type]  # names and types of its fields
 
     def _end(self, key: int, state: str) -> None:
         self._set(key, state=state, end_time=time.time())
@@ -226,12 +245,15 @@ class LsfStandIn:
 
     def _log(self, line: str) -> None:
         with (self.log_folder / "lsb.events").open("a") as file:
-            file.write(line)
+            file.write(line.replace('"22"', f'"{self._version}"', 1) if self._version else line)
 
     # ------------------------------------------------------------------------------------ its commands
 
     def _bsub(self, user: int, words: list[str]) -> Said:
-        given, rest = _options(words, "q n W J Jd b R P m w", flags="H r")
+        given, rest = options_of(words, _BSUB, flags="H r")
+        given = modified(given, given.pop("esub", ""))
+        if refused := bad_option(given, self._max_priority):
+            return "", f"{refused}. Job not submitted.\n", 255
         queue = given.get("q") or next(name for name, one in self._queues.items() if one.is_default)
         if queue not in self._queues:
             return "", f"{queue}: No such queue. Job not submitted.\n", 255
@@ -241,19 +263,27 @@ class LsfStandIn:
         job = StandInJob(
             key=number, user_id=user, user=pwd.getpwuid(user).pw_name, queue=queue,
             explicit_queue="q" in given, processors=int(given.get("n", "1")), submit_time=now, name=name,
-            begin_time=_begin(given.get("b"), now), state="PSUSP" if "H" in given else "PEND",
+            begin_time=begin_time(given.get("b"), now), state="PSUSP" if "H" in given else "PEND",
             minutes=int(given["W"]) if "W" in given else None, command=" ".join(rest),
             resource_request=given.get("R", ""), project=given.get("P", "default"),
             description=given.get("Jd", ""), asked_hosts=tuple(given.get("m", "").split()),
+            priority=int(given["sp"]) if "sp" in given else None,
             dependency=given.get("w", ""), rerunnable="r" in given, array=array.rstrip("]"),
         )  # fmt: skip
         indices = elements(job.array) if job.array else (0,)
-        self._log(records.new(replace(job, name=f"{name}[{job.array}]") if job.array else job))
+        self._log(records.new(replace(job, name=f"{name}[{job.array}]") if job.array else job, self._version))
         for index in indices:
             key = index << 32 | number
             self._jobs[key] = replace(job, key=key, name=f"{name}[{index}]" if index else name)
         kind = "queue" if "q" in given else "default queue"
         return f"Job <{number}> is submitted to {kind} <{queue}>.\n", "", 0
+
+    def _esub(self, _user: int, words: list[str]) -> Said:
+        """What an esub is told of a submission."""
+        return parameters_of(options_of(words, _BSUB, flags="H r")[0]), "", 0
+
+    def _bparams(self, _user: int, _words: list[str]) -> Said:
+        return records.parameters_page(self._max_priority), "", 0
 
     def _keys(self, word: str) -> list[int]:
         """The live jobs that a word names: ``95``, of an array all elements, or ``95[2]``; ``0``: all."""
@@ -289,20 +319,24 @@ class LsfStandIn:
         return self._each(named, switch)
 
     def _bmod(self, user: int, words: list[str]) -> Said:
-        given, rest = _options(words, "Jd W R", flags="")
+        given, rest = options_of(words, "Jd W R sp", flags="")
+        if refused := bad_option(given, self._max_priority):
+            return "", f"{refused}. Job not modified.\n", 255
 
         def modify(key: int) -> str:
             minutes = int(given["W"]) if "W" in given else self._jobs[key].minutes
             asked = given.get("R", self._jobs[key].resource_request)
             self._set(key, minutes=minutes, resource_request=asked)
             self._set(key, description=given.get("Jd", self._jobs[key].description))
+            self._set(key, priority=int(given["sp"]) if "sp" in given else self._jobs[key].priority)
             return "changed"
 
         out, err, code = self._each(rest, modify)
         for word in rest if not err else ():
             job = self._jobs[self._keys(word)[0]]
             changed = {name: given[letter] for letter, name in _CHANGED.items() if letter in given}
-            self._log(records.modify(job, word, user, changed))
+            record = records.modify(job, word, user, changed)
+            self._log(records.modify_by_ibm(job, word, self._version) if self._version else record)
         return out and "".join(f"Parameters of job <{word}> are being changed\n" for word in rest), err, code
 
     def _bkill(self, _user: int, words: list[str]) -> Said:
@@ -335,61 +369,32 @@ class LsfStandIn:
 
     def _bjobs(self, _user: int, _words: list[str]) -> Said:
         """``bjobs -u all -json -o "jobid stat queue jobindex"``, whatever was asked."""
-        rows = [
-            {"JOBID": str(key & 0xFFFFFFFF), "STAT": job.state, "QUEUE": job.queue, "JOB_NAME": job.name}
-            for key, job in self._jobs.items()
-            if job.state not in ENDED
-        ]
-        return json.dumps({"COMMAND": "bjobs", "JOBS": len(rows), "RECORDS": rows}), "", 0
+        return records.jobs_json(job for job in self._jobs.values() if job.state not in ENDED), "", 0
 
     def _bhosts(self, _user: int, _words: list[str]) -> Said:
         taken = {host: self._taken(host) for host in self._hosts}
-        return records.hosts_table(self._hosts, taken), "", 0
+        return records.hosts_table(self._hosts, taken, self._closed), "", 0
 
     def _lshosts(self, _user: int, _words: list[str]) -> Said:
         return records.hardware_table(self._hosts, self._resources), "", 0
+
+    def _badmin(self, _user: int, words: list[str]) -> Said:
+        """``badmin hclose -C why host``: nothing more starts there."""
+        self._closed.add(words[-1])
+        return f"Close <{words[-1]}> ...... done\n", "", 0
 
     def _bmgroup(self, _user: int, _words: list[str]) -> Said:
         return "", "host group: No host group defined in the system\n", 255
 
     def _bqueues(self, _user: int, words: list[str]) -> Said:
+        queues = self._queues.values()
         if "-l" not in words:
-            return "QUEUE_NAME      PRIO STATUS\n" + "".join(
-                f"{queue.name:<15} {queue.priority:>4} Open:Active\n" for queue in self._queues.values()
-            ), "", 0  # fmt: skip
-        pages = (
-            records.queue_page(
-                queue.name, queue.hosts, queue.priority, queue.minutes, is_default=queue.is_default
-            )
-            for queue in self._queues.values()
-        )
-        return records.RULE.join(pages), "", 0
+            return records.queues_table((queue.name, queue.priority) for queue in queues), "", 0
+        return records.RULE.join(
+            records.queue_page(one.name, one.hosts, one.priority, one.minutes, is_default=one.is_default)
+            for one in queues
+        ), "", 0  # fmt: skip
 
 
-_CHANGED: Final = {"Jd": "description", "W": "minutes", "R": "resource_request"}
-
-
-def _options(words: Sequence[str], valued: str, *, flags: str) -> tuple[dict[str, str], list[str]]:
-    """Options up to the first other word, and the rest.
-
-    Raises:
-        ValueError: There is an option that is not known.
-    """
-    rest, given = list(words), dict[str, str]()
-    while rest and rest[0].startswith("-"):
-        letter = rest.pop(0)[1:]
-        if letter not in {*valued.split(), *flags.split()}:
-            message = f"the stand-in does not know -{letter}"
-            raise ValueError(message)
-        given[letter] = rest.pop(0) if letter in valued.split() else ""
-    return given, rest
-
-
-def _begin(text: str | None, now: float) -> int:
-    """The next time at which it is so late: ``23:50``."""
-    if text is None:
-        return 0
-    hours, minutes = map(int, text.split(":"))
-    today = time.localtime(now)
-    then = time.mktime((*today[:3], hours, minutes, 0, 0, 0, -1))
-    return int(then if then > now else then + 86_400)
+_CHANGED: Final = {"Jd": "description", "W": "minutes", "R": "resource_request", "sp": "priority"}
+_BSUB: Final = "q n W J Jd b R P m w sp esub"

@@ -291,8 +291,10 @@ class MemoryCluster:
             job.cloud_core_seconds += job.size * (end - start)
 
     def _leave(self, job: MemoryJob, now: float) -> None:
-        for name in job.nodes:
-            self.nodes[name].job_id, self.nodes[name].since = None, now
+        for node in (self.nodes[name] for name in job.nodes):
+            node.job_id = None
+            if node.power is NodePower.UP:  # one that boots goes on booting, and is idle afterwards
+                node.since = now
         job.nodes = ()
 
     def _suspend_idle(self, now: float) -> None:

@@ -26,6 +26,7 @@ from advisor.ec2.tags import node_of
 from advisor.testing.memory_ec2_clients import client_of
 from advisor.testing.memory_ec2_fleets import MemoryFleets
 from advisor.testing.memory_ec2_market import NOTICE_SECONDS, QUOTA_CODE, SPOT, Ec2Market
+from advisor.testing.memory_ec2_paid import MemoryPaid
 from advisor.testing.memory_ec2_records import ALIVE, Ec2Times, MemoryInstance, as_raw, fits, refusal
 
 __all__ = ["ALIVE", "Ec2Times", "MemoryEc2", "MemoryInstance"]
@@ -34,7 +35,8 @@ _RUN_KEYS: Final = frozenset(
     {
         "ImageId", "InstanceType", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "KeyName",
         "MetadataOptions", "InstanceInitiatedShutdownBehavior", "SubnetId", "SecurityGroupIds", "UserData",
-        "IamInstanceProfile", "InstanceMarketOptions",
+        "IamInstanceProfile", "InstanceMarketOptions", "CapacityReservationSpecification", "Placement",
+        "NetworkInterfaces",
     }
 )  # fmt: skip
 _REFUSALS: Final = frozenset(
@@ -60,10 +62,11 @@ class MemoryEc2:
             any number.
         instances: All there ever were, by id.
         notices: Spot instances that EC2 has said it will take back.
+        paid: Capacity reservations, reserved instances, Savings Plans and quotas.
         refused: Launches that were refused, by code.
         observe: Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
         launched, terminating: Told of each new instance (one of a fleet: when it is named), and of each that
-            somebody ends by a call; they may raise.
+            a call ends; they may raise.
         forgotten: Told of each instance that no call lists any more, which is then removed; None: all are
             kept.
         page_size: Launches on a page of DescribeInstances.
@@ -74,6 +77,7 @@ class MemoryEc2:
     times: Ec2Times = field(default_factory=Ec2Times)
     market: Ec2Market = field(default_factory=Ec2Market)
     room: dict[str, int] = field(default_factory=dict)
+    paid: MemoryPaid = field(default_factory=MemoryPaid)
     instances: dict[str, MemoryInstance] = field(default_factory=dict)
     observe: Callable[[str, str], None] = lambda _action, _stage: None
     launched: Callable[[MemoryInstance], None] = lambda _instance: None
@@ -103,7 +107,7 @@ class MemoryEc2:
 
         Args:
             action: As in boto3 (``run_instances``); ``next_page``: pages of a list after its first.
-            how: An error code of EC2, ``answer-lost`` (done, but nobody hears of it), ``never-arrives``,
+            how: An error code of EC2, ``answer-lost`` (done, but the answer is lost), ``never-arrives``,
                 ``html``.
             times: How many calls.
         """
@@ -131,12 +135,23 @@ class MemoryEc2:
             if by_message:
                 self._tell(item, "EC2 Spot Instance Interruption Warning")
 
+    def reclaim_pool(self, kind: str, subnet_id: str | None, notice_seconds: float) -> list[str]:
+        """Take all living spot instances of a type in a subnet back together; returns their ids."""
+        there = [
+            item.instance_id
+            for item in self.alive()
+            if (item.market, item.instance_type, item.subnet_id) == ("spot", kind, subnet_id)
+        ]
+        for instance_id in there:
+            self.reclaim(instance_id, notice_seconds)
+        return there
+
     def recommend_leaving(self, instance_id: str) -> None:
         """Say that an instance is more likely than others to be taken back."""
         self._tell(self.instances[instance_id], "EC2 Instance Rebalance Recommendation")
 
     def stop(self, instance_id: str) -> None:
-        """Somebody stops an instance by hand (F21)."""
+        """A person stops an instance by hand (F21)."""
         item = self.instances[instance_id]
         if item.state_at(self.now()) in ALIVE:
             item.history = [(t, s) for t, s in item.history if t <= self.now()] + [(self.now(), "stopped")]
@@ -148,8 +163,9 @@ class MemoryEc2:
         self._take_back(now)
         for item in self.instances.values():
             if item.ends_at is not None and item.ends_at <= now and item.state_at(now) in ALIVE:
-                self._end(item, "Server.SpotInstanceTermination")
-                item.spot_status = "instance-terminated-no-capacity"
+                is_spot = item.market == SPOT
+                self._end(item, "Server.SpotInstanceTermination" if is_spot else "Server.CapacityBlockEnded")
+                item.spot_status = "instance-terminated-no-capacity" if is_spot else ""
                 self._tell(item, "EC2 Instance State-change Notification", state="terminated")
         if self.forgotten is not None:
             for item in [each for each in self.instances.values() if self._is_forgotten(each)]:
@@ -208,9 +224,16 @@ class MemoryEc2:
         if token in self._tokens:
             return self._again(token, digest)
         market = request.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
-        number = self._launchable(market, request["InstanceType"], request["MinCount"], request["MaxCount"])
+        least, most = request["MinCount"], request["MaxCount"]
+        held = self.paid.take(request, market, least, most, self.alive())
+        number = held.number
+        if not held.is_named and number < most:
+            number += self._launchable(market, request["InstanceType"], max(0, least - number), most - number)
         tags = _instance_tags(request)
         made = [self._make(request, token, market, index, tags) for index in range(number)]
+        for item in made[: held.number]:
+            item.reservation_id = held.reservation_id
+            item.ends_at = held.ends_at
         self._tokens[token] = digest, tuple(item.instance_id for item in made)
         for item in made:
             self.launched(item)
@@ -265,7 +288,8 @@ class MemoryEc2:
             market=market,
             private_ip=f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
             token=token,
-            subnet_id=request.get("SubnetId"),
+            subnet_id=_subnet(request),
+            group=request.get("Placement", {}).get("GroupName", ""),
             launch_index=index,
             tags=dict(tags),
             history=[(now, "pending"), (now + self.times.pending, "running")],
@@ -301,12 +325,12 @@ class MemoryEc2:
 
     def pages(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """DescribeInstances: some launches on each page, as they were `Ec2Times.lag` ago."""
-        launches: dict[str, list[dict[str, Any]]] = {}
+        launches: dict[str, list[Mapping[str, Any]]] = {}
 
         def look() -> None:
             for item in self.instances.values():
                 state = self._seen(item)
-                if state is not None and fits(item.tags, filters):
+                if state is not None and fits(item.tags, filters, state):
                     launches.setdefault(item.token, []).append(as_raw(item, state))
 
         self.call("describe_instances", look)
@@ -366,3 +390,9 @@ def _instance_tags(request: Mapping[str, Any]) -> dict[str, str]:
         if kind["ResourceType"] == "instance"
         for tag in kind["Tags"]
     }
+
+
+def _subnet(request: Mapping[str, Any]) -> str | None:
+    interface = request.get("NetworkInterfaces", [{}])[0]
+    found: str | None = request.get("SubnetId") or interface.get("SubnetId")
+    return found

@@ -49,8 +49,27 @@ class _Ec2Client:
             "describe_spot_instance_requests", lambda: self._account.spot_requests(Filters)
         )
 
-    def describe_reserved_instances(self, *, Filters: list[dict[str, Any]]) -> Any:  # noqa: ARG002, N803 -- as above
-        return self._account.call("describe_reserved_instances", lambda: {"ReservedInstances": []})
+    def describe_reserved_instances(self, *, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803 -- as above
+        types = next(each["Values"] for each in Filters if each["Name"] == "instance-type")
+        found = [row for row in self._account.paid.reserved if row["InstanceType"] in types]
+        return self._account.call("describe_reserved_instances", lambda: {"ReservedInstances": found})
+
+    def describe_instance_types(self, *, InstanceTypes: list[str]) -> Any:  # noqa: N803 -- as above
+        known = self._account.paid.vcpus
+        rows = [
+            {"InstanceType": kind, "VCpuInfo": {"DefaultVCpus": known.get(kind, 4)}} for kind in InstanceTypes
+        ]
+        return self._account.call("describe_instance_types", lambda: {"InstanceTypes": rows})
+
+    def create_placement_group(
+        self,
+        *,
+        GroupName: str,  # noqa: N803 -- as above
+        Strategy: str,  # noqa: ARG002, N803 -- as above
+        TagSpecifications: list[dict[str, Any]],  # noqa: ARG002, N803 -- as above
+    ) -> Any:
+        make = partial(self._account.paid.make_group, GroupName)
+        return self._account.call("create_placement_group", make)
 
     def describe_subnets(self, *, SubnetIds: list[str]) -> Any:  # noqa: N803 -- as above
         subnets = [{"SubnetId": name, "AvailabilityZone": ZONE} for name in SubnetIds]
@@ -60,11 +79,24 @@ class _Ec2Client:
         match operation:
             case "describe_instances":
                 return _Paginator(self._account)
+            case "describe_capacity_reservations":
+                return _Pages(self._reservations)
             case "describe_spot_price_history":
                 return _Pages(self._spot_prices)
             case _:
                 msg = f"no paginator of {operation}"
                 raise ValueError(msg)
+
+    def _reservations(self, *, Filters: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 -- as above
+        types = next(each["Values"] for each in Filters if each["Name"] == "instance-type")
+        alive = self._account.alive()
+        found = [
+            each.as_raw(alive) for each in self._account.paid.reservations if each.instance_type in types
+        ]
+        answer: dict[str, Any] = self._account.call(
+            "describe_capacity_reservations", lambda: {"CapacityReservations": found}
+        )
+        return answer
 
     def _spot_prices(
         self,
@@ -112,6 +144,32 @@ class _SqsClient:
         return self._account.call("delete_message_batch", lambda: self._account.delete(receipts))
 
 
+class _QuotasClient:
+    """The call of boto3's Service Quotas client that is known here."""
+
+    def __init__(self, account: MemoryEc2) -> None:
+        self._account = account
+
+    def get_service_quota(self, *, ServiceCode: str, QuotaCode: str) -> Any:  # noqa: ARG002, N803 -- as above
+        return self._account.call("get_service_quota", lambda: self._account.paid.quota(QuotaCode))
+
+
+class _PlansClient:
+    """The calls of boto3's Savings Plans client that are known here."""
+
+    def __init__(self, account: MemoryEc2) -> None:
+        self._account = account
+
+    def describe_savings_plans(self, *, states: list[str]) -> Any:  # noqa: ARG002 -- as above
+        plans = self._account.paid.plans
+        return self._account.call("describe_savings_plans", lambda: {"savingsPlans": plans})
+
+    def describe_savings_plan_rates(self, *, savingsPlanId: str, filters: list[dict[str, Any]]) -> Any:  # noqa: N803 -- as above
+        types = next(each["values"] for each in filters if each["name"] == "instanceType")
+        rates = partial(self._account.paid.rates, savingsPlanId, types)
+        return self._account.call("describe_savings_plan_rates", rates)
+
+
 class _PricingClient:
     """The price list: the on-demand price of the market, if it has one."""
 
@@ -152,5 +210,12 @@ class _Found(list[dict[str, Any]]):
 
 
 def client_of(account: MemoryEc2, service: str) -> Any:
-    """The client of ``ec2``, ``sqs`` or ``pricing``."""
-    return {"ec2": _Ec2Client, "sqs": _SqsClient, "pricing": _PricingClient}[service](account)
+    """The client of one service."""
+    clients: dict[str, Callable[[MemoryEc2], Any]] = {
+        "ec2": _Ec2Client,
+        "sqs": _SqsClient,
+        "pricing": _PricingClient,
+        "service-quotas": _QuotasClient,
+        "savingsplans": _PlansClient,
+    }
+    return clients[service](account)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,6 +28,9 @@ class MemoryInstance:
         reason: EC2's code of why it ended.
         spot_status: Status code of its spot request; empty for an on-demand one.
         ends_at: When EC2 will take it back.
+        reservation_id: The capacity reservation that it runs in; empty: none.
+        group: Its placement group; empty: none.
+        said: What Describe calls have said last, and of what.
     """
 
     instance_id: str
@@ -42,6 +45,9 @@ class MemoryInstance:
     reason: str = ""
     spot_status: str = ""
     ends_at: float | None = None
+    reservation_id: str = ""
+    group: str = ""
+    said: tuple[object, Mapping[str, Any]] = field(default=(None, {}), repr=False, compare=False)
 
     @property
     def launched_at(self) -> float:
@@ -78,9 +84,13 @@ class Ec2Times:
     purge: float = 3600.0
 
 
-def fits(tags: Mapping[str, str], filters: list[dict[str, Any]]) -> bool:
-    """Whether tags pass filters; a filter that is not by tag is refused."""
+def fits(tags: Mapping[str, str], filters: list[dict[str, Any]], state: str = "") -> bool:
+    """Whether tags and state pass filters; other filters are refused."""
     for each in filters:
+        if each["Name"] == "instance-state-name":
+            if state not in each["Values"]:
+                return False
+            continue
         kind, _, name = each["Name"].partition(":")
         if kind != "tag":
             msg = f"no filter {each['Name']!r} here"
@@ -90,8 +100,15 @@ def fits(tags: Mapping[str, str], filters: list[dict[str, Any]]) -> bool:
     return True
 
 
-def as_raw(item: MemoryInstance, state: str) -> dict[str, Any]:
-    """One instance as DescribeInstances says it."""
+def as_raw(item: MemoryInstance, state: str) -> Mapping[str, Any]:
+    """One instance as DescribeInstances says it; not to be written to: it is said again until it changes."""
+    of = state, item.reason, item.reservation_id, item.group, *item.tags.items()
+    if item.said[0] != of:
+        item.said = of, _raw(item, state)
+    return item.said[1]
+
+
+def _raw(item: MemoryInstance, state: str) -> dict[str, Any]:
     raw: dict[str, Any] = {
         "InstanceId": item.instance_id,
         "InstanceType": item.instance_type,
@@ -105,8 +122,12 @@ def as_raw(item: MemoryInstance, state: str) -> dict[str, Any]:
     }
     if item.subnet_id:
         raw["SubnetId"] = item.subnet_id
-    if item.market == "spot":
-        raw["InstanceLifecycle"] = "spot"
+    if item.market != "on-demand":
+        raw["InstanceLifecycle"] = item.market
+    if item.reservation_id:
+        raw["CapacityReservationId"] = item.reservation_id
+    if item.group:
+        raw["Placement"]["GroupName"] = item.group
     return raw
 
 

@@ -243,15 +243,21 @@ class MemorySlurm(MemoryCluster):
         return found
 
     def requeue(self, job_ids: Collection[int]) -> None:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`; an ended job runs again, as in Slurm."""
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        self._requeue_all("requeue", job_ids, never={PENDING, *ENDED})
 
+    def requeue_ended(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        self._requeue_all("requeue_ended", job_ids, never={PENDING})
+
+    def _requeue_all(self, verb: str, job_ids: Collection[int], never: Collection[str]) -> None:
         def again() -> None:
-            for job_id in job_ids:
-                if self.jobs[job_id].state != PENDING:
-                    self._requeue(self.jobs[job_id])
-            self.told.append(("requeue", tuple(job_ids), {}))
+            for job in (self.jobs[job_id] for job_id in job_ids):
+                if job.state not in never:
+                    self._requeue(job)
+            self.told.append((verb, tuple(job_ids), {}))
 
-        self._call("requeue", again)
+        self._call(verb, again)
 
     def cancel(self, job_ids: Collection[int]) -> None:
         """End jobs, as scancel does; those that have ended are left alone."""

@@ -50,16 +50,18 @@ class SiteOptions:
         settings: What differs from `Site.default_settings`.
         boot_seconds: How long an instance takes from running to its slurmd.
         hooks: Folder of ``job_submit.lua``, ``resume``, ``suspend`` and ``resume_fail``.
+        programs: Further lines of ``advisor_programs.conf``.
     """
 
     lab: LabOptions = field(default_factory=lambda: LabOptions(database=True))
     settings: Tables = field(default_factory=dict)
     boot_seconds: float = 2.0
     hooks: Path = HOOKS
+    programs: str = ""
 
 
 def _free_port() -> int:
-    """Find a port of the loopback address that nobody listens on now."""
+    """Find a port of the loopback address that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -340,12 +342,12 @@ class Site:
         return "\n".join(found)
 
     def credentials(self) -> dict[str, str]:
-        """Made-up credentials, so that nobody's real ones are ever used here."""
+        """Made-up credentials, so that no real ones are ever used here."""
         return {name: value for name, value in self.ec2.environment.items() if name != "AWS_ENDPOINT_URL"}
 
     def _install_programs(self) -> None:
         """Copy the programs Slurm calls, with their settings beside them."""
-        for name in ("resume", "suspend", "resume_fail"):
+        for name in ("resume", "suspend", "resume_fail", "prolog_slurmctld"):
             text = (self.options.hooks / name).read_text(encoding="utf-8")
             first, _, rest = text.partition("\n")
             target = self.programs / name
@@ -354,7 +356,9 @@ class Site:
         (self.programs / "advisor_programs.conf").write_text(
             f"control_socket = {self.folder / 'run' / 'control.sock'}\n"
             f"handover_folder = {self.state / 'handover'}\n"
-            f"log_file = {self.folder / 'programs.log'}\n",
+            f"log_file = {self.folder / 'programs.log'}\n"
+            f"slurm_conf = {self.lab.conf}\n"
+            f"{self.options.programs}",
             encoding="utf-8",
         )
 

@@ -1,4 +1,4 @@
-"""A lab whose jobs keep their places: the watch loop on a real Slurm, stepped by whoever tests it."""
+"""A lab whose jobs keep their places: the watch loop on a real Slurm, stepped by the test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from advisor.model.advice import (
 from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announcer
-from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
 from advisor.service.observation.poll_view import SharedView
@@ -59,8 +58,7 @@ class WatchedLab:
         state: Path,
         *,
         sections: dict[str, dict[str, Any]] | None = None,
-        wrap: Callable[[SlurmBackend, PlaceholderBackend], tuple[SlurmBackend, PlaceholderBackend]]
-        | None = None,
+        wrap: Callable[[SlurmBackend, Placeholders], tuple[SlurmBackend, Placeholders]] | None = None,
         divider: float = 5.0,
     ) -> None:
         self.lab = lab
@@ -72,7 +70,7 @@ class WatchedLab:
         commands = Commands(self.settings.paths.slurm_bin, lab.conf)
         backend, places = CliBackend(commands), Placeholders(commands)
         slurm: SlurmBackend = backend
-        keeper: PlaceholderBackend = places
+        keeper: Placeholders = places
         if wrap is not None:
             slurm, keeper = wrap(backend, places)
         self._backend = backend
@@ -98,7 +96,7 @@ class WatchedLab:
         )
         self._runner = LoopRunner(self.loop, clock)
         self.announcer: Announcer | None = None
-        """Where `hedged` tells of jobs, as the submit server would; None: nobody is told."""
+        """Where `hedged` tells of jobs, as the submit server would; None: it is not told."""
 
     def look(self) -> ClusterState:
         """Look at Slurm; what the advisor would know of the on-premise queue now."""

@@ -23,9 +23,12 @@ from advisor.web.site import Site
 
 PAGES: Final = (
     ("", "Overview"),
+    ("tune", "Tune"),
+    ("accuracy", "Accuracy"),
     ("decisions", "Decisions"),
     ("ledger", "Ledger"),
-    ("cloud", "Cloud"),
+    ("money", "Money"),
+    ("nodes", "Nodes"),
     ("portfolio", "Portfolio"),
     ("whatif", "What if"),
 )
@@ -64,7 +67,6 @@ class Answers:
             "words": lambda text: str(text).replace("_", " "),
         }
         self._templates.globals |= {
-            "pages": PAGES,
             "release": __version__,
             "base": site.first.web.path,
             "plotly_version": library_version(),
@@ -84,11 +86,15 @@ class Answers:
         """One answer: ``data`` as JSON, or the template rendered with ``data`` and ``words``."""
         if wants_json(request):
             return JSONResponse(plain(data), status, headers)
+        person = getattr(request.state, "person", None)
         asked = [(name, text) for name, text in request.query_params.multi_items() if name != "format"]
         drawn = self._templates.get_template(template).render(
             **data,
             **words,
             cluster=self._site.settings().cluster.name,
+            person=person,
+            pages=[page for page in PAGES if person is not None and person.may("GET", f"/{page[0]}")],
+            token="" if person is None else self._site.gate.form_token(person),
             here=request.url.path.strip("/").partition("/")[0],
             as_data=urlencode([*asked, ("format", "json")]),
         )

@@ -9,14 +9,26 @@ from typing import Final
 
 import anyio.to_thread
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from advisor.model.errors import AdvisorError, RetryLater
-from advisor.web import cloud, decisions, jobs, ledger, overview, plots, whatif
+from advisor.web import (
+    accuracy,
+    decisions,
+    jobs,
+    ledger,
+    money,
+    nodes,
+    overview,
+    plots,
+    signing_in,
+    tune,
+    whatif,
+)
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.guard import Guard, own_names
 from advisor.web.site import Site
@@ -25,7 +37,12 @@ log = structlog.get_logger(__name__)
 
 _THREADS: Final = 8
 """Pages made at a time: they shall use one processor of the controller, not all."""
-_STATIC: Final = {"style.css": "text/css", "plots.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_STATIC: Final = {
+    "style.css": "text/css",
+    "plots.js": "text/javascript",
+    "tune.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 _KEPT: Final = "public, max-age=3600"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
@@ -39,10 +56,20 @@ def create_app(site: Site) -> Guard:
         yield
         await anyio.to_thread.run_sync(site.runs.close)
 
+    def admit(request: Request) -> None:
+        signing_in.admit(site, request)
+
     # no pages about the interface: they fetch scripts from elsewhere
-    app = FastAPI(lifespan=life, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app = FastAPI(
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        dependencies=[Depends(admit)],
+    )
     answers = Answers(site)
-    for page in (overview, decisions, jobs, ledger, cloud, whatif):
+    for page in (signing_in, overview, tune, accuracy, decisions, jobs, ledger, money, nodes, whatif):
         app.include_router(page.routes(site, answers))
     _add_static(app)
     _add_errors(app, answers)
@@ -88,4 +115,6 @@ def _add_errors(app: FastAPI, answers: Answers) -> None:
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:
         log.error("web.broken", path=request.url.path, exc_info=error)
-        return answers.error(request, 500, "web.broken", "a fault of ours; the journal says more")
+        return answers.error(
+            request, 500, "web.broken", "an error of the advisor; `journalctl -u advisor-web` says more"
+        )

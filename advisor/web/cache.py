@@ -46,6 +46,11 @@ class Cache:
         value: _Value = found[1]
         return value
 
+    def forget(self, key: Hashable) -> None:
+        """Let the next request compute a value anew."""
+        with self._lock:
+            self._values.pop(key, None)
+
     def _young(self, key: Hashable, seconds: float) -> tuple[float, Any] | None:
         with self._lock:
             found = self._values.get(key)

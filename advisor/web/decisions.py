@@ -15,6 +15,7 @@ from advisor.model.advice import Placement
 from advisor.service.admin.ledger_view import decision_row
 from advisor.web.answers import Answers
 from advisor.web.asking import before_of, before_text, job_id_of, limit_of, placement_of, since_of, word_of
+from advisor.web.forms import person_of
 from advisor.web.site import Site
 
 _COUNT_SECONDS: Final = 60.0
@@ -35,6 +36,9 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         limit: str = "",
         before: str = "",
     ) -> Response:
+        person = person_of(request)
+        if not person.sees_all:
+            user = person.name
         asked = {"since": since, "user": user, "placement": placement, "reason": reason, "job": job}
         wanted = _wanted(asked, site.now())
         rows, after = _rows(site, wanted, limit_of(limit), before_of(before))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ _EMPTY_STYLE: Final = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 HEADERS: Final = {
     "content-security-policy": (
         f"default-src 'none'; script-src 'self'; style-src 'self' {_EMPTY_STYLE}; img-src 'self' data:; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -68,7 +67,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         if scope["method"] not in _METHODS:
-            return 405, "Use GET for pages, and POST to start a what-if."
+            return 405, "Use GET for pages, and POST for forms."
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_TARGET_BYTES:
             return 414, "The address is too long."
         if name_of(headers.get("host", "")) not in self._hosts:
@@ -104,8 +103,3 @@ def own_names(web: WebSettings) -> frozenset[str]:
     """Allowed names: the proxy's, the address, and localhost where only this machine can connect."""
     names = {*web.hosts, name_of(web.address) or web.address, web.address.lower()}
     return frozenset(names | ({"localhost", "127.0.0.1", "::1"} if web.is_for_this_machine_alone else set()))
-
-
-def is_token(found: str, token: str) -> bool:
-    """Whether a form has our token, compared in constant time."""
-    return hmac.compare_digest(found.encode(), token.encode())

@@ -12,12 +12,16 @@ from advisor.decide.explanation.display import clean, quantity
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import hedge_sentence, sentence, time_limit_sentence
+from advisor.history.ledger_rows import LedgerRow
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
 from advisor.model.job import JobOutcome
+from advisor.model.job_id import JobId
 from advisor.service.admin.why_view import ledger_advice
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.asking import job_id_of
+from advisor.web.forms import person_of
+from advisor.web.persons import Person
 from advisor.web.site import Site
 
 _NEVER = (
@@ -42,39 +46,58 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         job_id = job_id_of(job)
         if job_id is None:
             raise RefusedError(400, "job is a job's id")
-        with site.history() as store:
-            record = store.advice_of(job_id.job)
-            outcomes = [] if record is None else store.outcomes_of(record.advice.advice_id)
-            finished = store.of_job(job_id.job)
-        if record is None and finished is None:
-            raise RefusedError(
-                404,
-                f"nothing is known of job {job_id.name}: no advice is in the ledger and it has not ended. "
-                f"`advisor why {job_id.name}` on the controller also asks Slurm",
-            )
-        data: dict[str, Any]
+        record, outcomes, finished = _known(site, job_id)
+        _refuse(person_of(request), job_id, record, finished)
         if record is None:
-            data = {
-                "job_id": job_id.job,
-                "asked": job_id.name,
-                "source": None,
-                "headline": _never(finished),
-                "outcome": None,
-                "finished": finished,
-            }
-            return answers.page(request, "job.html", data, advised=None)
+            return answers.page(request, "job.html", _without_advice(job_id, finished), advised=None)
         # which of an array's tasks ended how is known by Slurm's own numbers of them only
         alone = job_id.task is None
-        outcome = next((row for row in outcomes if alone and row.job_id == job_id.job), None)
         data = {
             **ledger_advice(job_id, record),
-            "outcome": outcome,
+            "outcome": next((row for row in outcomes if alone and row.job_id == job_id.job), None),
             "outcomes": outcomes,
             "finished": finished if alone else None,
         }
         return answers.page(request, "job.html", data, advised=_in_words(record))
 
     return router
+
+
+def _known(site: Site, job_id: JobId) -> tuple[AdviceRecord | None, list[LedgerRow], JobOutcome | None]:
+    """The newest advice of a job, what became of the jobs of that advice, and how the job itself ended."""
+    with site.history() as store:
+        record = store.advice_of(job_id.job)
+        outcomes = [] if record is None else store.outcomes_of(record.advice.advice_id)
+        return record, outcomes, store.of_job(job_id.job)
+
+
+def _refuse(person: Person, job_id: JobId, record: AdviceRecord | None, finished: JobOutcome | None) -> None:
+    """Refuse what a person may not see, then what is not there."""
+    if not (person.sees_all or _is_of(person.name, record, finished)):
+        raise RefusedError(403, f"job {job_id.name} is not one of {person.name}'s, or nothing is known of it")
+    if record is None and finished is None:
+        raise RefusedError(
+            404,
+            f"nothing is known of job {job_id.name}: no advice is in the ledger and it has not ended. "
+            f"`advisor why {job_id.name}` on the controller also asks Slurm",
+        )
+
+
+def _without_advice(job_id: JobId, finished: JobOutcome | None) -> dict[str, Any]:
+    return {
+        "job_id": job_id.job,
+        "asked": job_id.name,
+        "source": None,
+        "headline": _never(finished),
+        "outcome": None,
+        "finished": finished,
+    }
+
+
+def _is_of(user: str, record: AdviceRecord | None, finished: JobOutcome | None) -> bool:
+    """Whether a job is a user's: whatever is known of it says so."""
+    jobs = [one.job for one in (record, finished) if one is not None]
+    return bool(jobs) and all(job.user == user for job in jobs)
 
 
 def _never(finished: JobOutcome | None) -> str:

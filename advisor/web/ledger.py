@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from advisor.history.ledger import LedgerRow
+from advisor.history.ledger_rows import LedgerRow
 from advisor.model.settings import Settings
 from advisor.service.admin.ledger_report import LedgerReport
 from advisor.service.admin.ledger_report_page import about, figures
@@ -19,22 +19,22 @@ from advisor.service.admin.ledger_view import LedgerSums
 from advisor.service.admin.money import money_rows, money_view
 from advisor.web.answers import Answers
 from advisor.web.asking import MAX_ROWS, limit_of, since_of
-from advisor.web.plots import figure_text
+from advisor.web.plots import Drawn, drawn
 from advisor.web.site import Site
 
 _SECONDS: Final = 120.0
-"""The whole ledger of a week is read for it."""
+"""How long a page's sums are kept before the ledger, often of a whole week, is read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Summed:
     view: dict[str, Any]
     report: dict[str, Any]
-    plots: list[str]
+    plots: list[Drawn]
 
 
 def routes(site: Site, answers: Answers) -> APIRouter:
-    """The page."""
+    """The route of the page."""
     router = APIRouter()
 
     @router.api_route("/ledger", methods=["GET", "HEAD"])
@@ -57,17 +57,17 @@ def routes(site: Site, answers: Answers) -> APIRouter:
 
 
 def _sum(site: Site, since: float, now: float, settings: Settings) -> _Summed:
-    """What `advisor ledger` and `advisor report` say, from one reading."""
+    """The data of `advisor ledger` and of `advisor report`, from one pass over the ledger."""
     report = LedgerReport(since, now, settings.cluster.utc_offset_seconds)
     sums = LedgerSums()
     with site.history() as store:
-        report.decided(store.decisions(since))
+        report.decided(store.brief_decisions(since))
         money = money_view(store, since)
         report.paid(money)
         rows = deque(_counted(store.ledger(since), sums, report), maxlen=MAX_ROWS)
     summary = report.summary()
     view = {"since": since, "summary": sums.summary(), "money": money, "rows": list(rows)}
-    return _Summed(view, summary, [figure_text(figure) for figure in figures(report, summary)])
+    return _Summed(view, summary, [drawn(figure) for figure in figures(report, summary)])
 
 
 def _counted(rows: Iterator[LedgerRow], sums: LedgerSums, report: LedgerReport) -> Iterator[LedgerRow]:

@@ -11,8 +11,10 @@ from typing import Final
 import structlog
 import uvicorn
 
+from advisor.config.loading import LoadedSettings
 from advisor.model.errors import BadInput
-from advisor.model.settings import Settings, WebSettings
+from advisor.model.settings import WebSettings
+from advisor.service.exchange.socket_file import passed_by_systemd
 from advisor.service.running.notify import Notifier
 from advisor.web.app import create_app
 from advisor.web.site import Site
@@ -25,15 +27,15 @@ _IDLE_SECONDS: Final = 30
 _STOP_SECONDS: Final = 5
 
 
-def run(
-    settings: Settings, *, load: Callable[[], Settings], command: Sequence[str], options: Sequence[str]
-) -> None:
+def run(*, load: Callable[[], LoadedSettings], command: Sequence[str], options: Sequence[str]) -> None:
     """Serve the pages until SIGTERM or SIGINT.
 
     `load` reads the settings again; `command` and `options` start a what-if
     (:class:`advisor.web.whatif_runs.WhatIfRuns`). Raises BadInput where the address or port cannot be used.
     """
+    settings = load().settings
     listening = listen(settings.web)
+    passed = passed_by_systemd(os.environ)
     site = Site(settings, load, WhatIfRuns(command, options))
     server = uvicorn.Server(configuration(site))
     address, port = listening.getsockname()[:2]
@@ -43,8 +45,9 @@ def run(
     # uvicorn stops at these signals and raises them again at its end, which must not kill the process
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    sockets = [listening] if passed is None else [listening, passed]
     with listening:
-        server.run(sockets=[listening])
+        server.run(sockets=sockets)
     notifier.stopping()
 
 

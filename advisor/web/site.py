@@ -1,19 +1,21 @@
-"""What all pages share: settings, history, cache and runs of what-if."""
+"""The objects that all pages share: settings, history, cache and runs of what-if."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import structlog
 
+from advisor.config.loading import DEFAULT_PATH, LoadedSettings
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.web.cache import Cache
+from advisor.web.gate import Gate
 from advisor.web.whatif_runs import WhatIfRuns
 
 log = structlog.get_logger(__name__)
@@ -24,20 +26,23 @@ _BUSY_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Site:
-    """What the pages of one site share.
+    """The objects that the pages of one site share.
 
     Attributes:
         first: Settings at the start; the address and port stay theirs.
-        load: Reads the settings again, which the pages show.
-        token: Secret in every form, so that other sites cannot send one.
+        load: Reads the settings again, which the pages show, with their origins.
+        gate: Who asks.
     """
 
     first: Settings
-    load: Callable[[], Settings]
+    load: Callable[[], LoadedSettings]
     runs: WhatIfRuns
     cache: Cache = field(default_factory=lambda: Cache(time.monotonic))
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _last: Settings | None = None
+    gate: Gate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gate = Gate(lambda: self.settings().web, time.time)
 
     def settings(self) -> Settings:
         """The settings in the file now; the last valid ones if the file is wrong."""
@@ -45,10 +50,14 @@ class Site:
 
     def _load(self) -> Settings:
         try:
-            self._last = self.load()
+            self._last = self.load().settings
         except AdvisorError as error:
             log.warning("web.settings_not_read", code=error.code, message=str(error))
         return self._last or self.first
+
+    def settings_file(self) -> Path:
+        """The file that settings are written into."""
+        return self.load().path or DEFAULT_PATH
 
     def history(self) -> HistoryStore:
         """The history, opened for reading; the caller closes it."""

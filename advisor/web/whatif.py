@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl
 
 import plotly.graph_objects as go
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from advisor.config.definitions import Definition, by_key
@@ -23,8 +22,8 @@ from advisor.service.admin.rehearsal_words import fidelity_words
 from advisor.service.admin.whatif_words import whatif_table, window_words
 from advisor.web.answers import Answers, RefusedError, part
 from advisor.web.asking import since_of
-from advisor.web.guard import MAX_BODY_BYTES, is_token
-from advisor.web.plots import figure_text
+from advisor.web.forms import read_form
+from advisor.web.plots import Drawn, drawn
 from advisor.web.site import Site
 from advisor.web.whatif_runs import MAX_SECONDS, Run, RunState
 
@@ -44,7 +43,6 @@ TUNED: Final = (
 )
 """Settings with a field of their own in the form; the others are typed into one field."""
 _SINCE: Final = "30d"
-_MAX_FIELDS: Final = 64
 _MAX_CHANGES: Final = 40
 _DECIDED_SECONDS: Final = 300.0
 
@@ -64,12 +62,11 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             {"runs": runs, "running": None if running is None else running.run_id},
             fields=_fields(site.settings()),
             asked=_asked(before),
-            token=site.token,
         )
 
     @router.post("/whatif")
     async def start(request: Request) -> Response:
-        asked = await _form(request, site.token)
+        asked = await read_form(request, site)
         return await run_in_threadpool(_start, site, asked)
 
     @router.api_route("/whatif/{run_id}", methods=["GET", "HEAD"])
@@ -88,12 +85,11 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             fidelity=list(fidelity_words(result["fidelity"])) if result else [],
             plots=_plots(result) if result else [],
             is_running=run.state is RunState.RUNNING,
-            token=site.token,
         )
 
     @router.post("/whatif/{run_id}/cancel")
     async def cancel(request: Request, run_id: str) -> Response:
-        await _form(request, site.token)
+        await read_form(request, site)
         await run_in_threadpool(site.runs.cancel, _run(site, run_id).run_id)
         return RedirectResponse(f"{site.first.web.path}/whatif/{run_id}", 303)
 
@@ -134,29 +130,6 @@ def _start(site: Site, asked: Mapping[str, str]) -> Response:
     return RedirectResponse(f"{site.first.web.path}/whatif/{run.run_id}", 303)
 
 
-async def _form(request: Request, token: str) -> dict[str, str]:
-    """A form's fields; raises RefusedError for no form, one that is too long, or a wrong token."""
-    if (
-        request.headers.get("content-type", "").partition(";")[0].strip()
-        != "application/x-www-form-urlencoded"
-    ):
-        raise RefusedError(415, "send the form as application/x-www-form-urlencoded")
-    try:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise RefusedError(413, "the form is too long")
-        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
-    except (ValueError, ClientDisconnect):
-        raise RefusedError(400, "the form cannot be read") from None
-    if not is_token(fields.get("token", ""), token):
-        raise RefusedError(
-            403, "the form is from before a restart or from another site: open the page again and resend it"
-        )
-    return fields
-
-
 def _fields(settings: Settings) -> list[dict[str, Any]]:
     """The form's settings, with their values in force and their limits."""
     values, known = values_of(settings), by_key()
@@ -193,7 +166,7 @@ def _decided(site: Site, since: float) -> dict[str, Any]:
     return site.cache.get(("decided", since), _DECIDED_SECONDS, read)
 
 
-def _plots(result: Mapping[str, Any]) -> list[str]:
+def _plots(result: Mapping[str, Any]) -> list[Drawn]:
     """Hours saved and money, side by side."""
     names = [row["settings"] for row in result["rows"]]
     found = []
@@ -203,5 +176,5 @@ def _plots(result: Mapping[str, Any]) -> list[str]:
     ):
         values = [row[key] for row in result["rows"]]
         figure = go.Figure(go.Bar(x=names, y=values, marker_color=colour))
-        found.append(figure_text(styled(figure, title, unit)))
+        found.append(drawn(styled(figure, title, unit)))
     return found

@@ -180,6 +180,7 @@ def test_second_run_changes_nothing(played: Played) -> None:
         ("etc/systemd/system/advisor-retrain.timer", 0o644),
         ("etc/systemd/system/advisor-.service.d/site.conf", 0o644),
         ("etc/systemd/system/advisor-places.socket", 0o644),
+        ("etc/systemd/system/advisor-web.socket", 0o644),
         ("etc/systemd/system/advisor-places@.service.d/site.conf", 0o644),
         ("etc/systemd/system/advisor-web.service.d/site.conf", 0o644),
         ("usr/local/lib/advisor/resume", 0o755),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.model.settings import Settings
-from advisor.service.state.state_files import PRICE
+from advisor.service.state.state_files import BUDGET, PRICE
 from benchmarks.live_day import (
     EARLIER_DAYS,
     NODE_PROCESSORS,
@@ -60,7 +60,7 @@ def test_the_budget_is_its_share_of_the_core_hours(day: LiveDay) -> None:
 def test_the_price_begins_with_the_demand_of_the_days_before(day: LiveDay, tmp_path: Path) -> None:
     day.write_price(tmp_path)
     record = PRICE.at(tmp_path).read()
-    assert record.since == BEGIN - 86_400.0
+    assert BUDGET.at(tmp_path).read().began == BEGIN - 86_400.0
     assert record.price > 0.0
     assert record.seen
     assert all(seen.time <= BEGIN for seen in record.seen.values())

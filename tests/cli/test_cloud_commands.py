@@ -49,6 +49,7 @@ def report(tmp_path: Path) -> CloudReport:
     rig = Rig(tmp_path)
     rig.fleet.refusals = {"burst9": EMPTY_POOL}
     rig.hand_over("resume", "burst[1-2,9]")
+    rig.look()
     rig.provision.act_on_handovers()
     rig.fleet.listed = [
         make_instance("burst1", launch_time=rig.hands.wall),

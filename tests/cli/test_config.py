@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,29 @@ def test_day_one_17_set_says_what_it_wrote_where_and_what_makes_it_count(file, m
     monkeypatch.setenv("ADVISOR_PLACEMENT__BOOT_SECONDS", "5")
     assert "overrides the file" in call("set", "placement.boot_seconds=34", "--config", str(file))
     assert '"placement.boot_seconds = 35' not in call("show", "--config", str(file))
+
+
+def test_set_stands_in_the_history_with_who_and_why_and_can_be_undone(file, tmp_path, monkeypatch):
+    from advisor.service.state.applied import SettingsHistory
+
+    state = tmp_path / "state"
+    state.mkdir()
+    file.write_text(f'{file.read_text()}[paths]\nstate = "{state}"\n')
+    before = file.read_text()
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    text = words(call("set", "placement.boot_seconds=33", "--reason", "new image", "--config", str(file)))
+    assert "as change 1, which running daemons take up by themselves." in text
+    assert "systemctl" not in text
+    history = SettingsHistory(file, state)
+    (entry,) = history.entries()
+    assert (entry.author, entry.reason) == (pwd.getpwuid(os.geteuid()).pw_name, "new image")
+    assert [(one.key, one.before, one.after) for one in entry.changes] == [
+        ("placement.boot_seconds", "90", "33")
+    ]
+    call("set", "placement.boot_seconds=33", "--config", str(file))  # nothing changes, and that is no error
+    assert len(history.entries()) == 1
+    history.apply(history.to_undo(1), author="kim", reason="undo", now=1.0, undoes=1)
+    assert file.read_text() == before
 
 
 def test_what_the_hook_is_told_needs_its_file_written_anew():

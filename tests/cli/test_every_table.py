@@ -31,6 +31,7 @@ WALKED = {
     "replay placement": ["--trace", "synthetic:600:1", "--no-tune", "--factors", "0.01,0.5"],
     "replay schedule": ["--trace", "synthetic:400:1", "--policies", "fcfs", "--variants", "base"],
     "replay waiting": ["--trace", "synthetic:600:1"],
+    "replay budget": ["--trace", "synthetic:600:1", "--skip", "100"],
     "replay promise": ["--trace", "synthetic:600:1"],
     "replay portfolio": ["--trace", "synthetic:60:1", "--simulate", "2"],
     "replay stability": ["--nodes", "synthetic:C2:1", "--schedulers", "capacity", "--draws", "1"],
@@ -39,13 +40,13 @@ WALKED = {
 NOT_WALKED = {
     "advise", "why", "whatif",  # with tests of their own; sentences, or the same tables
     "portfolio undo", "ingest swf", "ingest sacct", "ingest lsb.acct", "report", "retrain", "traces get",
-    "config set", "init", "uninstall", "notify",  # a line or two each
-    "recommend",  # with tests of its own
+    "config set", "budget set", "init", "uninstall", "notify",  # a line or two each
+    "recommend", "replay deadline", "replay pools", "web link", "bench pages",  # with tests of their own
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
     "bench launch", "bench hedge", "bench matching", "bench soak", "bench price",
     "bench runtimes", "bench fidelity", "bench live_days", "bench hookless", "bench takeover",
-    "bench slurm_api",
+    "bench slurm_api", "bench promises",
 }  # fmt: skip
 
 

@@ -119,10 +119,17 @@ def test_ledger(config):
     assert summary["wait_mae_seconds"] == pytest.approx(50.0)  # the kept job: 100 s predicted, 150 s
     assert summary["run_mae_seconds"] == pytest.approx(3540.0)
     assert summary["cost_usd"] is None
+    moved, kept = found["rows"]
+    assert moved["predicted_start_seconds"] == 120.0  # a boot
+    late = moved["actual_start_seconds"] - 120.0
+    assert (summary["cloud_starts"], summary["cloud_start_late_seconds"]) == (1, pytest.approx(late))
+    assert summary["cloud_start_mae_seconds"] == pytest.approx(abs(late))
+    assert kept["predicted_start_seconds"] is None
     text = " ".join(call(config, "ledger").split())
     assert "2 jobs, 1 moved; wait avoided about 1 h 58 min; cost unknown" in text
     empty = json.loads(call(config, "ledger", "--since", "1s", "--format", "json"))
     assert empty["summary"]["wait_mae_seconds"] is None
+    assert empty["summary"]["cloud_start_mae_seconds"] is None
 
 
 def test_a_job_its_user_put_there_is_counted_by_itself(config):

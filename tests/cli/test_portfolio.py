@@ -43,7 +43,7 @@ def test_policy_reason_and_everything_that_is_set_are_shown(tmp_path: Path, conf
         "portfolio.leader names it",
         "1 up, 1 allowed, 3 closed by the reservation advisor_portfolio",
         "2 wait, 1 of them put first",
-        "second: charged by the second, 60 s at least; an idle node is given back when nobody waits",
+        "second: charged by the second, 60 s at least; an idle node is given back when no job waits",
         "advisor portfolio undo",
     ):
         assert words in text

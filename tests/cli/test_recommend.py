@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from advisor.cli.main import app
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, Job, JobOutcome
+from advisor.service.admin.curves import kept, path_of
 
 DAY = 86_400.0
 BEGIN = 1.7e9
@@ -71,6 +72,23 @@ def test_curve_pick_and_fidelity(config: Path) -> None:
     assert result["fidelity"]["jobs"] == 700
     assert result["written"] is None
     assert config.read_text() == before
+
+
+def test_curves_are_kept_for_the_page_tune(config: Path) -> None:
+    state = config.parent / "state"
+    state.mkdir()
+    result = json.loads(recommended(config, "--keep", "--format", "json"))
+    assert result["kept"] == str(path_of(state))
+    curves = kept(state)
+    assert curves is not None
+    assert (curves.jobs, curves.weeks, curves.begin) == (result["jobs"], result["weeks"], result["begin"])
+    assert [one.limit_minutes for one in curves.curves] == [None, 120.0, 60.0, 30.0, 15.0]
+    # the curve under the limit in force is the one that is printed; the lowest limit keeps jobs that gain
+    widest, *_, narrowest = (one.points for one in curves.curves)
+    assert [(one.usd, one.saved_hours) for one in widest] == [
+        (one["usd"], pytest.approx(one["saved_hours"])) for one in result["points"]
+    ]
+    assert 0.0 < narrowest[-1].saved_hours < widest[-1].saved_hours
 
 
 def test_for_people_in_ten_lines_below_the_table(config: Path) -> None:

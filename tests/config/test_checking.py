@@ -50,8 +50,8 @@ def test_shadow_mode_needs_no_burst_partition(settings, text, severity):
         ),
         ('[cluster.modes]\nonperm = "act"\n', "cluster.modes", "error", "Did you mean onprem?"),
         ('[paths]\nstate = "var"\n', "paths.state", "error", "whole path"),
-        ('[web]\naddress = "0.0.0.0"\n', "web.address", "warning", "proxy with its login"),
-        ('[web]\naddress = "controller"\n', "web.address", "warning", "proxy with its login"),
+        ('[web]\naddress = "0.0.0.0"\n', "web.address", "warning", "proxy with TLS"),
+        ('[web]\naddress = "controller"\n', "web.address", "warning", "proxy with TLS"),
         (f'[paths]\nrun = "/{"r" * 100}"\n', "paths.run", "error", "shorter"),
         (
             '[rules]\nallow_users = ["eve"]\ndeny_users = ["eve"]\n',

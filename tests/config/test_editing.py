@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from advisor.config import load
-from advisor.config.editing import parse_changes, write_back
+from advisor.config.editing import former_of, parse_changes, write_back
 from advisor.model import BadInput
 
 OURS = '# our site\n[placement]\n# measured in May\nboot_seconds = 90  # s\n\n[cluster]\nname = "hpc"\n'
@@ -25,7 +25,9 @@ def test_comments_order_and_mode_stay(tmp_path):
     settings = load(path, {}).settings
     assert settings.placement.boot_seconds == 75.5
     assert settings.cluster.name == "hpc"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["advisor.toml"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["advisor.toml", "advisor.toml.old"]
+    assert former_of(path).read_text() == OURS
+    assert stat.S_IMODE(former_of(path).stat().st_mode) == 0o640
 
 
 def test_a_new_file_is_made(tmp_path):

@@ -117,7 +117,7 @@ WRONG = [
     ("[rules]\nboot_seconds = 3\n", ":2", "rules.boot_seconds", "Did you mean placement.boot_seconds?"),
     ("placement = 3\n", ":1", "placement", "[placement]"),
     ("[placement]\nboot_seconds = -3\n", ":2, placement.boot_seconds", "-3", "at least 0"),
-    ('[budget]\nperiod = "year"\n', ":2, budget.period", "'year'", "`day` or `week` or `month`"),
+    ('[budget]\nperiod = "fortnight"\n', ":2, budget.period", "'fortnight'", "days such as `14d`"),
     ("[placement]\nboot_seconds = true\n", ":2, placement.boot_seconds", "true", "number in s"),
     ("[placement]\nboot_seconds = nan\n", ":2, placement.boot_seconds", "nan", "number in s"),
     (

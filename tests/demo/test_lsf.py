@@ -16,7 +16,7 @@ def test_a_few_jobs_are_played_and_reported() -> None:
     wide = DemoJob(
         submit_seconds=0.0,
         processors=plan.processors,
-        run_seconds=6.0,
+        run_seconds=30.0,  # long beside a poll of a busy machine
         limit_minutes=10,
         user="daemon",
         name="wide-1",
@@ -25,7 +25,7 @@ def test_a_few_jobs_are_played_and_reported() -> None:
         explicit=True,
     )
     few = [
-        replace(wide, submit_seconds=1.0, processors=1, run_seconds=1.5, name=f"few-{n}", explicit=False)
+        replace(wide, submit_seconds=4.0, processors=1, run_seconds=1.5, name=f"few-{n}", explicit=False)
         for n in range(3)
     ]
     few.append(replace(few[0], name="few-3", opts_out=True))
@@ -34,4 +34,7 @@ def test_a_few_jobs_are_played_and_reported() -> None:
     said = console.export_text()
     assert "5 of 5 jobs COMPLETED, each started once" in said
     assert "no-burst: the user does not" in said
-    assert said.count("  cloud  ") == 3
+    assert any(
+        line.split() == ["jobs", "kept", "/", "moved", "2", "/", "3", "5", "/", "0"]
+        for line in said.splitlines()
+    )

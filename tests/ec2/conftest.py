@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from advisor.ec2.account import Account
 from advisor.ec2.clients import LAUNCH_CONFIG
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Journal
@@ -28,7 +29,7 @@ def clock() -> ManualClock:
 def start_fleet(emulator: Ec2Emulator, clock: ManualClock, tmp_path: Path) -> Callable[..., Fleet]:
     """Starts the fleet anew from what is on the disk, as after a crash; other clusters are other hosts."""
 
-    def start(cluster: str = "c1", **settings: Any) -> Fleet:
+    def start(cluster: str = "c1", account: Callable[[], Account] = Account, **settings: Any) -> Fleet:
         folder = tmp_path if cluster == "c1" else tmp_path / cluster
         folder.mkdir(exist_ok=True)
         return Fleet(
@@ -40,6 +41,7 @@ def start_fleet(emulator: Ec2Emulator, clock: ManualClock, tmp_path: Path) -> Ca
             monotonic=lambda: clock.steady,
             sleep=clock.sleep,
             jitter=lambda: 0.5,
+            account=account,
         )
 
     return start

@@ -14,6 +14,7 @@ import pytest
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Intent
 from advisor.ec2.prices import PriceCache
+from advisor.ec2.reading_account import AccountCache
 from advisor.ec2.requests import create_fleet_request, run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.ec2.templates import template_data
@@ -67,22 +68,29 @@ def test_every_call_the_advisor_makes_is_allowed(
         "cores": 4,
         "memory_mb": 7000,
         "on_demand_usd_per_hour": 0.2,
+        "placement_group": True,
     }
     ours = {"subnet_ids": (subnets["us-east-1a"],), "classes": {"mid": two}}
     fleet = start_fleet(**ours)
     fleet.resume(["burst1", "burst2"], capacity_of={"burst1": Capacity.SPOT})
     fleet.resume(["burst3", "burst4"])
     fleet.resume(["mid1"], capacity_of={"mid1": Capacity.SPOT})
+    fleet.resume(["mid2", "burst5"], jobs=[["mid2", "burst5"]])
     fleet.tag_unnamed()
     fleet.recover(["burst1"])
     fleet.suspend(["burst1", "burst2", "burst3", "burst4"])
     prices = PriceCache(emulator.settings(**ours), PRICES.at(tmp_path), lambda: 1.0e9)
     prices.refresh_spot()
     prices.refresh_on_demand()
-    prices.refresh_reserved()
+    account = AccountCache(emulator.settings(**ours), "c1")
+    emulator.savings([{"savingsPlanId": "sp-1", "commitment": "1.0", "state": "active"}])
+    account.refresh_reservations()
+    account.refresh_reserved()
+    account.refresh_plans()
+    account.refresh_quotas()
     asked = {f"{call['service']}:{call['action']}" for call in emulator.calls()}
     allowed = {action for row in statements("controller-policy") for action in actions(row)}
-    assert {"ec2:CreateFleet", "ec2:CreateLaunchTemplate"} <= asked
+    assert {"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreatePlacementGroup"} <= asked
     assert {"ec2:RunInstances", "ec2:CreateTags", "ec2:TerminateInstances", "pricing:GetProducts"} <= asked
     assert asked <= allowed
 
@@ -100,7 +108,7 @@ def test_a_launch_carries_the_tag_the_policy_demands_on_all_it_makes(option: Cap
     for sid in ("LaunchInstances", "LaunchWithIt", "MakeFleet", "MakeTemplate", "TagAtLaunch"):
         assert statement(sid)["Condition"]["StringEquals"][f"aws:RequestTag/{CLUSTER_TAG}"] == "c1"
     resources = {name.split(":")[-1].removesuffix("/*") for name in statement("TagAtLaunch")["Resource"]}
-    assert resources == made | {"spot-instances-request", "fleet", "launch-template"}
+    assert resources == made | {"spot-instances-request", "fleet", "launch-template", "placement-group"}
 
 
 def test_a_fleet_and_its_template_tag_all_they_make() -> None:
@@ -129,7 +137,7 @@ def test_only_owned_instances_may_be_ended_or_named() -> None:
     keys = statement("NameOwnInstances")["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"]
     assert sorted(keys) == sorted([NODE_TAG, "Name"])
     made_by = statement("TagAtLaunch")["Condition"]["StringEquals"]["ec2:CreateAction"]
-    assert made_by == ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]
+    assert made_by == ["RunInstances", "CreateFleet", "CreateLaunchTemplate", "CreatePlacementGroup"]
 
 
 @pytest.mark.parametrize("name", ["controller-policy", "node-policy", "queue-policy"])

@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from advisor.ec2.prices import PriceCache, Prices, Quote
-from advisor.model.errors import RetryLater, TellAdmin
+from advisor.model.errors import TellAdmin
 from advisor.service.cloud.pricing import PriceLoop, price_table
 from advisor.service.state.state_files import PRICES
 from advisor.testing.ec2 import Ec2Emulator
@@ -49,21 +49,6 @@ def product(usd: str, **attributes: str) -> dict[str, Any]:
     }
 
 
-def reserved_row(count: int, **changes: Any) -> dict[str, Any]:
-    row = {
-        "ReservedInstancesId": f"ri-{count}",
-        "InstanceType": "c5.xlarge",
-        "InstanceCount": count,
-        "State": "active",
-        "ProductDescription": "Linux/UNIX",
-        "FixedPrice": 0.0,
-        "UsagePrice": 0.0,
-        "RecurringCharges": [{"Amount": 0.1, "Frequency": "Hourly"}],
-        "Duration": 31536000,
-    }
-    return {**row, **changes}
-
-
 @pytest.fixture
 def make_cache(emulator: Ec2Emulator, tmp_path: Path) -> MakeCache:
     def make(now: Callable[[], float] = lambda: NOW, **changes: Any) -> PriceCache:
@@ -74,7 +59,7 @@ def make_cache(emulator: Ec2Emulator, tmp_path: Path) -> MakeCache:
 
 def test_until_something_was_read_the_settings_hold(make_cache: MakeCache) -> None:
     prices = make_cache(spot_usd_per_hour=0.5, on_demand_usd_per_hour=0.9).prices
-    assert (prices.spot.usd_per_hour, prices.on_demand.usd_per_hour, prices.reserved) == (0.5, 0.9, None)
+    assert (prices.spot.usd_per_hour, prices.on_demand.usd_per_hour) == (0.5, 0.9)
     assert not prices.spot.is_read
     assert prices.spot.age_seconds(NOW) == math.inf
     assert price_table(prices, NOW)["spot"] == {"usd_per_hour": 0.5, "age_seconds": None}
@@ -129,46 +114,6 @@ def test_on_demand_of_another_region_is_asked_where_the_price_list_is(
     assert cache.prices.on_demand.usd_per_hour == 0.2
 
 
-def test_reserved_instances_are_counted_and_their_share_of_the_advance(
-    emulator: Ec2Emulator, make_cache: MakeCache
-) -> None:
-    emulator.reserved(
-        [
-            reserved_row(3),
-            reserved_row(1, FixedPrice=8760.0 * 0.3, RecurringCharges=[]),  # a year in advance
-            reserved_row(50, State="retired"),
-            reserved_row(60, InstanceType="m5.xlarge"),
-            reserved_row(70, ProductDescription="Windows"),
-        ]
-    )
-    cache = make_cache()
-    cache.refresh_reserved()
-    reserved = cache.prices.reserved
-    assert reserved is not None
-    assert reserved.count == 4
-    assert reserved.usd_per_hour == pytest.approx((3 * 0.1 + 0.3) / 4)
-    assert price_table(cache.prices, NOW + 60)["reserved"]["age_seconds"] == 60.0
-
-
-def test_reserved_for_a_zone_we_do_not_use_is_not_counted(
-    emulator: Ec2Emulator, make_cache: MakeCache
-) -> None:
-    ec2: Any = boto3.client("ec2", endpoint_url=emulator.url, region_name="us-east-1")
-    subnets = {row["AvailabilityZone"]: row["SubnetId"] for row in ec2.describe_subnets()["Subnets"]}
-    emulator.reserved([reserved_row(3), reserved_row(5, AvailabilityZone="us-east-1c")])
-    cache = make_cache(subnet_ids=(subnets["us-east-1a"],))
-    cache.refresh_reserved()
-    assert cache.prices.reserved is not None
-    assert cache.prices.reserved.count == 3
-
-
-def test_no_reserved_instances_is_an_answer_too(make_cache: MakeCache) -> None:
-    cache = make_cache()
-    cache.refresh_reserved()
-    assert cache.prices.reserved is not None
-    assert (cache.prices.reserved.count, cache.prices.reserved.usd_per_hour) == (0, 0.0)
-
-
 def test_the_last_good_price_outlives_a_failed_read_and_a_restart(
     emulator: Ec2Emulator, make_cache: MakeCache
 ) -> None:
@@ -205,9 +150,8 @@ DAMAGED = [
     "",
     "{",
     "[1]",
-    HERE + '"spot": 5, "on_demand": [], "reserved": "x"}',
+    HERE + '"spot": 5, "on_demand": []}',
     HERE + '"spot": {"usd_per_hour": "cheap", "time": 1}, "on_demand": {"usd_per_hour": -1, "time": 5}}',
-    HERE + '"reserved": {"count": -3, "usd_per_hour": 1, "time": 5}}',
 ]
 
 
@@ -228,25 +172,19 @@ def test_a_file_that_cannot_be_written_costs_nothing_but_the_memory(
     assert cache.prices.spot.usd_per_hour == 0.05
 
 
-def test_an_html_page_is_a_server_that_does_not_answer(emulator: Ec2Emulator, make_cache: MakeCache) -> None:
-    page = {"status": 400, "body": "<!doctype html>\n<html lang=en>\n<title>500</title><p>x"}
-    emulator.faults([{"action": "DescribeReservedInstances", "http": page}])
-    with pytest.raises(RetryLater):
-        make_cache().refresh_reserved()
-
-
 def test_each_source_is_a_step_of_its_own(emulator: Ec2Emulator, make_cache: MakeCache) -> None:
     emulator.products([product("0.1700000000")])
     cache = make_cache()
     for step in PriceLoop(cache).steps():
         step.run()
     assert cache.prices.on_demand.is_read
-    assert cache.prices.reserved is not None
+    assert not cache.prices.spot.is_read
 
 
-def test_the_file_is_plain_json(make_cache: MakeCache, tmp_path: Path) -> None:
+def test_the_file_is_plain_json(emulator: Ec2Emulator, make_cache: MakeCache, tmp_path: Path) -> None:
+    emulator.products([product("0.1700000000")])
     cache = make_cache()
-    cache.refresh_reserved()
+    cache.refresh_on_demand()
     content = json.loads((tmp_path / "prices.json").read_text())
     assert content["for"] == ["us-east-1", "c5.xlarge"]
-    assert content["reserved"]["count"] == 0
+    assert content["on_demand"]["usd_per_hour"] == 0.17

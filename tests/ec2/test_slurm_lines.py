@@ -38,6 +38,11 @@ def test_gpus_are_declared():
     assert " Gres=gpu:a10:4 " in found[1]
 
 
+def test_a_job_can_ask_for_nodes_close_together_and_for_efa():
+    found = lines(mpi={**BIG, "placement_group": True, "efa": True})
+    assert " Feature=mpi,placement,efa,avx512 " in found[0]
+
+
 def test_without_classes_there_is_nothing():
     assert lines() == []
 

@@ -122,7 +122,7 @@ def test_a_job_never_sits_in_two_zones(emulator, start, subnets):
 def test_a_budget_that_refuses_one_node_refuses_the_job(emulator, start):
     fleet = start(*ZONES)
     why = Failure(FailureClass.BUDGET, "Budget", "spent")
-    report = resume(fleet, FOUR, nodes=[*FOUR, "mid5"], refuse=lambda _nodes: {"mid3": why})
+    report = resume(fleet, FOUR, nodes=[*FOUR, "mid5"], refuse=lambda _nodes, _listed: {"mid3": why})
     assert report.failed == dict.fromkeys(FOUR, why)
     assert [item.node for item in report.launched] == ["mid5"]
 

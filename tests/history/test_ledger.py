@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from advisor.history.ledger import Wanted
-from advisor.history.records import AdviceRecord, decode, encode
+from advisor.history.records import AdviceRecord, BriefEstimate, decode, encode
 from advisor.history.store import HistoryStore
 from advisor.model import (
     Advice,
@@ -117,6 +117,33 @@ def test_decisions_are_read_in_pages(store: HistoryStore, monkeypatch: pytest.Mo
     store.add_advice(record(f"a-{number:02d}", time=float(number % 2)) for number in range(30))
     found = [decision.record.advice.advice_id for decision in store.decisions()]
     assert sorted(found) == [f"a-{number:02d}" for number in range(30)]
+
+
+def test_what_sums_need_is_read_without_the_rest(store: HistoryStore) -> None:
+    sure = replace(Estimate(seconds=500.0, variance=100.0), lower=400.0, upper=900.0, coverage=0.8)
+    moved, stayed = record("a-1", 1000.0), record("a-2", 2000.0, Placement.ON_PREMISE)
+    job = replace(moved.job, account="physics")
+    store.add_advice([replace(moved, job=job, estimates=Estimates(wait=sure)), stayed])
+    first, second = store.brief_decisions()
+    assert (first.advice_id, first.placement, first.mode) == ("a-1", Placement.BURST, Mode.ACT)
+    assert (first.reason, first.account) == (moved.advice.decisive.reason, "physics")
+    assert first.wait == BriefEstimate(seconds=500.0, lower=400.0, upper=900.0, coverage=0.8)
+    assert math.isnan(first.run.lower)
+    assert (second.placement, second.account) == (Placement.ON_PREMISE, None)
+    assert [one.advice_id for one in store.brief_decisions(since=1500.0)] == ["a-2"]
+
+
+def test_a_sample_is_spread_over_its_time(store: HistoryStore, make_outcome: Make) -> None:
+    store.add_advice(record(f"a-{number:02d}", time=float(number)) for number in range(50))
+    store.add(
+        make_outcome(number, submit=float(number), advice_id=f"a-{number:02d}")
+        for number in range(50)
+        if number != 20
+    )
+    found = store.sample(10.0, 40.0, most=7)
+    assert [row.advice_id for _, row in found] == ["a-10", "a-15", "a-25", "a-30", "a-35"]  # one still runs
+    assert {brief.estimates.wait.seconds for brief, _ in found} == {500.0}
+    assert store.sample(60.0, 70.0, most=7) == []
 
 
 def test_an_advice_is_found_by_its_job(store: HistoryStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import socket
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from tests.hooks.esub import ATTEMPTS, SCRIPT, USUAL, parameters
 from tests.service.processes import ServeProcess
 from tests.service.site import make_settings, make_snapshot
 from tests.service.submit.test_server import Running
+
+TOKEN = re.compile('LSB_SUB_JOB_DESCRIPTION="Burst Advisor: advice [0-9a-f-]+"')
 
 
 @dataclass
@@ -165,8 +168,10 @@ def test_the_submit_server_moves_a_job_and_its_user_is_told(tmp_path: Path) -> N
         assert moved.said.startswith("Burst Advisor: starts in the cloud, queue burst")
         assert "To stay: -Jd no-burst" in moved.said
         assert moved.output == "", "standard output goes to eexec"
-        stays = esub.submit(parameters(**USUAL, RERUNNABLE="Y", QUEUE="normal"))
-        assert (stays.code, stays.changes) == (0, ""), "-q is the user's own word"
+        assert TOKEN.fullmatch(moved.changes.splitlines()[1]), "by which control joins advice and job"
+        stays = esub.submit_until_answered(parameters(**USUAL, RERUNNABLE="Y", QUEUE="normal"))
+        assert stays.code == 0
+        assert TOKEN.fullmatch(stays.changes.rstrip("\n")), "-q is the user's own word"
         stays = esub.submit(parameters(**USUAL, RERUNNABLE="Y", JOB_DESCRIPTION="no-burst"))
         assert (stays.code, stays.changes) == (0, "")
     finally:
@@ -189,7 +194,9 @@ def test_advise_serve_gets_what_the_user_asked_for(tmp_path: Path) -> None:
         )
         records: list[Any] = []
         for _ in range(ATTEMPTS):
-            assert (esub.submit(text).code, esub.submit(text).changes) == (0, "")
+            for submission in (esub.submit(text), esub.submit(text)):
+                assert submission.code == 0
+                assert "LSB_SUB_QUEUE" not in submission.changes
             if advisor_given(advisor):
                 break
         assert advisor.stop() == 0
@@ -350,3 +357,26 @@ def test_switched_off(tmp_path: Path) -> None:
 
 def test_without_words_for_admins_it_is_silent(esub: Esub) -> None:
     assert esub.submit(ADVISOR_ESUB_VERBOSE="").said == ""
+
+
+@pytest.mark.parametrize(
+    ("advice_id", "own", "left"),
+    [
+        ("5f-ab-1", "", 'LSB_SUB_JOB_DESCRIPTION="Burst Advisor: advice 5f-ab-1"\n'),
+        ("5f-ab-1", "mine", ""),
+        ('x" y', "", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_id_of_the_advice_is_left_where_the_user_says_nothing(
+    tmp_path: Path, esub: Esub, advice_id: str, own: str, left: str
+) -> None:
+    comment = json.dumps({"burst_advisor": 1, "id": advice_id}, separators=(",", ":"))
+    text = parameters(**USUAL, **({"JOB_DESCRIPTION": own} if own else {}))
+    with answering(tmp_path / "s", says(admin_comment=comment)):
+        for _ in range(ATTEMPTS):
+            submission = esub.submit(text)
+            if "in time" not in submission.said and (submission.changes or not left):
+                break
+    assert submission.code == 0
+    assert submission.changes == left

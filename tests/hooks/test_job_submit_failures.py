@@ -91,7 +91,7 @@ def test_one_wrong_field_spoils_the_whole_answer(lua: str, tmp_path: Path, wrong
 
 
 def test_a_field_that_cannot_be_set_is_the_jobs_own_trouble(lua: str, tmp_path: Path) -> None:
-    """A user's own long constraint comes back to him in a field: he must not open the breaker for others."""
+    """A user's own long constraint comes back in a field: it must not open the breaker for others."""
     network = Network(lambda line: good_line(line, prefer="x" * 600))
     slurm = SlurmDouble(lua, network, tmp_path)
     for _ in range(20):
@@ -185,7 +185,7 @@ def test_d11_features_stand_beside_a_partition_that_was_looked_at(lua: str, tmp_
         slurm = SlurmDouble(lua, Network(lambda line, told=beside: answer_to(line, **told)), tmp_path)
         assert slurm.submit({}).changes == {}
         assert slurm.submit({"partition": "burst"}).changes == {}
-        assert any("beside no partition" in line for line in slurm.logs)
+        assert any("features and no partition" in line for line in slurm.logs)
 
 
 @pytest.mark.parametrize("names", [",", ",burst", "burst,", "burst,,onprem", ",,"])

@@ -15,17 +15,25 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import structs
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.submission.policy import moves_nothing
 from advisor.files.state_file import StateFile
+from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
+from advisor.lsf.answers import read_max_priority
 from advisor.lsf.backend import LsfBackend
 from advisor.lsf.installation import Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.lsf.queued_jobs import name_of
+from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
+from advisor.service.waiting.unadvised import is_unadvised
 from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
 
 HERE, CLOUD = "normal", "aws"
@@ -71,6 +79,10 @@ class Site:
         self.submitted.append(job_id)
         return job_id
 
+    def priority(self) -> int | None:
+        """The highest that a user's job may have."""
+        return read_max_priority(self.run("bparams", "-l"))
+
     def fill(self) -> int:
         """Have a job that takes all slots."""
         job_id = self.submit("-n", str(self.slots), "sleep", "600")
@@ -115,7 +127,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         StandInQueue(name=HERE, hosts=("vm",), is_default=True),
         StandInQueue(name=CLOUD, hosts=("vm",), priority=20),
     )
-    with LsfStandIn(tmp_path / "lsf", hosts={"vm": SLOTS}, queues=queues) as stand_in:
+    with LsfStandIn(tmp_path / "lsf", hosts={"vm": SLOTS}, queues=queues, max_priority=90) as stand_in:
         installation = read_installation(stand_in.environment_folder, "any")
         made = Site(installation, tmp_path, stand_in)
         yield made
@@ -150,7 +162,11 @@ def test_a_job_as_its_user_submitted_it(site: Site) -> None:
     assert (job.memory_mb_per_node, job.nodes, job.queue) == (100, 1, HERE)
     assert rows[job_id].is_queued
     assert rows[job_id].array_job_id == job_id
-    assert (rows[plain].job.comment, rows[plain].job.requeue, rows[plain].job.node_list) == (None, None, None)
+    assert (rows[plain].job.comment, rows[plain].job.requeue, rows[plain].job.node_list) == (
+        None,
+        False,
+        None,
+    )
     assert abs(job.submit_time - time.time()) < 60.0
     assert set(site.lsf.waiting({plain})) >= {job_id, plain}
     assert site.lsf.waiting({plain})[plain] is None
@@ -237,9 +253,65 @@ def test_what_lsf_refuses_is_said_and_the_rest_is_done(site: Site) -> None:
     rows = site.rows()
     assert (rows[first].partitions, rows[first].admin_comment) == ((HERE,), "")
     assert (rows[second].partitions, rows[second].admin_comment) == ((CLOUD,), COMMENT)
-    for changes in ({"sitefactor": "5"}, {"admincomment": COMMENT}):
+    for changes in ({"nosuchword": "5"}, {"admincomment": COMMENT}):
         with pytest.raises(RetryLater):
-            site.lsf.update_jobs({first if "sitefactor" in changes else 999_999: changes})
+            site.lsf.update_jobs({first if "nosuchword" in changes else 999_999: changes})
+
+
+def test_a_small_job_goes_before_others(site: Site) -> None:
+    most = site.priority()
+    if most is None:
+        pytest.skip("lsb.params has no MAX_USER_PRIORITY")
+    running = site.fill()
+    all_slots = ("-n", str(site.slots))
+    large, small = (site.submit(*all_slots, "sleep", "600") for _ in range(2))
+    own = site.submit(*all_slots, "-sp", "1", "sleep", "600")
+    before = site.rows()
+    assert before[large].priority == before[small].priority > before[own].priority
+    first = {"sitefactor": "1000", "admincomment": COMMENT}
+    site.lsf.update_jobs({small: first, own: first})
+    rows = site.rows()
+    assert rows[small].priority > rows[large].priority > rows[own].priority  # -sp is its user's own word
+    site.run("bkill", str(running))
+    site.until(lambda: site.rows()[small].state == RUNNING)
+    assert site.rows()[large].is_queued
+
+
+def test_advice_of_a_submission_is_joined_by_what_the_esub_left(site: Site, tmp_path: Path) -> None:
+    site.fill()
+    left = site.submit("-Jd", "Burst Advisor: advice a-7", "-J", "told", "sleep", "5")
+    alike = site.submit("-Jd", "mine", "-J", "alike", "-n", "2", "sleep", "5")
+    other = site.submit("-J", "other", "sleep", "5")
+    rows = site.rows()
+    assert not is_unadvised(rows[left])  # control does not ask about it
+    assert rows[left].job.comment is None
+    with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
+        store.add_advice([advised("a-7", rows[left].job), advised("a-8", rows[alike].job)])
+        assert site.lsf.join(store, source="slurm") == 2
+        assert site.lsf.join(store, source="slurm") == 0
+        assert all(store.advice_of(job_id, source="slurm") for job_id in (left, alike))
+    rows = site.rows()
+    ids = {job_id: parse_admin_comment(rows[job_id].admin_comment) for job_id in (left, alike)}
+    assert {job_id: one and one.advice_id for job_id, one in ids.items()} == {left: "a-7", alike: "a-8"}
+    assert is_unadvised(rows[other])
+
+
+def advised(advice_id: str, job: Job) -> AdviceRecord:
+    """What `advisor serve` wrote down of a submission."""
+    given = Advice(
+        advice_id=advice_id, time=job.submit_time, mode=Mode.ACT, placement=Placement.ON_PREMISE,
+        capacity=None, partition=None, answers=(moves_nothing("price"),),
+    )  # fmt: skip
+    return AdviceRecord(advice=given, job=structs.replace(job, job_id=0))
+
+
+def test_a_job_that_cannot_be_changed_is_not_moved(site: Site) -> None:
+    site.fill()
+    job_id = site.submit("sleep", "5")
+    with pytest.raises(RetryLater, match=f"job {job_id}"):
+        site.lsf.update_jobs({job_id: {**MOVE, "timelimit": "a while"}})
+    assert (site.rows()[job_id].partitions, site.rows()[job_id].admin_comment) == ((HERE,), "")
+    assert job_id not in site.file.read().jobs
 
 
 def test_lsf_keeps_no_slot_free_for_a_wide_job_that_came_first(site: Site) -> None:
@@ -257,15 +329,21 @@ def test_a_requeued_job_keeps_its_id(site: Site) -> None:
         site.lsf.requeue([site.submit("-H", "sleep", "1")])
     assert refused.value.code == "lsf.command_failed"
     site.lsf.requeue([running])
-    site.until(lambda: running in site.rows() and site.rows()[running].restarts == 1)
-    assert site.rows()[running].job.submit_time == submitted
-    assert site.rows()[running].state in {PENDING, RUNNING}
+    found: list[QueuedJob] = []
+
+    def is_requeued() -> bool:
+        found[:] = [row for job_id, row in site.rows().items() if job_id == running and row.restarts == 1]
+        return bool(found)
+
+    site.until(is_requeued)
+    assert found[0].job.submit_time == submitted
+    assert found[0].state in {PENDING, RUNNING}
 
 
 def test_ended_jobs_become_history(site: Site, tmp_path: Path) -> None:
     job_id = site.submit("-J", "short", "sleep", "1")
     site.lsf.update_job([job_id], {"admincomment": COMMENT})
-    site.until(lambda: job_id in site.rows() and site.rows()[job_id].state == RUNNING)
+    site.until(lambda: (job := site.rows().get(job_id)) is not None and job.state == RUNNING)
     site.until(lambda: job_id not in site.rows())
     with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
 

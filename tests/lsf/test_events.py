@@ -169,8 +169,8 @@ def test_malformed_lines_are_counted_and_the_rest_is_read(log: Log) -> None:
 
 
 def test_records_of_another_release_are_refused(log: Log) -> None:
-    with pytest.raises(BadInput, match=r"version '10\.1'") as caught:
-        log.look(lines_of('"l2run"').replace('"22"', '"10.1"', 1))
+    with pytest.raises(BadInput, match=r"version '7\.06'") as caught:
+        log.look(lines_of('"l2run"').replace('"22"', '"7.06"', 1))
     assert caught.value.code == "lsf.version"
 
 

@@ -37,24 +37,35 @@ def test_a_job_that_asks_for_no_nodes_in_particular_may_have_reserved_ones() -> 
     """It was refused them, while five other places took it for a job of one core to a node."""
     cloud = CloudState(reserved_free_nodes=9, nodes_with={"on-demand": 9.0})  # type: ignore[arg-type]
     for asked in (job(9, nodes=0), job(9)):
-        assert _fits_reserved(asked, cloud)
+        assert _fits_reserved(asked, cloud, 9)
         assert off_spot_feature(asked, cloud) == "on-demand"
-    assert not _fits_reserved(job(9, nodes=0, tasks=2), cloud)
+    assert not _fits_reserved(job(9, nodes=0, tasks=2), cloud, 9)
 
 
 def test_an_account_commits_no_more_than_its_own_tokens_or_the_clusters() -> None:
     price = Price(
         seconds_per_usd=60.0, tokens_usd=10.0, tokens_by_account=MappingProxyType({"chem": 3.0, "bio": 30.0})
     )
-    assert [price.tokens_of(account) for account in ("chem", "bio", "physics", None)] == [
-        3.0,
-        10.0,
-        10.0,
-        10.0,
+    accounts = (("chem",), ("bio",), ("physics",), ())
+    assert [price.tokens_of(payers) for payers in accounts] == [
+        (3.0, "chem"),
+        (10.0, ""),
+        (10.0, ""),
+        (10.0, ""),
     ]
+
+
+def test_any_other_user_commits_no_more_than_the_budget_of_any() -> None:
+    tokens = MappingProxyType({"user ann": 5.0, "user *": 2.0})
+    price = Price(seconds_per_usd=60.0, tokens_usd=10.0, tokens_by_account=tokens)
+    assert price.tokens_of(("chem", "user bob")) == (2.0, "user bob")
+    left = price.committed(1.5, {"chem": 1.5, "user bob": 1.5})
+    assert left.tokens_of(("user bob",)) == (0.5, "user bob")
+    assert left.tokens_of(("user eve",)) == (2.0, "user eve"), "each of the others has it"
+    assert left.tokens_of(("user ann",)) == (5.0, "user ann")
 
 
 def test_a_commitment_takes_its_worst_case_from_the_tokens() -> None:
     price = Price(seconds_per_usd=1.0, tokens_usd=10.0, tokens_by_account=MappingProxyType({"chem": 5.0}))
-    left = price.committed(3.0, {"chem": 1.0, "": 2.0})
-    assert (left.tokens_of("chem"), left.tokens_of(None)) == (4.0, 7.0)
+    left = price.committed(3.0, {"chem": 1.0})
+    assert (left.tokens_of(["chem"]), left.tokens_of([])) == ((4.0, "chem"), (7.0, ""))

@@ -15,12 +15,18 @@ from advisor.service.state.cloud_record import CloudRecord
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import ENDED, MemoryNode, MemorySlurm
+from advisor.testing.memory_slurm_records import as_queued
 
 CLUSTER: Final = "here"
 USD_PER_HOUR: Final = {"spot": 0.07, "on-demand": 0.17}
 GRACE_SECONDS: Final = 60.0
 BOOT_SECONDS: Final = 40.0
 TICK_SECONDS: Final = 15.0
+
+
+def usd_per_hour(item: MemoryInstance) -> float:
+    """What an instance costs: what is in a capacity reservation is paid for already."""
+    return 0.0 if item.reservation_id else USD_PER_HOUR[item.market]
 
 
 class CloudRules:
@@ -33,7 +39,6 @@ class CloudRules:
     """
 
     settings: Settings
-    budget_usd: float
     slurmd_b: bool
     clock: ManualClock
     ec2: MemoryEc2
@@ -47,6 +52,8 @@ class CloudRules:
         self.violations: list[str] = []
         self._predicted: dict[str, float] = {}  # instance: dollars, as predicted at its launch
         self._job_of: dict[str, tuple[int, int] | None] = {}  # instance: job and restarts it is for
+        self._payers: dict[str, tuple[str, ...]] = {}  # instance: account and user of that job
+        self._own_cost: dict[str, float] = {}  # instance: dollars while that job has it
         self._orphan_seconds: dict[str, float] = {}
         self._counted_at = 0.0
 
@@ -79,30 +86,50 @@ class CloudRules:
         boot = self.cloud.boot_seconds or self.settings.placement.boot_seconds
         recorded = parse_admin_comment(job.admin_comment) if job is not None else None
         run = recorded.numbers["predicted_cloud_run"] if recorded is not None else 0.0
-        self._predicted[item.instance_id] = USD_PER_HOUR[item.market] * (boot + run) / 3600.0
-        self._check_cap()
+        self._predicted[item.instance_id] = usd_per_hour(item) * (boot + run) / 3600.0
+        queued = as_queued(job, "").job if job is not None else None
+        self._payers[item.instance_id] = queued.payers if queued is not None else ()
+        self._note_own_costs()
+        for payer in ("", *self._payers[item.instance_id]):
+            most = self.settings.budget.of(payer)
+            if most is not None:
+                self._check_budget(payer, most)
 
-    def _check_cap(self) -> None:
-        """What was spent and what is promised stays under the cap; what jobs overrun does not count."""
-        if not self.budget_usd:
-            return
+    def _note_own_costs(self) -> None:
+        """What each instance has cost its payers: later jobs on it have payers of their own."""
+        for item in self.ours():
+            if item.instance_id in self._predicted and self._has_its_job(item):
+                cost = usd_per_hour(item) / 3600.0 * (self.clock.wall - item.launched_at)
+                self._own_cost[item.instance_id] = min(cost, self._predicted[item.instance_id])
+
+    def _check_budget(self, payer: str, most: float) -> None:
+        """What was spent and what is promised stays under a budget; what jobs overrun does not count."""
         now = self.clock.wall
         total = slack = 0.0
         for name, predicted in self._predicted.items():
             item = self.ec2.instances[name]
+            if payer and (payer not in self._payers[name] or not self._has_its_job(item)):
+                total += self._own_cost.get(name, 0.0) if payer in self._payers[name] else 0.0
+                continue
             ended = item.ended_at()
             is_alive = ended is None or ended > now
-            price = USD_PER_HOUR[item.market] / 3600.0
+            price = usd_per_hour(item) / 3600.0
             cost = price * ((now if is_alive else ended or now) - item.launched_at)
             if is_alive or (ended or 0.0) > self._counted_at:
                 slack += price * (now - self._counted_at)
             total += (
                 min(predicted, cost + self._still_to_come(item, price)) if is_alive else min(predicted, cost)
             )
-        if total > self.budget_usd + slack + 1e-9:
+        if total > most + slack + 1e-9:
             self.violations.append(
-                f"{total:.4f} USD are spent and promised, {self.budget_usd:.4f} may be (slack {slack:.4f})"
+                f"{total:.4f} USD of {payer or 'the site'} are spent and promised, {most:.4f} may be "
+                f"(slack {slack:.4f})"
             )
+
+    def _has_its_job(self, item: MemoryInstance) -> bool:
+        """Whether the job that an instance was launched for still has it."""
+        job = self.slurm.jobs.get(self.slurm.nodes[self.node_of(item)].job_id or 0)
+        return job is not None and self._job_of[item.instance_id] == (job.job_id, job.restarts)
 
     def _still_to_come(self, item: MemoryInstance, price: float) -> float:
         """What the job that an instance was launched for will still cost, by what was predicted.
@@ -164,6 +191,7 @@ class CloudRules:
 
     def check(self) -> None:
         """Raise what has been found."""
+        self._note_own_costs()
         for job in self.slurm.jobs.values():
             if "COMPLETED" in job.ends[:-1]:
                 self.violations.append(f"job {job.job_id} has ended {len(job.ends)} times: {job.ends}")

@@ -61,11 +61,20 @@ FLEETS = {
 """One class of several types: its spot nodes are fleets."""
 
 
+OWN_BUDGETS = {
+    "accounts": {"chem": 0.05, "none": 0.0},
+    "account_period": "14d",
+    "users": {"*": 0.08, "bob": 0.04},
+    "carry_over": True,
+}
+
+
 @lru_cache(maxsize=64)
-def site(budget_usd: float, *, fleets: bool = False) -> Settings:
+def site(budget_usd: float, *, fleets: bool = False, own_budgets: bool = False) -> Settings:
+    own = OWN_BUDGETS if own_budgets else {}
     return Settings(
         cluster=ClusterSettings(default_mode=Mode.ACT, name=CLUSTER),
-        budget=BudgetSettings(usd=budget_usd, period="day"),
+        budget=BudgetSettings.model_validate({"usd": budget_usd, "period": "day"} | own),
         loops=LoopSettings(orphan_grace_seconds=GRACE_SECONDS),
         ec2=Ec2Settings(
             image_id="ami-1",

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from advisor.model import Capacity
-from tests.service.cloud_world import ANY_STEP, FILE_STEP, LOOPS, Action
+from tests.service.cloud_events import ANY_STEP
+from tests.service.cloud_world import FILE_STEP, LOOPS, Action
 
 _CODES = ("RequestLimitExceeded", "InternalError", "answer-lost", "never-arrives", "html")
 _REFUSALS = ("InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded")
@@ -28,6 +29,8 @@ SUBMIT = _action(
     nodes=_one_of(1, 1, 2),
     capacity=_one_of(Capacity.SPOT, Capacity.ON_DEMAND),
     end=_one_of("well", "well", "well", "badly"),
+    account=_one_of("chem", "chem", "bio", "none"),
+    user=_one_of("ann", "bob"),
 )
 LIVE = _action("live", ticks=st.integers(1, 4))
 CRASH = _action(
@@ -113,6 +116,10 @@ EVERYTHING = tuple(kind for kind, weight in _WEIGHTS for _ in range(weight))
 
 OF_FLEETS = (*EVERYTHING, *(FLEET_FAILS, FLEET_CRASH, FLEET_ROOM) * 4)
 """Those of a class of several instance types as well."""
+
+OTHERS_TAKE = _action("others_take", places=st.integers(0, 2))
+OF_RESERVATIONS = (*EVERYTHING, *(OTHERS_TAKE,) * 8)
+"""Those of an account that has a capacity reservation as well."""
 
 BUDGETS = _one_of(0.0, 0.05, 0.1)
 

@@ -26,12 +26,13 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
+from advisor.ec2.reading_account import AccountCache
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
-from advisor.model import Capacity
 from advisor.model.bill import PaidTime
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop
+from advisor.service.cloud.pricing import ReservationLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
@@ -42,15 +43,15 @@ from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
+from advisor.testing.memory_ec2_paid import MemoryReservation
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
-from tests.service.cloud_rules import CLUSTER, TICK_SECONDS, CloudRules
-from tests.service.cloud_site import PollOnly, comment, site
+from tests.service.cloud_events import ANY_STEP, CloudEvents
+from tests.service.cloud_rules import CLUSTER, TICK_SECONDS
+from tests.service.cloud_site import PollOnly, site
 
 Action = tuple[Any, ...]
 
 LOOPS: Final = ("poll", "notices", "interruptions", "provision", "reconcile")
-
-ANY_STEP: Final = "any"
 
 FILE_STEP: Final = "file"
 
@@ -66,26 +67,42 @@ class Crash(BaseException):
     """The process is gone: nothing may catch it."""
 
 
-class CloudWorld(CloudRules):
+class CloudWorld(CloudEvents):
     """One story.
 
     Args:
         fleets: The nodes are a class of several instance types.
+        own_budgets: Accounts and users have budgets, too.
+        reserved: Places of a capacity reservation of the account, which others may take as well.
         slurmd_b: Each start of slurmd counts as a boot (``slurmd -b``), so a machine that runs already is
             taken as well.
     """
 
     def __init__(
-        self, folder: Path, *, budget_usd: float = 0.0, slurmd_b: bool = False, fleets: bool = False
+        self,
+        folder: Path,
+        *,
+        budget_usd: float = 0.0,
+        slurmd_b: bool = False,
+        fleets: bool = False,
+        own_budgets: bool = False,
+        reserved: int = 0,
     ) -> None:
         super().__init__()
         self.folder = folder
-        self.budget_usd = budget_usd
         self.slurmd_b = slurmd_b
-        self.settings = site(budget_usd, fleets=fleets)
+        self.settings = site(budget_usd, fleets=fleets, own_budgets=own_budgets)
         self.clock = ManualClock(wall=MIDNIGHT + 3600.0)
         self.ec2 = MemoryEc2(now=lambda: self.clock.wall)
         self.ec2.times.purge = 600.0
+        self.reservation = MemoryReservation(
+            reservation_id="cr-1",
+            instance_type=self.settings.ec2.instance_type,
+            total=reserved,
+            is_open=False,
+            tags={CLUSTER_TAG: CLUSTER},
+        )
+        self.ec2.paid.reservations += [self.reservation] if reserved else []
         self.ec2.observe = self._remote_step
         self.ec2.launched = self._launched
         self.ec2.terminating = self._terminating
@@ -96,11 +113,6 @@ class CloudWorld(CloudRules):
         self.slurm.observe = self._remote_step
         self.slurm.powered_down = self._powered_down
         self._inside: list[str] = []  # loops under way, the outermost first
-        self._crash_in = self._torn = 0
-        self._crash_at = ANY_STEP
-        self._aside_in = 0
-        self._aside: tuple[str, float] = ("", 0.0)
-        self._program_lost = ""
         self._last_message: dict[str, Any] = {}
         self._messages = 0
         self._counted_at = self.clock.wall
@@ -140,6 +152,7 @@ class CloudWorld(CloudRules):
         self.handovers.prepare()
         self.journal = Journal(self.folder / "launches.jsonl", now=clock.wall)
         self.breakers = UnavailablePools(CLOSED_POOLS.at(self.folder), clock.wall)
+        account = AccountCache(settings.ec2, CLUSTER, connect=self.ec2.connect)
         self.fleet = Fleet(
             settings.ec2,
             CLUSTER,
@@ -150,6 +163,7 @@ class CloudWorld(CloudRules):
             sleep=self.advance,
             jitter=lambda: 0.5,
             connect=self.ec2.connect,
+            account=lambda: account.account,
         )
         record = InterruptionRecord(INTERRUPTIONS.at(self.folder))
 
@@ -169,6 +183,7 @@ class CloudWorld(CloudRules):
             "fleet": self.fleet,
             "cloud": self.cloud,
             "prices": prices,
+            "account": lambda: account.account,
             "paid_since": lambda time: [piece for piece in self.paid.values() if piece.until > time],
         }
         context = CloudContext(settings=settings, interruptions=record, **cloud, **shared)
@@ -184,7 +199,8 @@ class CloudWorld(CloudRules):
             heard=lambda: None,
             clock=clock,
         )
-        loops = (poll, notices, interruptions, provision, reconcile)
+        loops = [poll, notices, interruptions, provision, reconcile]
+        loops += [ReservationLoop(account)] if self.reservation.total else []
         self.runners = {loop.name: LoopRunner(loop, clock) for loop in loops}
 
     def run(self, name: str) -> bool:
@@ -295,70 +311,19 @@ class CloudWorld(CloudRules):
                 self.check()
             self.settle()
 
-    def do_submit(self, seconds: float, predicted: float, nodes: int, capacity: Capacity, end: str) -> None:
-        self.slurm.submit(
-            seconds,
-            nodes_wanted=nodes,
-            fails=end == "badly",
-            admin_comment=comment(capacity, predicted),
-            limit_seconds=max(seconds, predicted),
-        )
-        self.slurm.advance()
-
     def do_live(self, ticks: int, seconds: float = TICK_SECONDS) -> None:
         """The service does its work, and all loops get their turn."""
         for _ in range(ticks):
             self.advance(seconds)
             crashes = self.crashes
             went_well = [
-                self.run(name) for name in LOOPS
+                self.run(name) for name in self.runners
             ]  # each has its turn, whatever becomes of the others
             self._note_paid()
             is_well = all(went_well) and self.crashes == crashes
             self._watch_orphans(seconds, is_well=is_well)
             if self.violations:
                 return
-
-    def do_stall(self, seconds: float) -> None:
-        """Time passes, and no loop has its turn."""
-        self.advance(seconds)
-        self._orphan_seconds.clear()
-
-    def do_work(self, name: str) -> None:
-        """One loop has its turn, out of order."""
-        self.run(name)
-
-    def do_crash(self, steps: int, at: str, torn: int) -> None:
-        """The process will die so many steps (of a kind) on; so many bytes not flushed will be lost."""
-        self._crash_in, self._crash_at, self._torn = steps, at, torn
-
-    def do_restart(self, seconds: float) -> None:
-        """The process is stopped, and started so much later."""
-        self.do_stall(seconds)
-        self.boot()
-
-    def do_damage_budget(self, *names: str) -> None:
-        """The process is gone, the disk has lost the end of some files, and it is started again."""
-        for path in (self.folder / name for name in names):
-            if path.exists():
-                path.write_bytes(path.read_bytes()[:40])
-        self.boot()
-
-    def do_ill_entry(self, kind: str) -> None:
-        """Somebody leaves in the hand-over folder what does not belong there."""
-        self._messages += 1
-        path = self.folder / "handover" / f"{self._messages:020d}-ill.json"
-        match kind:
-            case "directory":
-                path.mkdir()
-            case "link":
-                path.symlink_to("/nonexistent")
-            case "fifo":
-                os.mkfifo(path)
-            case _:
-                name = {"option": "--help", "other node": "onprem1"}.get(kind, "")
-                message = {"v": 1, "op": "resume", "time": self.clock.wall, "nodes": name}
-                path.write_text(json.dumps({**message, "id": f"{self._messages:020d}-1-00000000"}))
 
     def _note_paid(self) -> None:
         """What the learn loop does: the history gets what was paid."""
@@ -371,56 +336,6 @@ class CloudWorld(CloudRules):
             }
             self.paid[piece.instance_id, piece.since] = piece
         self.cloud.budget.noted(paid)
-
-    def do_ec2_fails(self, action: str, how: str, times: int) -> None:
-        self.ec2.fail(action, how, times)
-
-    def do_slurm_fails(self, how: str, times: int) -> None:
-        self.slurm.fail(how, times)
-
-    def do_slurmctld_away(self, ticks: int) -> None:
-        self.slurm.is_away = True
-        self.do_live(ticks)
-        self.slurm.is_away = False
-
-    def do_ec2_away(self, ticks: int, seconds: float) -> None:
-        """EC2 answers nothing; the loops have fewer turns, for it may be long."""
-        self.ec2.is_away = True
-        self.do_live(ticks, seconds)
-        self.ec2.is_away = False
-
-    def do_room(self, market: str, instances: int) -> None:
-        self.ec2.room[market] = instances
-
-    def do_reclaim(self, which: int, notice_seconds: float, notice: str) -> None:
-        spot = [item for item in self.ours() if item.market == "spot"]
-        if spot:
-            item = spot[which % len(spot)]
-            self.ec2.reclaim(item.instance_id, notice_seconds, by_message=notice == "told")
-
-    def do_rebalance(self, which: int) -> None:
-        if ours := self.ours():
-            self.ec2.recommend_leaving(ours[which % len(ours)].instance_id)
-
-    def do_stop(self, which: int) -> None:
-        if ours := self.ours():
-            self.ec2.stop(ours[which % len(ours)].instance_id)
-
-    def do_lag(self, seconds: float) -> None:
-        self.ec2.times.lag = seconds
-
-    def do_aside(self, calls: int, loop: str, seconds: float) -> None:
-        """So many calls on, in the middle of a loop, time passes and another loop has its turn."""
-        self._aside_in, self._aside = calls, (loop, seconds)
-
-    def do_repeat(self) -> None:
-        """The last hand-over comes once more (F10)."""
-        if self._last_message:
-            self._hand_over()
-
-    def do_lose_program(self, operation: str) -> None:
-        """The next such program that slurmctld calls is lost."""
-        self._program_lost = operation
 
     def settle(self) -> None:
         """All is well again: after a while every job has ended, once, and nothing is left in the cloud."""
@@ -437,14 +352,27 @@ class CloudWorld(CloudRules):
 
 
 def tell(
-    story: Iterable[Action], *, budget_usd: float = 0.0, slurmd_b: bool = False, fleets: bool = False
+    story: Iterable[Action],
+    *,
+    budget_usd: float = 0.0,
+    slurmd_b: bool = False,
+    fleets: bool = False,
+    own_budgets: bool = False,
+    reserved: int = 0,
 ) -> CloudWorld:
     """Let a story happen in a world of its own, which is handed back."""
     quiet = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         with TemporaryDirectory(dir=_IN_MEMORY) as folder:
-            world = CloudWorld(Path(folder), budget_usd=budget_usd, slurmd_b=slurmd_b, fleets=fleets)
+            world = CloudWorld(
+                Path(folder),
+                budget_usd=budget_usd,
+                slurmd_b=slurmd_b,
+                fleets=fleets,
+                own_budgets=own_budgets,
+                reserved=reserved,
+            )
             world.play(story)
             return world
     finally:

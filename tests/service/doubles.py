@@ -56,6 +56,7 @@ class FakeFleet:
     asked: list[tuple[str, Any]] = field(default_factory=list)
     unlisted: frozenset[str] = frozenset()
     jobs_of_several: list[tuple[str, ...]] = field(default_factory=list)
+    ends: dict[str, float] = field(default_factory=dict)
 
     def resume(
         self,
@@ -64,10 +65,14 @@ class FakeFleet:
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
         jobs: Iterable[Sequence[str]] = (),
+        pools_of: Mapping[str, Sequence[str]] | None = None,
+        ends: Mapping[str, float] | None = None,
     ) -> LaunchReport:
         report = LaunchReport()
+        self.pools_of = dict(pools_of or {})
+        self.ends = dict(ends or {})
         self.jobs_of_several = [tuple(job) for job in jobs]
-        report.failed.update(refuse(nodes) if refuse is not None else {})
+        report.failed.update(refuse(nodes, self.listed) if refuse is not None else {})
         nodes = [node for node in nodes if node not in report.failed]
         self.asked.append(("resume", (tuple(nodes), dict(capacity_of or {}))))
         for node in nodes:
@@ -104,6 +109,9 @@ class FakeFleet:
         if self.error is not None:
             raise self.error
         return self.listed
+
+    def in_blocks(self) -> dict[str, set[str]]:
+        return {}
 
     def unlisted_nodes(self, _listed: Sequence[Instance]) -> frozenset[str]:
         return self.unlisted

@@ -48,7 +48,7 @@ class ServeProcess:
         ):
             address = f"{folder}/notify"
             manager.bind(address)
-            manager.settimeout(120)
+            manager.settimeout(240)
             self._process = subprocess.Popen(
                 COMMAND,
                 env={**self._environment, "NOTIFY_SOCKET": address},

@@ -39,6 +39,7 @@ class Queue:
         self.reserved: list[PlaceholderRequest] = []
         self.cancelled: list[int] = []
         self.requeued: list[int] = []
+        self.requeued_ended: list[int] = []
         self.raised: list[tuple[int, int]] = []
         self.refuses = False
         self.place_seconds = 0.0
@@ -101,6 +102,10 @@ class Queue:
 
     def requeue(self, job_ids: Collection[int]) -> None:
         self.requeued += job_ids
+        self.on_requeue()
+
+    def requeue_ended(self, job_ids: Collection[int]) -> None:
+        self.requeued_ended += job_ids
         self.on_requeue()
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:

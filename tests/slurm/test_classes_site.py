@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,28 @@ from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
 TYPES = ["c5.xlarge", "m5.xlarge", "r5.xlarge"]
+
+
+BLOCK_MINUTES = 45
+
+
+def reservation(name: str, **more: Any) -> dict[str, Any]:
+    """A targeted capacity reservation of one GPU node."""
+    return {
+        "CapacityReservationId": name,
+        "InstanceType": "g5.xlarge",
+        "AvailabilityZone": "us-east-1b",
+        "TotalInstanceCount": 1,
+        "InstanceMatchCriteria": "targeted",
+        "Tags": [{"Key": "advisor:cluster", "Value": "lab"}],
+        **more,
+    }
+
+
+def a_block() -> dict[str, Any]:
+    """A capacity block that EC2 begins to clear in 45 minutes."""
+    end = datetime.now(UTC) + timedelta(minutes=BLOCK_MINUTES + 30)
+    return {"ReservationType": "capacity-block", "EndDate": end.isoformat()}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +83,7 @@ def site(database_template: Path) -> Iterator[Site]:
         site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
         with site:
             write_the_past(site)
+            site.ec2.reservations([reservation("cr-01"), reservation("cr-b0", **a_block())])
             site.start_advisor()
             yield site
 
@@ -109,6 +134,32 @@ def test_a_gpu_job_runs_on_a_gpu_node_and_no_other_job_does(site: Site) -> None:
     where = [site.lab.job(job.job_id)["BatchHost"] for job in jobs]
     assert where[:2] == ["burst5", "burst5"]
     assert where[2] != "burst5"
-    made = {item["type"]: item["option"] for item in launched(site, before)}
-    assert made.pop("g5.xlarge") == "on-demand"  # its node is said to be never spot
-    assert "class gpu" in " ".join(site.advisor("why", str(jobs[0].job_id)).stdout.split())
+    (made,) = (item for item in launched(site, before) if item["type"] == "g5.xlarge")
+    # its node is said to be never spot; what is paid for is used first, and what ends soon before the rest
+    assert (made["option"], made["reservation"]) == ("capacity-block", "cr-b0")
+    why = " ".join(site.advisor("why", str(jobs[0].job_id)).stdout.split())
+    assert "already paid for" in why
+    assert "class gpu" in why
+
+
+def test_no_job_runs_past_the_end_of_a_capacity_block(site: Site, tmp_path: Path) -> None:
+    """The second one would fit on the idle node of the block, but not into the time that is left of it."""
+    before, go = len(site.ec2.instances()), tmp_path / "go"
+    first = moved(site, LONG, "--gpus=1", script=f"while [ ! -e {go} ]; do sleep 0.2; done")
+    site.wait_until("the first job runs", lambda: site.lab.job(first.job_id)["JobState"] == "RUNNING")
+    ends = site.lab.run("scontrol", "--oneliner", "show", "reservations").stdout
+    assert "ReservationName=advisor_end_cr-b0" in ends
+    assert "Nodes=burst5" in ends
+    second = moved(site, "--time=60", "--gpus=2", script="true")
+    go.touch()
+    all_completed_once(site, [first, second])
+    made = [item["reservation"] for item in launched(site, before) if item["type"] == "g5.xlarge"]
+    assert made == ["cr-b0", "cr-01"]
+    rows = json.loads(site.advisor("pools", "--format", "json").stdout)["paid"]
+    assert {row["name"]: (row["kind"], row["total"]) for row in rows} == {
+        "cr-b0": ("capacity block", 1),
+        "cr-01": ("capacity reservation", 1),
+    }
+    assert "paid already: capacity block cr-b0 of g5.xlarge us-east-1b" in " ".join(
+        site.advisor("pools").stdout.split()
+    )

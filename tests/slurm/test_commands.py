@@ -134,8 +134,10 @@ def test_job_updates_go_in_comma_lists(recorder: Path) -> None:
 def test_requeue_and_release(recorder: Path) -> None:
     slurm = backend(recorder)
     slurm.requeue([6])
+    slurm.requeue_ended([6])
     slurm.release([7, 8])
     assert arguments_of(recorder) == [
+        ["requeue", "Incomplete", "6"],
         ["requeue", "6"],
         ["release", "7,8"],
     ]
@@ -155,17 +157,25 @@ def test_node_values_are_checked(recorder: Path, changes: dict[str, object]) -> 
         backend(recorder).update_node(["burst1"], **changes)
 
 
-def test_a_change_of_partition_is_tried_again(tmp_path: Path) -> None:
-    """slurmctld 24.11 refuses some of them for a job without an association, and has changed nothing then."""
-    script = (
-        f"echo x >> {tmp_path}/calls; [ $(wc -l < {tmp_path}/calls) -ge 3 ] || {{ echo EAGAIN >&2; exit 1; }}"
+@pytest.mark.parametrize("needed", [3, 17])
+def test_a_pending_job_is_asked_to_move_again(tmp_path: Path, needed: int) -> None:
+    """slurmctld refuses some, 26.05 nine of ten, if the job has no association, and has changed nothing."""
+    calls = tmp_path / "calls"
+    install(tmp_path, "squeue", "echo 7")
+    install(
+        tmp_path,
+        "scontrol",
+        f"echo x >> {calls}; [ $(wc -l < {calls}) -ge {needed} ] || {{ echo EAGAIN >&2; exit 1; }}",
     )
-    install(tmp_path, "scontrol", script)
     backend(tmp_path).update_job([7], {"partition": "burst"})
-    assert len((tmp_path / "calls").read_text().split()) == 3
+    assert len(calls.read_text().split()) == needed
 
 
-def test_a_change_of_partition_that_is_always_refused_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("squeue", ["true", "echo 'Invalid job id' >&2; exit 1"])
+def test_a_job_that_no_longer_waits_is_not_asked_to_move_more_than_six_times(
+    tmp_path: Path, squeue: str
+) -> None:
+    install(tmp_path, "squeue", squeue)
     install(tmp_path, "scontrol", f"echo x >> {tmp_path}/calls; echo Invalid >&2; exit 1")
     with pytest.raises(RetryLater, match="Invalid"):
         backend(tmp_path).update_job([7], {"partition": "burst"})

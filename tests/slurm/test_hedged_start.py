@@ -12,8 +12,8 @@ import pytest
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.state.hedge_entries import Phase
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.watched import WatchedLab, small_comment
@@ -249,7 +249,7 @@ def test_killed_around_every_change(lab: Lab, tmp_path: Path, stop_seconds: floa
     """Each time the loop has made a change it dies and comes again: nothing is lost, nothing done twice."""
     hedge_outcomes = itertools.cycle(["after", "before", "go"])
 
-    def wrap(slurm: SlurmBackend, places: PlaceholderBackend) -> tuple[Any, Any]:
+    def wrap(slurm: SlurmBackend, places: Placeholders) -> tuple[Any, Any]:
         return Breaking(slurm, hedge_outcomes), Breaking(places, hedge_outcomes)
 
     def fresh() -> WatchedLab:
@@ -284,7 +284,7 @@ def test_killed_around_every_change(lab: Lab, tmp_path: Path, stop_seconds: floa
 def test_slurmctld_dies_between_the_kill_and_the_move(lab: Lab, tmp_path: Path) -> None:
     hedge_outcomes = iter(["go", "go", "after"])  # placeholder, its priority, requeue
 
-    def wrap(slurm: SlurmBackend, places: PlaceholderBackend) -> tuple[Any, Any]:
+    def wrap(slurm: SlurmBackend, places: Placeholders) -> tuple[Any, Any]:
         return Breaking(slurm, hedge_outcomes), Breaking(places, hedge_outcomes)
 
     watched = WatchedLab(lab, tmp_path, wrap=wrap)

@@ -25,14 +25,14 @@ EXPEDITES = (25, 11)
 TELLS_PRIORITIES = (26, 5)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def lab() -> Iterator[Lab]:
     options = LabOptions(nodes=1, burst_nodes=2, slurmctld_parameters=("enable_expedited_requeue",))
     with Lab.temporary(options) as lab:
         yield lab
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def slurm(lab: Lab) -> CliBackend:
     return CliBackend(Commands(Path(shutil.which("squeue") or "").parent, lab.conf))
 
@@ -61,8 +61,6 @@ def test_an_expedited_job_waits_and_runs_again(lab: Lab, slurm: CliBackend) -> N
     wait_until(runs_again, seconds=120, what="it runs on the other node")
     assert set(states) <= {RUNNING, "COMPLETING", PENDING, "CONFIGURING"}
     assert job(slurm, job_id).nodes != where
-    lab.run("scancel", str(job_id))
-    lab.run("scontrol", "update", f"nodename={where}", "state=resume")
 
 
 def test_the_resume_file_says_which_job_a_node_is_for(lab: Lab, slurm: CliBackend, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from advisor.model.errors import AdvisorError
 from advisor.service.exchange import status_file
 from advisor.slurm.commands import Commands
-from advisor.slurm.steering import Demand, PowerSaving, Steering
+from advisor.slurm.steering import BurstSteering, Demand, PowerSaving
 from advisor.testing.lab import LabOptions, Submission
 from advisor.testing.site import Site, SiteOptions
 
@@ -61,8 +61,8 @@ def state_of(site: Site, job: Submission) -> str:
     return site.lab.job(job.job_id)["JobState"]
 
 
-def steering(site: Site) -> Steering:
-    return Steering(Commands(Path("/usr/bin"), site.lab.conf))
+def steering(site: Site) -> BurstSteering:
+    return BurstSteering(Commands(Path("/usr/bin"), site.lab.conf))
 
 
 def told(site: Site) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A job that names a time: it waits here, starts in the cloud when it has to, and is done by then."""
+"""A job that names a time: it waits here, starts in the cloud when it has to, and is done by then.
+
+Its data is brought to the cloud before; where that fails it is back, unchanged.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,33 @@ pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 @pytest.fixture
 def site(database_template: Path) -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="promise-") as name:
+        folder = Path(name)
         lab = LabOptions(
-            nodes=1, burst_nodes=2, database=True, database_template=database_template, suspend_seconds=5
+            nodes=1,
+            burst_nodes=2,
+            burst_features=("cloud", "on-demand"),  # never spot
+            database=True,
+            database_template=database_template,
+            suspend_seconds=5,
+            prolog=folder / "programs" / "prolog_slurmctld",
         )
+        stage_in = folder / "stage-in"
+        stage_in.write_text(
+            f'#!/bin/sh\necho "$SLURM_JOB_ID $SLURM_JOB_COMMENT" >> {folder}/staged\n'
+            'case "$SLURM_JOB_COMMENT" in *data=3GB*) exit 1;; esac\n'
+        )
+        stage_in.chmod(0o755)
         settings = {
             "cluster": {"policy": "price"},
             # an hour may cost next to nothing: no job moves for its wait alone
             "budget": {"usd": 600.0, "period": "day", "usd_per_hour_saved": 0.000001},
             "placement": {"boot_seconds": 30.0},
             "promise": {"enabled": True},
+            "data": {"stage_in": str(stage_in), "bandwidth_mb_per_second": 1000.0},
             "submit": PATIENT,
         }
-        site = Site(Path(name), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
+        programs = f"stage_in = {stage_in}\n"
+        site = Site(folder, SiteOptions(lab=lab, settings=settings, boot_seconds=1.2, programs=programs))
         with site:
             site.start_advisor()
             yield site
@@ -57,7 +75,9 @@ def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
     began = time.time()
     plain = lab.sbatch("-n4", "--time=1", script="sleep 3").job_id
     named = lab.sbatch("-n4", "--time=1", "--comment=by=+100min", script="sleep 3")
-    urgent = lab.sbatch("-n4", "--time=1", "--comment=by=+1.9min", script="sleep 3")
+    urgent = lab.sbatch("-n4", "--time=1", "--comment=by=+1.9min,data=2GB", script="sleep 3")
+    # may not be requeued, and is all the same when its data does not come
+    without = lab.sbatch("-n4", "--time=1", "--comment=by=+1.9min,data=3GB", "--no-requeue", script="sleep 3")
     # users read a price list at once
     assert "free, in 95 of 100 cases" in named.message
     assert "is promised" in urgent.message
@@ -68,6 +88,14 @@ def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
     assert job["Partition"] == "burst"
     assert time.time() < began + 1.9 * 60.0 + 10.0
     assert "promise.goes" in site.advisor("why", str(urgent.job_id)).stdout
+    assert f"{urgent.job_id} by=+1.9min,data=2GB" in (site.folder / "staged").read_text()
+
+    def is_back() -> bool:
+        job = lab.job(without.job_id)
+        return (job["JobState"], job["Partition"], job["Requeue"]) == ("PENDING", "onprem", "0")
+
+    site.wait_until("the job without its data is back", is_back)
+    assert int(lab.job(without.job_id)["Restarts"]) == 1  # it has been there
     # a time that is far off costs nothing yet, and a job without one waits
     for waiting in (plain, named.job_id):
         assert (lab.job(waiting)["JobState"], lab.job(waiting)["Partition"]) == ("PENDING", "onprem")

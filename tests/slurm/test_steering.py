@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model.errors import BadInput, RetryLater
 from advisor.slurm.records import Layout
-from advisor.slurm.steering import Closed, Demand, PowerSaving, Priority, Steering
+from advisor.slurm.steering import BurstSteering, Closed, Demand, PowerSaving, Priority
 
 SHOWN = (
     "ReservationName=maintenance StartTime=1 EndTime=2 Duration=00:01:00 Nodes=onprem1 NodeCnt=1\n"
@@ -36,8 +36,8 @@ class Said:
         return answer
 
 
-def steering(said: Said) -> Steering:
-    return Steering(cast("Any", said))
+def steering(said: Said) -> BurstSteering:
+    return BurstSteering(cast("Any", said))
 
 
 def refused(text: str) -> RetryLater:

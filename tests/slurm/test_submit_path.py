@@ -208,8 +208,8 @@ def test_a_user_may_move_his_job_back(site: Site) -> None:
     site.until_advised()
     job, _ = site.ask(LONG)
     back = ("scontrol", "update", f"jobid={job['JobId']}", "partition=onprem")
-    # slurmctld 24.11 refuses some changes at random (advisor/slurm/cli.py)
-    assert any(site.lab.run(*back, check=False).returncode == 0 for _ in range(10))
+    # slurmctld refuses some changes at random, 26.05 nine of ten (advisor/slurm/cli.py)
+    assert any(site.lab.run(*back, check=False).returncode == 0 for _ in range(200))
     moved = site.lab.job(int(job["JobId"]))
     assert moved["Partition"] == "onprem"
     assert moved["AdminComment"] == job["AdminComment"]

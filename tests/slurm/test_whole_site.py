@@ -136,7 +136,7 @@ def learned_from_accounting(site: Site, jobs: list[Submission]) -> None:
     with history(site) as store:
 
         def known() -> dict[int, JobOutcome]:
-            return {o.job.job_id: o for o in store.outcomes(source="slurm") if o.job.job_id in ids}
+            return {o.job.job_id: o for o in store.outcomes() if o.job.job_id in ids}
 
         site.wait_until("the history knows all jobs", lambda: known().keys() == ids)
         found = known()

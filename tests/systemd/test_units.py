@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model.settings import Settings
+from advisor.service.state.records import WEB_FOLDER
 
 UNITS = Path(__file__).resolve().parent.parent.parent / "systemd"
 HELPER = UNITS / "advisor-places@.service"
@@ -54,6 +55,7 @@ def test_all_are_there() -> None:
         "advisor-places@.service",
         "advisor-places.socket",
         "advisor-web.service",
+        "advisor-web.socket",
     }
 
 
@@ -64,7 +66,7 @@ def test_hardened_and_without_secrets(unit: Path) -> None:
     assert not re.search(r"AWS_|SECRET|PASSWORD|TOKEN", unit.read_text(), re.IGNORECASE)
     commands = settings["ExecStart"]
     assert len(commands) == 1 or settings["Type"] == ["oneshot"]
-    assert all(command.startswith("/opt/advisor/bin/advisor ") for command in commands)
+    assert all(command.lstrip("-").startswith("/opt/advisor/bin/advisor ") for command in commands)
 
 
 def test_what_is_root_may_only_become_somebody_else_and_only_the_advisor_may_ask() -> None:
@@ -79,11 +81,12 @@ def test_what_is_root_may_only_become_somebody_else_and_only_the_advisor_may_ask
 
 
 def test_the_pages_reach_nothing_that_acts() -> None:
-    """Nothing to write but a cache of their own, no Unix socket, no other machine: no credentials."""
+    """Nothing to write but a cache and a folder of their own, no Unix socket, no other machine."""
     pages = settings_of(PAGES)
     expected = {name: value for name, value in HARDENING.items() if name != "StateDirectory"}
     assert {name: pages.get(name) for name in expected} == {n: [v] for n, v in expected.items()}
-    assert not {"StateDirectory", "RuntimeDirectory", "ReadWritePaths"} & pages.keys()
+    assert not {"RuntimeDirectory", "ReadWritePaths"} & pages.keys()
+    assert pages["StateDirectory"] == [f"{Settings().paths.state.name}/{WEB_FOLDER}"]
     assert str(Settings().paths.state) in pages["ReadOnlyPaths"][0]
     assert str(Settings().paths.run) in pages["ReadOnlyPaths"][0]
     assert pages["RestrictAddressFamilies"] == ["AF_INET AF_INET6"]
@@ -91,6 +94,14 @@ def test_the_pages_reach_nothing_that_acts() -> None:
     assert pages["ExecStart"] == ["/opt/advisor/bin/advisor web"]
     others = [settings_of(unit)["CPUWeight"][0] for unit in SERVICES]
     assert int(pages["CPUWeight"][0]) <= min(map(int, others))
+
+
+def test_the_proxys_door_is_for_its_group_alone() -> None:
+    door = settings_of(UNITS / "advisor-web.socket")
+    assert (door["SocketUser"], door["SocketMode"]) == (["root"], ["0660"])
+    assert door["ListenStream"][0] in (UNITS.parent / "docs" / "pages.md").read_text()
+    apply = settings_of(UNITS / "advisor-web-apply.conf")
+    assert apply == {"ReadWritePaths": ["/etc/advisor"]}
 
 
 def test_seeds_r2_the_pages_reach_a_database_by_its_unix_socket_where_the_docs_say_so(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import boto3
@@ -15,6 +16,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2
+from advisor.testing.memory_ec2_paid import MemoryReservation
 
 ZONE = {"AvailabilityZone": "us-east-1a"}
 SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
@@ -31,6 +33,11 @@ class Account(Protocol):
     def refuses_the_next(self, action: str, code: str) -> None: ...
     def lists_late(self) -> None: ...
     def reclaim(self, instance_id: str) -> None: ...
+    def holds(self, name: str, total: int, *, others: int = 0, targeted: bool = False) -> None: ...
+    def has_a_block(self, name: str, seconds: float) -> None: ...
+    def may_have_vcpus(self, number: int) -> None: ...
+    def has_a_plan(self, commitment: str, **rates: str) -> None: ...
+    def client(self, service: str) -> Any: ...
     def messages(self) -> list[dict[str, Any]]: ...
     def until(self, is_so: Callable[[], bool]) -> None: ...
 
@@ -58,6 +65,29 @@ class InMemory:
 
     def reclaim(self, instance_id: str) -> None:
         self.account.reclaim(instance_id, 120.0)
+
+    def holds(self, name: str, total: int, *, others: int = 0, targeted: bool = False) -> None:
+        row = MemoryReservation(reservation_id=name, instance_type="c5.large", total=total, others=others)
+        row.is_open = not targeted
+        self.account.paid.reservations.append(row)
+
+    def has_a_block(self, name: str, seconds: float) -> None:
+        end = self.clock.wall + 1800.0 + seconds
+        row = MemoryReservation(
+            reservation_id=name, instance_type="c5.large", total=2, is_block=True, is_open=False, ends_at=end
+        )
+        self.account.paid.reservations.append(row)
+
+    def may_have_vcpus(self, number: int) -> None:
+        self.account.paid.quotas["L-1216C47A"] = number
+
+    def has_a_plan(self, commitment: str, **rates: str) -> None:
+        named = {name.replace("_", "."): rate for name, rate in rates.items()}
+        row = {"savingsPlanId": "sp-1", "commitment": commitment, "state": "active", "rates": named}
+        self.account.paid.plans.append(row)
+
+    def client(self, service: str) -> Any:
+        return self.account.connect(service)
 
     def messages(self) -> list[dict[str, Any]]:
         found = self.sqs.receive_message(QueueUrl="memory", MaxNumberOfMessages=10, WaitTimeSeconds=1)
@@ -109,6 +139,27 @@ class OverHttp:
     def reclaim(self, instance_id: str) -> None:
         self.emulator.reclaim(instance_id, notice_s=120.0)
 
+    def holds(self, name: str, total: int, *, others: int = 0, targeted: bool = False) -> None:
+        criteria = {"InstanceMatchCriteria": "targeted" if targeted else "open"}
+        self.emulator.reservations([{**_held(name, total), "others": others, **criteria}])
+
+    def has_a_block(self, name: str, seconds: float) -> None:
+        # half an hour before the end, in the time of the machine
+        end = datetime.now(UTC) + timedelta(seconds=1800.0 + min(seconds, 2.0))
+        block = {"ReservationType": "capacity-block", "EndDate": end.isoformat()}
+        self.emulator.reservations([{**_held(name, 2), "InstanceMatchCriteria": "targeted", **block}])
+
+    def may_have_vcpus(self, number: int) -> None:
+        self.emulator.quotas({"on-demand": number})
+
+    def has_a_plan(self, commitment: str, **rates: str) -> None:
+        named = {name.replace("_", "."): rate for name, rate in rates.items()}
+        row = {"savingsPlanId": "sp-1", "commitment": commitment, "state": "active", "rates": named}
+        self.emulator.savings([row])
+
+    def client(self, service: str) -> Any:
+        return boto3.client(service, region_name="us-east-1", endpoint_url=self.emulator.url)
+
     def messages(self) -> list[dict[str, Any]]:
         found = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
         for each in found.get("Messages", []):
@@ -120,6 +171,15 @@ class OverHttp:
         while not is_so() and time.monotonic() < end:
             time.sleep(0.02)
         assert is_so()
+
+
+def _held(name: str, total: int) -> dict[str, Any]:
+    return {
+        "CapacityReservationId": name,
+        "InstanceType": "c5.large",
+        "AvailabilityZone": "us-east-1a",
+        "TotalInstanceCount": total,
+    }
 
 
 @pytest.fixture(params=["memory", pytest.param("http", marks=pytest.mark.ec2)])
@@ -138,9 +198,8 @@ def launch(account: Account, token: str = "t-1", number: int = 1, **more: Any) -
     """Ids of what RunInstances gives."""
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "owner", "Value": "me"}]}]
     request = {"ImageId": "ami-12c6146b", "InstanceType": "c5.large", "MinCount": 1, "MaxCount": number}
-    found = account.ec2.run_instances(
-        **request, **({"ClientToken": token, "TagSpecifications": tags} | more)
-    )["Instances"]
+    more = {"ClientToken": token, "TagSpecifications": tags} | more
+    found = account.ec2.run_instances(**(request | more))["Instances"]
     assert [each["AmiLaunchIndex"] for each in found] == list(range(len(found)))
     assert all(each["PrivateIpAddress"] for each in found)
     return [each["InstanceId"] for each in found]
@@ -276,3 +335,95 @@ def test_a_spot_instance_is_warned_of_and_taken_back(account: Account) -> None:
     assert [(each["InstanceId"], each["Status"]["Code"]) for each in found] == [
         (made, "instance-terminated-no-capacity")
     ]
+
+
+def named(reservation: str, **more: Any) -> dict[str, Any]:
+    """Arguments of a launch in a capacity reservation."""
+    target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
+    return {"CapacityReservationSpecification": target, "Placement": ZONE, **more}
+
+
+def reservations(account: Account) -> dict[str, tuple[int, int]]:
+    """Total and free instances of each capacity reservation."""
+    filters = [
+        {"Name": "state", "Values": ["active"]},
+        {"Name": "instance-type", "Values": ["c5.large", "m5.large"]},
+    ]
+    pages = account.ec2.get_paginator("describe_capacity_reservations").paginate(Filters=filters)
+    found = [row for page in pages for row in page["CapacityReservations"]]
+    return {
+        row["CapacityReservationId"]: (row["TotalInstanceCount"], row["AvailableInstanceCount"])
+        for row in found
+    }
+
+
+def test_a_launch_gets_what_is_free_of_the_reservation_that_it_names(account: Account) -> None:
+    account.holds("cr-01", 3, others=1, targeted=True)
+    assert reservations(account) == {"cr-01": (3, 2)}
+    made = launch(account, "t-1", 5, **named("cr-01"))
+    assert [rows(account)[one]["CapacityReservationId"] for one in made] == ["cr-01", "cr-01"]
+    assert reservations(account) == {"cr-01": (3, 0)}
+    refused = refusal(lambda: launch(account, "t-2", **named("cr-01")))
+    assert refused == (400, "ReservationCapacityExceeded")
+    account.ec2.terminate_instances(InstanceIds=made[:1])
+    assert len(launch(account, "t-3", **named("cr-01"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "code"),
+    [
+        ("cr-99", {}, "InvalidCapacityReservationId.NotFound"),
+        ("cr-01", {"InstanceType": "m5.large"}, "InvalidParameterValue"),
+        ("cr-01", {"InstanceMarketOptions": {"MarketType": "capacity-block"}}, "InvalidParameterValue"),
+    ],
+)
+def test_a_reservation_takes_its_own_instances_alone(
+    account: Account, name: str, changes: dict[str, Any], code: str
+) -> None:
+    account.holds("cr-01", 3, targeted=True)
+    assert refusal(lambda: launch(account, **named(name, **changes))) == (400, code)
+
+
+def test_an_on_demand_launch_falls_into_an_open_reservation_and_no_other(account: Account) -> None:
+    account.holds("cr-01", 2)
+    account.holds("cr-02", 2, targeted=True)
+    launch(account, "t-1", Placement=ZONE, **SPOT)
+    assert reservations(account)["cr-01"] == (2, 2)
+    made = launch(account, "t-2", 3, Placement=ZONE)
+    held = [rows(account)[one].get("CapacityReservationId") for one in made]
+    assert held == ["cr-01", "cr-01", None]
+    assert reservations(account) == {"cr-01": (2, 0), "cr-02": (2, 2)}
+
+
+def test_a_capacity_block_is_a_market_of_its_own_and_ends(account: Account) -> None:
+    account.has_a_block("cr-01", 60.0)
+    block = {"InstanceMarketOptions": {"MarketType": "capacity-block"}}
+    assert refusal(lambda: launch(account, "t-1", **named("cr-01")))[0] == 400
+    (made,) = launch(account, "t-2", **named("cr-01", **block))
+    assert rows(account)[made]["InstanceLifecycle"] == "capacity-block"
+    account.until(lambda: state(account, made) == "terminated")
+
+
+def test_a_placement_group_is_made_once_and_told_of_its_instances(account: Account) -> None:
+    make = {"GroupName": "near", "Strategy": "cluster", "TagSpecifications": []}
+    account.ec2.create_placement_group(**make)
+    again = refusal(lambda: account.ec2.create_placement_group(**make))
+    assert again == (400, "InvalidPlacementGroup.Duplicate")
+    (made,) = launch(account, Placement={"GroupName": "near"})
+    assert rows(account)[made]["Placement"]["GroupName"] == "near"
+
+
+def test_quotas_and_plans_are_told_by_their_own_services(account: Account) -> None:
+    asked = {"ServiceCode": "ec2", "QuotaCode": "L-1216C47A"}
+    quotas, plans = account.client("service-quotas"), account.client("savingsplans")
+    assert refusal(lambda: quotas.get_service_quota(**asked)) == (400, "NoSuchResourceException")
+    account.may_have_vcpus(96)
+    assert quotas.get_service_quota(**asked)["Quota"]["Value"] == 96.0
+    account.has_a_plan("1.5", c5_large="0.05", m5_large="0.06")
+    (plan,) = plans.describe_savings_plans(states=["active"])["savingsPlans"]
+    assert (plan["savingsPlanId"], plan["commitment"]) == ("sp-1", "1.5")
+    wanted = [{"name": "instanceType", "values": ["c5.large"]}]
+    (rate,) = plans.describe_savings_plan_rates(savingsPlanId="sp-1", filters=wanted)["searchResults"]
+    assert (rate["rate"], rate["unit"]) == ("0.05", "Hrs")
+    (kind,) = account.ec2.describe_instance_types(InstanceTypes=["c5.xlarge"])["InstanceTypes"]
+    assert kind["VCpuInfo"]["DefaultVCpus"] == 4

@@ -218,5 +218,25 @@ def test_reservations_prices_and_scores_are_what_was_loaded(emulator, ec2, clien
     assert scores["SpotPlacementScores"][0]["Score"] == 8
     emulator.control("savings", [{"savingsPlanId": "sp", "commitment": "1.0", "state": "active"}])
     assert client("savingsplans").describe_savings_plans()["savingsPlans"][0]["savingsPlanId"] == "sp"
-    emulator.control("reservations", [{"CapacityReservationId": "cr-1", "TotalInstanceCount": 4}])
+    place = {"InstanceType": "c5.large", "AvailabilityZone": "us-east-1a"}
+    emulator.control("reservations", [{"CapacityReservationId": "cr-1", "TotalInstanceCount": 4, **place}])
     assert ec2.describe_capacity_reservations()["CapacityReservations"][0]["TotalInstanceCount"] == 4
+
+
+def test_a_pool_is_taken_back_together_and_no_other(emulator, run, ec2):
+    emulator.config(time_scale=0.01)
+    there = [run(Placement={"AvailabilityZone": "us-east-1a"}, **SPOT)[0] for _ in range(2)]
+    (other,) = run(Placement={"AvailabilityZone": "us-east-1b"}, **SPOT)
+
+    def states():
+        return {item["id"]: item["state"] for item in emulator.instances()}
+
+    end = time.monotonic() + 60.0
+    while set(states().values()) != {"running"} and time.monotonic() < end:
+        time.sleep(0.05)
+    emulator.reclaim_pool(there[0]["InstanceType"], "us-east-1a", notice_s=1)
+    taken = {item["InstanceId"] for item in there}
+    while not {states()[name] for name in taken} <= {"shutting-down", "terminated"}:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert states()[other["InstanceId"]] == "running"

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import RUNNING
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2
 from advisor.testing.memory_slurm import MemorySlurm
@@ -109,6 +111,29 @@ def test_what_they_do_not_know_they_refuse(account: MemoryEc2, slurm: MemorySlur
         slurm.update_node(["burst1"], state="POWER_OFF")
     with pytest.raises(RetryLater, match="Invalid node name"):
         slurm.update_node(["burst99"], state="RESUME")
+
+
+def test_a_node_whose_job_leaves_while_it_boots_boots_on_and_is_idle(clock: ManualClock) -> None:
+    launched: dict[str, float] = {}
+    slurm = MemorySlurm(
+        now=lambda: clock.wall,
+        program=lambda name, nodes, _jobs: launched.update(
+            dict.fromkeys(nodes if name == "resume" else (), clock.wall)
+        ),
+        answers=lambda node, _address, since: since <= launched[node] <= clock.wall - 30.0,
+    )
+    left = slurm.submit(60.0)
+    slurm.advance()
+    (node,) = launched
+    clock.pass_by(10.0)
+    slurm.cancel([left.job_id])
+    clock.pass_by(20.0)
+    slurm.advance()
+    assert slurm.nodes[node].power is NodePower.UP
+    job = slurm.submit(60.0)
+    slurm.advance()
+    slurm.advance()
+    assert (job.state, job.nodes, len(launched)) == (RUNNING, (node,), 1)
 
 
 def test_a_node_that_does_not_boot_is_given_up_and_its_job_waits_with_its_id(clock: ManualClock) -> None:

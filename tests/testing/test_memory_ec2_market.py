@@ -107,11 +107,9 @@ def test_prices_are_told_as_ec2_tells_them(tmp_path: Path) -> None:
     market = Ec2Market(usd_per_hour=0.36, spot_usd_per_hour=steps(0.1, 0.2))
     ec2 = account(clock, market)
     cache = PriceCache(Ec2Settings(), PRICES.at(tmp_path), lambda: clock.wall, connect=ec2.connect)
-    for refresh in (cache.refresh_spot, cache.refresh_on_demand, cache.refresh_reserved):
+    for refresh in (cache.refresh_spot, cache.refresh_on_demand):
         refresh()
     assert (cache.prices.spot.usd_per_hour, cache.prices.on_demand.usd_per_hour) == (0.1, 0.36)
-    assert cache.prices.reserved is not None
-    assert cache.prices.reserved.count == 0
     clock.wall = BEGIN + 1000.0
     cache.refresh_spot()
     assert cache.prices.spot.usd_per_hour == 0.2

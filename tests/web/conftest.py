@@ -12,12 +12,17 @@ import pytest
 from msgspec.structs import replace
 from starlette.testclient import TestClient
 
-from advisor.cli.context import settings_of
+from advisor.cli.context import loaded_settings, settings_of
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import JobOutcome
+from advisor.model.drift import DayMeasured, FallenBack, Measure
 from advisor.service.exchange import snapshot, status_file
+from advisor.service.state.records import Drift
+from advisor.service.state.state_files import DRIFT
 from advisor.web.app import create_app
+from advisor.web.gate import COOKIE
+from advisor.web.persons import Person, Role
 from advisor.web.site import Site
 from advisor.web.whatif_runs import WhatIfRuns
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
@@ -26,6 +31,8 @@ from tests.service.site import make_snapshot
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 COMMAND = (sys.executable, "-P", "-c", "from advisor.cli.main import run; run()")
 ADDRESS = "http://127.0.0.1:9420"
+
+ADMIN = Person("root", Role.ADMIN)
 
 Ask = Callable[[Path], TestClient]
 
@@ -73,7 +80,21 @@ def config(empty: Path, history: Path) -> Path:
     shutil.copy(history, empty.parent / "state")
     snapshot.write(run / "snapshot.msgpack", make_snapshot(time.time(), spent_usd=3.0))
     status_file.write(run, status())
+    DRIFT.at(empty.parent / "state").write(drifted(int(time.time() // 86_400.0)))
     return empty
+
+
+def drifted(today: int) -> Drift:
+    """`main` holds, `long` has fallen back."""
+    week = range(today - 6, today + 1)
+    return Drift(
+        days={
+            "main": [DayMeasured(day, 100, 91, 20, 7200.0, 6120.0) for day in week],
+            "long": [DayMeasured(day, 50, 20) for day in week],
+            HOSTILE: [DayMeasured(today, 1, 1)],
+        },
+        fallen_back={"long": FallenBack(today, Measure.COVERAGE, 0.4, 0.75)},
+    )
 
 
 def status() -> dict[str, object]:
@@ -142,8 +163,9 @@ def ask_site() -> Iterator[Ask]:
     def make(config: Path) -> TestClient:
         # not behind other tests: on a busy machine it would wait for them all
         runs = WhatIfRuns(COMMAND, (f"--config={config}",), niceness=0)
-        site = Site(settings_of(config), lambda: settings_of(config), runs)
+        site = Site(settings_of(config), lambda: loaded_settings(config), runs)
         client = TestClient(create_app(site), base_url=ADDRESS, follow_redirects=False)
+        client.cookies.set(COOKIE, site.gate.open(ADMIN))
         client.site = site  # type: ignore[attr-defined]
         client.__enter__()
         opened.append(client)

@@ -8,16 +8,20 @@ import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor
 
 import pytest
 
+from advisor.cli.context import settings_of
 from advisor.cli.main import run
 from advisor.model import BadInput
 from advisor.model.settings import WebSettings
+from advisor.web.links import Links
 from advisor.web.run import listen
-from tests.web.conftest import COMMAND
+from tests.web.conftest import ADMIN, COMMAND
 
 
 def test_day_one_37_it_serves_where_it_is_told_until_it_is_told_to_end(config: Path) -> None:
@@ -36,7 +40,10 @@ def test_day_one_37_it_serves_where_it_is_told_until_it_is_told_to_end(config: P
         if port is None:
             process.kill()
         assert port is not None, ready
-        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/jobs/11?format=json", timeout=60) as answer:
+        home, browser = f"http://127.0.0.1:{port[1]}", urllib.request.build_opener(HTTPCookieProcessor())
+        token = Links(settings_of(config).paths.state).make(ADMIN, time.time() + 6000.0)
+        browser.open(f"{home}/signin", data=f"link={token}".encode(), timeout=600).close()
+        with browser.open(f"{home}/jobs/11?format=json", timeout=600) as answer:
             assert json.load(answer)["advice"]["advice_id"] == "advice-11"
             assert "Server" not in answer.headers
         process.send_signal(signal.SIGTERM)

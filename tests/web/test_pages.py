@@ -23,7 +23,8 @@ from advisor.service.exchange import status_file
 from advisor.web.plots import figure_text
 from tests.web.conftest import Ask
 
-PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/cloud", "/portfolio", "/whatif"]
+PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/money", "/nodes"]
+PAGES += ["/accuracy", "/tune", "/portfolio", "/whatif"]
 
 
 def data_of(client: TestClient, path: str) -> Any:
@@ -66,7 +67,7 @@ def test_a_page_is_data_where_data_are_asked_for(client: TestClient, path: str) 
 
 def test_the_overview_is_advisor_status(client: TestClient, config: Path) -> None:
     page, command = data_of(client, "/"), said(config, "status")
-    assert page.keys() - command.keys() == {"spend", "last_day"}
+    assert page.keys() - command.keys() == {"spend", "last_day", "waits"}
     assert page["troubles"] == command["troubles"]
     assert page["snapshot"].keys() == command["snapshot"].keys()
     moved = page["last_day"].pop("moved")
@@ -155,12 +156,12 @@ def test_the_ledger_is_the_command_and_its_report(client: TestClient, config: Pa
 
 
 def test_the_cloud_is_nodes_pools_and_spend(client: TestClient, config: Path) -> None:
-    page = data_of(client, "/cloud")
+    page, money = data_of(client, "/nodes"), data_of(client, "/money")
     for name in ("nodes", "pools"):
         assert page[name].keys() == said(config, name).keys()
         assert page[name][name] == said(config, name)[name]
-    assert page["spend"]["jobs"] == said(config, "spend")["jobs"]
-    assert page["spend"]["by_account"] == said(config, "spend")["by_account"]
+    assert money["jobs"] == said(config, "spend")["jobs"]
+    assert money["by_account"] == said(config, "spend")["by_account"]
 
 
 def test_a_portfolio_in_charge_says_what_it_has_set(client: TestClient, config: Path) -> None:
@@ -264,3 +265,26 @@ def test_day_one_35_a_portfolio_that_is_off_is_no_fault(
         text = asked.get("/portfolio").text
         assert 'class="wrong"' not in text
         assert asked.get("/portfolio").status_code == 200
+
+
+def test_accuracy_shows_which_partition_has_drifted(client: TestClient) -> None:
+    rows = client.get("/accuracy?format=json").json()["drift"]["rows"]
+    found = {(row["partition"], row["measure"]): row for row in rows}
+    held, fallen = found["main", "coverage"], found["long", "coverage"]
+    assert (held["state"], held["value"], held["least"], held["cases"]) == ("holds", 0.91, 0.75, 700)
+    assert (fallen["state"], fallen["value"], fallen["since"] % 86_400.0) == ("fallen back", 0.4, 0.0)
+    assert found["main", "saved time"]["value"] == pytest.approx(0.85)
+    assert (found["long", "saved time"]["state"], found["long", "saved time"]["value"]) == ("too few", None)
+    page = client.get("/accuracy").text
+    for words in ("fallen back</span>", "long: 7 values from 40 to 40"):
+        assert words in page
+    assert "<script>alert" not in page
+
+
+def test_accuracy_without_measured_drift(client: TestClient, config: Path) -> None:
+    file = config.parent / "state" / "drift.json"
+    file.unlink()
+    rows = client.get("/accuracy?format=json").json()["drift"]["rows"]
+    assert {row["state"] for row in rows} == {"too few"}
+    file.write_text("[]")
+    assert "state.damaged" in client.get("/accuracy").text

@@ -65,7 +65,7 @@ def test_no_history_yet(empty: Path, ask_site: Ask) -> None:
     first = client.get("/")
     assert first.status_code == 200
     assert "advisor control does not run" in first.text
-    assert "has not run yet" in client.get("/cloud").text
+    assert "has not run yet" in client.get("/nodes").text
     assert not (empty.parent / "state" / "history.db").exists(), "pages make nothing"
 
 
@@ -90,11 +90,13 @@ def test_a_file_that_is_no_database(empty: Path, ask_site: Ask) -> None:
 def test_a_fault_of_ours_is_a_page_and_a_line_in_the_journal(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.web.cloud.nodes_written", lambda *_: 1 // 0)
-    quiet = TestClient(client.app, base_url=ADDRESS, raise_server_exceptions=False)
-    answer = quiet.get("/cloud")
+    monkeypatch.setattr("advisor.web.nodes.nodes_written", lambda *_: 1 // 0)
+    quiet = TestClient(
+        client.app, base_url=ADDRESS, raise_server_exceptions=False, cookies=dict(client.cookies)
+    )
+    answer = quiet.get("/nodes")
     assert answer.status_code == 500
-    assert "a fault of ours" in answer.text
+    assert "an error of the advisor" in answer.text
     assert "ZeroDivision" not in answer.text
     assert "content-security-policy" in answer.headers
 

@@ -1,6 +1,6 @@
 """The AdminComment: an advice as its job carries it, written inside ``sbatch`` and read back from Slurm.
 
-What is read is data from outside: an operator may have changed it.
+An AdminComment that is read is data from outside: an operator may have changed it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _encoder: Final = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAdvice:
-    """What an AdminComment says about a job's advice.
+    """The content of an AdminComment.
 
     Attributes:
         advice_id: Finds the whole advice in the ledger.
-        placement, mode, reason, size: As in :class:`~advisor.model.advice.Advice`; the reason is that of the
-            decisive answer.
-        capacity: What was to be paid for.
-        detail: Of the decisive answer.
-        time_limit: What the user's limit was, and what it was raised to.
+        placement, mode, reason, size: Those of :class:`~advisor.model.advice.Advice`; the reason is that of
+            the decisive answer.
+        capacity: The requested capacity.
+        detail: The detail of the decisive answer.
+        time_limit: The user's limit, and the limit to which it was raised.
         hedge: Its hedged start, if it has one.
         origin: The partition it was moved from, unless it was the first on-premise one.
-        numbers: In the units of the advice (``advisor.decide.explanation.phrases.UNITS``, else seconds), four
-            digits.
+        numbers: The advice's numbers by name, in its units (``advisor.decide.explanation.phrases.UNITS``,
+            else seconds), four digits.
     """
 
     advice_id: str
@@ -56,7 +56,7 @@ class RecordedAdvice:
     numbers: dict[str, float] = field(default_factory=dict)
 
     def users_limit(self, limit_seconds: float | None) -> float | None:
-        """What the user asked for, given what Slurm has now; a limit somebody changed since is his."""
+        """The time limit that the user set, given Slurm's present one; that one, if it was changed since."""
         raised = self.time_limit
         if raised is None or limit_seconds is None:
             return limit_seconds
@@ -84,7 +84,7 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
         words["on"] = advice.capacity
     text = _ascii_json(words)[:-1]
     if limit := advice.time_limit:
-        # never cut either: without it a user's limit would be learned wrong from the accounting
+        # never cut either: without it a wrong user's limit would be learned from the accounting
         text += f',"limit":[{round(limit.asked_seconds)},{round(limit.given_seconds)}]'
     if advice.hedge:
         stop = advice.hedge.stop_seconds
@@ -107,7 +107,7 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
 
 
 def _written(values: Mapping[str, float]) -> str:
-    """Names and numbers, to four digits, without those that JSON has no words for."""
+    """Names and numbers, to four digits, without infinite numbers and NaN, which JSON cannot express."""
     return ",".join(
         [f'"{name}":{value:.4g}' for name, value in values.items() if isfinite(value) and _is_plain(name)]
     )

@@ -1,4 +1,4 @@
-"""Text from outside and numbers, made fit to be shown to people."""
+"""Conversion of text from outside, and of numbers, to text for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean(text: str, limit: int = DETAIL_LIMIT) -> str:
-    """Text from outside made fit to print on one line.
+    """Text from outside, made safe to print on one line.
 
     Control characters, line breaks, invisible and direction-changing characters become spaces; runs of
     blanks become one; what is longer than `limit` characters is cut and ends in an ellipsis.
@@ -72,7 +72,7 @@ def quantity(value: Quantity) -> str:
     number = value.value
     if value.unit == "s":
         return duration(number)
-    if value.unit == "s^2":  # of earlier releases: nobody reads a variance, its root is a time
+    if value.unit == "s^2":  # of earlier releases: its root is a time, which people understand
         return duration(math.sqrt(number)) if number >= 0.0 else "unknown"
     if math.isnan(number):
         return "unknown"

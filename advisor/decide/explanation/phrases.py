@@ -24,6 +24,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         Reason.MAY_MOVE: "Neither the user nor a rule of the site keeps it on-premise.",
         Reason.PARTITION_OFF: "The advisor is switched off for the partition {detail}.",
+        Reason.FALLEN_BACK: "The forecasts for its partition have not held for a week: {detail}.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
         Reason.KEEPS_A_PLACE: "By its name it is the placeholder of another job: {detail}.",
         Reason.EXPLICIT_BURST: "It is in the burst partition {detail} already; it is not changed.",
@@ -32,6 +33,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.NODE_LIST: "The user named nodes: {detail}.",
         Reason.RESERVATION: "It uses the reservation {detail}, which is on-premise.",
         Reason.PARTITION_NOT_MANAGED: "Partition {detail} is not one the advisor may move jobs from.",
+        Reason.DATA_UNKNOWN: "What its comment says of its data is no size; write {detail}.",
         Reason.LICENSES: "It needs licences that are on-premise: {detail}.",
         Reason.GRES: "It asks for generic resources ({detail}) the cloud is not known to have.",
         Reason.DEPENDENCY: "It depends on other jobs ({detail}), whose data is on-premise.",
@@ -116,6 +118,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.BUDGET_USED_UP: (
             "It could cost {worst_cost}, and {budget_left} of the budget are free at the moment."
         ),
+        Reason.PAYER_BUDGET_USED_UP: (
+            "It could cost {worst_cost}, and {budget_left} of the budget of {detail} are free at the moment."
+        ),
         Reason.WORTH_PAYING: (
             "The waiting policy and the budget allow it; it would cost about {predicted_cost}."
         ),
@@ -139,7 +144,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "more would be too much."
         ),
         Reason.ACCOUNT_BUDGET_SPENT: (
-            "Of account {detail}'s budget of {budget}, {spent} are spent and {promised} promised; about "
+            "Of the budget of {detail}, {budget}, {spent} are spent and {promised} promised; about "
             "{predicted_cost} more would be too much."
         ),
         Reason.SPECULATED: (
@@ -159,25 +164,65 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
 PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         Reason.CLOUD_FASTER: {
+            "staging": (
+                "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+                "(±{run_deviation}); in the cloud it boots {boot}, its data takes {staging} more, and it "
+                "runs {performance_ratio} times as long, done {predicted_saving} sooner."
+            ),
             "cloud_wait": (
                 "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
                 "(±{run_deviation}); in the cloud all nodes for it are taken, it waits about {cloud_wait} "
-                "for one, boots {boot} and runs {performance_ratio} times as long, done {predicted_saving} "
-                "sooner."
+                "for one and runs {performance_ratio} times as long, done {predicted_saving} sooner."
             ),
         },
         Reason.CLOUD_NOT_FASTER: {
+            "staging": (
+                "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+                "(±{run_deviation}); booting {boot}, {staging} more for its data, and running "
+                "{performance_ratio} times as long in the cloud would not finish it sooner."
+            ),
             "cloud_wait": (
                 "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
                 "(±{run_deviation}); in the cloud all nodes for it are taken: waiting about {cloud_wait} for "
-                "one, booting {boot} and running {performance_ratio} times as long would not finish it "
-                "sooner."
+                "one and running {performance_ratio} times as long would not finish it sooner."
+            ),
+        },
+        Reason.SAVES_TIME: {
+            "staging": (
+                "It would wait about {predicted_wait} here; in the cloud it starts after {start_there}, of "
+                "which its data ({data}) takes {staging}, and is expected to end {predicted_saving} sooner."
+            ),
+        },
+        Reason.SAVES_NO_TIME: {
+            "staging": (
+                "It would wait about {predicted_wait} here; in the cloud it would start after {start_there}, "
+                "of which its data ({data}) takes {staging}, and run {performance_ratio} times as long, "
+                "which is not expected to save time."
+            ),
+        },
+        Reason.WORTH_ITS_PRICE: {
+            "transfer_cost": (
+                "An hour saved costs about {hour_costs} and may cost {hour_may_cost} now; the job costs "
+                "about {predicted_cost}, {worst_cost} at most, and {transfer_cost} of it is for its data."
+            ),
+        },
+        Reason.TOO_DEAR: {
+            "transfer_cost": (
+                "An hour saved would cost about {hour_costs}, and may cost {hour_may_cost} now, and "
+                "{transfer_cost} of the cost is for its data: the budget is kept for jobs that gain more by "
+                "it."
             ),
         },
         Reason.SPOT: {
             "node_cores": (
                 "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}. The "
                 "cheapest nodes that it fits have {node_cores} and {node_memory}: {detail}."
+            ),
+        },
+        Reason.RESERVED: {
+            "node_cores": (
+                "Nodes of its {detail} that are already paid for are free: {reserved_free}, each of "
+                "{node_cores} and {node_memory}."
             ),
         },
         Reason.ON_DEMAND: {
@@ -223,6 +268,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
                 "hour_may_cost",
                 "soonest_costs",
                 "job_may_cost",
+                "transfer_cost",
                 "budget_left",
                 "spent",
                 "promised",
@@ -230,6 +276,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
             ),
             "USD",
         ),
+        **dict.fromkeys(("data",), "GB"),
         **dict.fromkeys(("price",), "USD/core-h"),
         **dict.fromkeys(("processors", "max_processors", "node_cores"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
@@ -249,6 +296,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "ratio_jobs": "cloud runs it was learned from",
         "boot": "boot time",
         "cloud_wait": "wait for a node in the cloud",
+        "data": "data that it brings and takes back",
+        "staging": "what that adds to its start",
         "start_there": "start in the cloud after",
         "predicted_saving": "predicted saving",
         "slice": "run in the cloud until it is decided again",
@@ -274,6 +323,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "job_may_cost": "what one job's promise may cost",
         "predicted_cost": "predicted cost",
         "worst_cost": "cost at most",
+        "transfer_cost": "price of its data's transfer",
         "hour_costs": "cost of an hour saved",
         "hour_may_cost": "what an hour saved may cost now",
         "budget_left": "free in the budget now",

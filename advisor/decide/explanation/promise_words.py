@@ -1,4 +1,8 @@
-"""What ``sbatch`` says about a promise: the job's price list."""
+"""The line of ``sbatch`` about a promise: the job's price list.
+
+A user may name a time by which a job is to be done (``by=`` in its comment). The price list says what an
+earlier time would cost, and from which time on it costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,19 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 
 _PREFIX: Final = "Burst Advisor: "
+_CLOCK_SECONDS: Final = 72_000.0
+"""Times less than 20 hours ahead are written without their date."""
 
 
 def price_list_words(values: Mapping[str, float], time: float, utc_offset_seconds: float) -> str | None:
     """The price list of an advice; None where it has none.
 
     Args:
-        values: The advice's numbers.
-        time: Of the advice, epoch seconds.
-        utc_offset_seconds: Of the clock that users read.
+        values: The advice's numbers by name. ``deadline_in``, ``free_in`` and ``soonest_in`` are seconds
+            after ``time``: the time that the user named, the time by which the job is done for nothing, and
+            the earliest time by which it can be done, at ``soonest_costs`` US dollars.
+        time: When the advice was given, epoch seconds.
+        utc_offset_seconds: Offset of the users' clock from UTC.
     """
     left, free = values.get("deadline_in", math.nan), values.get("free_in", math.nan)
     if not math.isfinite(left) or not math.isfinite(free):
@@ -30,15 +38,20 @@ def price_list_words(values: Mapping[str, float], time: float, utc_offset_second
 
     def clock(seconds: float) -> str:
         there = datetime.fromtimestamp(time + utc_offset_seconds + seconds, UTC)
-        form = "%H:%M" if seconds < 72_000.0 else "%Y-%m-%d %H:%M"
+        form = "%H:%M" if seconds < _CLOCK_SECONDS else "%Y-%m-%d %H:%M"
         return there.strftime(form)
+
+    def row(seconds: float) -> str:
+        """The next whole minute: who names the time that the list shows is promised it."""
+        moment = time + utc_offset_seconds + seconds
+        return clock(seconds + math.ceil(moment / 60.0) * 60.0 - moment)
 
     rows = []
     soonest = values.get("soonest_in", math.inf)
     if math.isfinite(soonest):
         cost = quantity(Quantity(values.get("soonest_costs", math.nan), "USD"))
-        rows.append(f"by {clock(soonest)} for about {cost}")
-    rows.append(f"by {clock(free)} free")
+        rows.append(f"by {row(soonest)} for about {cost}")
+    rows.append(f"by {row(free)} free")
     cases = f"{100 * values.get('confidence', math.nan):g} of 100 cases"
     said = f"done {'; '.join(rows)}, in {cases}"
     if left >= free:
@@ -55,7 +68,12 @@ def promise_message(
     """The line for a job that names a time; None for all others.
 
     Args:
-        moved: What is said anyhow, because the job was moved.
+        job: The job that is submitted.
+        values: The advice's numbers by name.
+        time: When the advice was given, epoch seconds.
+        settings: The settings in force.
+        moved: The sentence that tells the user that the job was moved, which begins the line; None: the job
+            was not moved.
     """
     offset = settings.cluster.utc_offset_seconds
     if not settings.promise.enabled or not job.comment:

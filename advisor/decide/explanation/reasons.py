@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from advisor.model.periods import payer_words
+
 
 class Reason(enum.StrEnum):
     """Code of an answer; ``advisor.decide.explanation.wording`` has a sentence for each."""
@@ -11,6 +13,7 @@ class Reason(enum.StrEnum):
     # Question 1: may it move? The user's own words first.
     MAY_MOVE = "rule.may_move"
     PARTITION_OFF = "rule.partition_off"
+    FALLEN_BACK = "rule.fallen_back"
     EXPLICIT_PARTITION = "rule.explicit_partition"
     KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"
@@ -19,6 +22,7 @@ class Reason(enum.StrEnum):
     NODE_LIST = "rule.node_list"
     RESERVATION = "rule.reservation"
     PARTITION_NOT_MANAGED = "rule.partition_not_managed"
+    DATA_UNKNOWN = "rule.data_unknown"
     LICENSES = "rule.licenses"
     GRES = "rule.gres"
     DEPENDENCY = "rule.dependency"
@@ -73,6 +77,7 @@ class Reason(enum.StrEnum):
     NO_BUDGET = "price.no_budget"
     PRICE_UNKNOWN = "price.unknown"
     BUDGET_USED_UP = "price.budget_used_up"
+    PAYER_BUDGET_USED_UP = "price.payer_budget_used_up"
 
     # In doubt at question 2 or 3: start in the cloud, keep the place here.
     SPECULATED = "hedge.speculated"
@@ -84,3 +89,8 @@ class Reason(enum.StrEnum):
     NONE_OPEN = "capacity.none_open"
     SPOT_NOT_EXCLUDED = "capacity.spot_not_excluded"
     PROTECTED = "capacity.protected"
+
+
+def used_up(payer: str) -> tuple[Reason, str]:
+    """Why a job stays that the budget of a payer (``""``: the site) does not cover, and whose it is."""
+    return (Reason.PAYER_BUDGET_USED_UP, payer_words(payer)) if payer else (Reason.BUDGET_USED_UP, "")

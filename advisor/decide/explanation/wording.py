@@ -1,6 +1,6 @@
 """Sentences for people, made from an advice: ``sbatch``'s line, ``advisor why``, a job's page.
 
-Everything a user typed is stripped of control characters and cut before it is shown; every number has its
+Text that a user typed is cut and stripped of control characters before it is shown; every number has its
 unit.
 """
 
@@ -47,9 +47,9 @@ def sentence(answer: Answer) -> str:
 
 
 def why_answer(advice: Advice) -> Answer:
-    """The answer to "why is it there?": for a moved job question 2's or 3's, else the one that kept it here.
+    """The answer that explains a job's place: that to question 2 or 3, or the one that kept the job.
 
-    The last question's answer, which capacity is paid for, settles how a job moves and not that it does.
+    The answer to question 4 says in which capacity a job moves, and not why.
     """
     if advice.placement == Placement.BURST:
         for answer in advice.answers:
@@ -59,7 +59,7 @@ def why_answer(advice: Advice) -> Answer:
 
 
 def why_sentence(advice: Advice) -> str:
-    """The same as one sentence, short enough for a line of a list."""
+    """The answer of :func:`why_answer` as one sentence, short enough for a line of a list."""
     answer = why_answer(advice)
     if answer.reason == Reason.SAVES_TIME:
         return price_sentence(advice.values())
@@ -69,7 +69,7 @@ def why_sentence(advice: Advice) -> str:
 
 
 def price_sentence(values: Mapping[str, float]) -> str:
-    """What a job that moves by the price saves, and what it pays for that."""
+    """The time that a job moved by the price saves, and the money that it costs."""
     wait, saving = values.get("predicted_wait", math.nan), values.get("predicted_saving", math.nan)
     said = f"It would wait about {duration(wait)} here; in the cloud it saves about {duration(saving)}"
     cost, may_cost = values.get("predicted_cost", math.nan), values.get("hour_may_cost", math.inf)
@@ -89,7 +89,7 @@ def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
 
 
 class _Words(dict[str, str]):
-    """Words for a phrase; a number the answer does not carry is ``unknown``."""
+    """The words of a phrase; a number that the answer does not have is ``unknown``."""
 
     def __init__(self, numbers: Mapping[str, str], **words: str) -> None:
         super().__init__(numbers, **words)
@@ -101,7 +101,7 @@ class _Words(dict[str, str]):
 def message(
     advice: Advice, *, opt_out_comment: str = "", values: Mapping[str, float] | None = None
 ) -> str | None:
-    """The one line ``sbatch`` prints; None unless the advice moved the job.
+    """The one line that ``sbatch`` prints; None unless the advice has moved the job.
 
     Args:
         opt_out_comment: The site's opt-out word, to tell the user how to stay; empty: not told.
@@ -130,18 +130,16 @@ def message(
     return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
 
 
-def would_message(
-    advice: Advice, values: Mapping[str, float], queue: str | None, cluster: ClusterSettings
-) -> str | None:
+def would_message(advice: Advice, queue: str | None, cluster: ClusterSettings) -> str | None:
     """The line for a job that would be moved, had its user or the site allowed it; None for all others."""
     if advice.placement is not Placement.BURST or advice.decisive.reason == Reason.EXPLICIT_BURST:
         return None
-    said = price_sentence(values).removesuffix(".") if "start_there" in values else why_sentence(advice)
     is_opt_in = cluster.mode_of(queue) is Mode.OPT_IN
     how = (
         f"--comment={clean(cluster.opt_in_comment)}" if is_opt_in else f"-p {clean(cluster.burst_partition)}"
     )
-    return clean(f"Burst Advisor: stays here. {said.removesuffix('.')}. To go there: {how}", MESSAGE_LIMIT)
+    said = why_sentence(advice).removesuffix(".")
+    return clean(f"Burst Advisor: stays here. {said}. To go there: {how}", MESSAGE_LIMIT)
 
 
 def explanation(advice: Advice) -> str:
@@ -166,7 +164,7 @@ def explanation(advice: Advice) -> str:
 
 
 def time_limit_sentence(limit: TimeLimit) -> str:
-    """Say what a moved job's time limit became."""
+    """The sentence about the raised time limit of a moved job."""
     return (
         f"Time limit raised from {duration(limit.asked_seconds)} to {duration(limit.given_seconds)} (at most "
         "the partition's MaxTime): the cloud is slower."
@@ -174,7 +172,7 @@ def time_limit_sentence(limit: TimeLimit) -> str:
 
 
 def hedge_sentence(hedge: Hedge) -> str:
-    """Say what may happen to a job that keeps its place."""
+    """The sentence about what may happen to a job with a hedged start."""
     is_bounded = math.isfinite(hedge.stop_seconds)
     if hedge.kind is HedgeKind.SLICE:
         first = f"after {duration(hedge.stop_seconds)}, and " if is_bounded else ""
@@ -190,7 +188,7 @@ def hedge_sentence(hedge: Hedge) -> str:
 
 
 def headline(advice: Advice) -> str:
-    """What was decided, in one sentence."""
+    """The decision, in one sentence."""
     if any(answer.reason == Reason.EXPLICIT_BURST for answer in advice.answers):
         return _left_in_burst(advice.capacity)
     return _headline(advice.placement, advice.capacity, advice.mode)
@@ -219,7 +217,7 @@ def _shown(recorded: RecordedAdvice) -> dict[str, str]:
 
 
 def recorded_why(recorded: RecordedAdvice) -> str:
-    """Why it is there, as :func:`why_sentence`; an AdminComment has the numbers of all answers."""
+    """The sentence of :func:`why_sentence`, from an AdminComment: it has the numbers of all answers."""
     moved = recorded.placement == Placement.BURST and recorded.hedge is None
     if recorded.placement == Placement.BURST and "start_there" in recorded.numbers:
         return price_sentence(recorded.numbers)
@@ -229,7 +227,7 @@ def recorded_why(recorded: RecordedAdvice) -> str:
 
 
 def recorded_headline(recorded: RecordedAdvice) -> str:
-    """What an AdminComment says was decided, in one sentence."""
+    """The decision of an AdminComment, in one sentence."""
     if recorded.reason == Reason.EXPLICIT_BURST:
         return _left_in_burst(clean(recorded.capacity) if recorded.capacity else None)
     capacity = clean(recorded.capacity) if recorded.capacity else None
@@ -237,7 +235,7 @@ def recorded_headline(recorded: RecordedAdvice) -> str:
 
 
 def recorded_explanation(recorded: RecordedAdvice) -> str:
-    """Everything an AdminComment says: what ``advisor why`` prints where the ledger has nothing."""
+    """Everything that an AdminComment says; ``advisor why`` prints it if the ledger has no record."""
     said = recorded_why(recorded) if "start_there" in recorded.numbers else recorded_sentence(recorded)
     lines = [recorded_headline(recorded), "", f"  {said} [{clean(recorded.reason)}]"]
     shown = [

@@ -1,4 +1,4 @@
-"""The match maker's inner loops, compiled; what they mean is said in ``advisor.decide.matching.matching``."""
+"""The match maker's inner loops, compiled; ``advisor.decide.matching.matching`` explains them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _insert(table: Timetable, node: int, time: float, cores: int) -> None:
 
 @compiled
 def _occupy(table: Timetable, node: int, begin: float, during: float, cores: int) -> None:
-    """Hold cores from ``begin`` on; without room to note it the node is simply left to the others."""
+    """Reserve cores from ``begin`` on; if the timetable is full, nothing is reserved."""
     if table.entries[node] + 2 > table.time.shape[1]:
         return
     if begin <= 0.0:
@@ -91,11 +91,11 @@ def _available(table: Timetable, node: int, cores: int, during: float) -> float:
 
 
 @compiled
-def _timetable(sight: NodeView) -> Timetable:
-    count = len(sight.nodes)
+def _timetable(view: NodeView) -> Timetable:
+    count = len(view.nodes)
     most = 0
     for node in range(count):
-        most = max(most, sight.nodes[node].running)
+        most = max(most, view.nodes[node].running)
     entries = most + 2 * _DEPTH + 2
     table = Timetable(
         np.empty((count, entries)),
@@ -104,10 +104,10 @@ def _timetable(sight: NodeView) -> Timetable:
         np.zeros(count, np.int64),
     )
     for node in range(count):
-        this = sight.nodes[node]
+        this = view.nodes[node]
         table.free[node] = this.free
         for at in range(this.first, this.first + this.running):
-            _insert(table, node, sight.remaining[at], sight.held[at])
+            _insert(table, node, view.remaining[at], view.held[at])
     return table
 
 
@@ -166,7 +166,7 @@ def _unhurt(stability: SurvivalModel, spare: int, p: float) -> float:
 
 @compiled
 def _place_one(
-    sight: NodeView,
+    view: NodeView,
     table: Timetable,
     stability: SurvivalModel,
     cores: int,
@@ -177,8 +177,8 @@ def _place_one(
 ) -> tuple[int, float]:
     """Best node for a task and the seconds until it is free there: Algorithm 1."""
     best, best_wait, least = NOWHERE, 0.0, math.inf
-    for at in range(len(sight.nodes)):
-        node = sight.nodes[at]
+    for at in range(len(view.nodes)):
+        node = view.nodes[at]
         if not node.open or node.cores < cores:
             continue
         wait = _available(table, at, cores, during)
@@ -209,19 +209,19 @@ def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> Ints:
 
 @compiled
 def match_all(
-    sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, weights: Weights
+    view: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, weights: Weights
 ) -> Ints:
     """Node on which each waiting task starts now, or NOWHERE; shape (tasks,)."""
     chosen = np.full(len(cores), NOWHERE)
     if len(cores) == 0:
         return chosen
-    table = _timetable(sight)
+    table = _timetable(view)
     tried = 0
     room, total = 0, 0
-    for at in range(len(sight.nodes)):
-        if sight.nodes[at].open:
-            room += sight.nodes[at].free
-            total += sight.nodes[at].cores
+    for at in range(len(view.nodes)):
+        if view.nodes[at].open:
+            room += view.nodes[at].free
+            total += view.nodes[at].cores
     order = _order(cores, during, room, weights.longest_first)
     excess = cores.sum() - room
     may_wait = weights.waits and (not weights.keeps_busy or excess <= BACKLOG * total)
@@ -234,7 +234,7 @@ def match_all(
             continue
         again = _between(restarts, during[task])
         node, wait = _place_one(
-            sight, table, stability, cores[task], during[task], may_wait, again, weights.shielded
+            view, table, stability, cores[task], during[task], may_wait, again, weights.shielded
         )
         if node == NOWHERE:
             tried += int(may_wait)

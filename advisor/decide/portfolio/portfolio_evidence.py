@@ -1,4 +1,8 @@
-"""Comparison of policies day by day, because one or two bursts decide their totals."""
+"""Comparison of policies day by day, because one or two bursts of jobs decide their totals.
+
+A contender is a policy, or a rule that selects among policies. Its totals are known at checkpoints, which are
+equally spaced in time. The champion is the contender that would have done best on the jobs so far.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,13 @@ _DAY_JOBS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Days:
-    """The loss of contenders on each day by itself.
+    """The loss of n contenders on each of d days, each day taken separately.
 
     Attributes:
-        loss: ndarray, shape (n, d): ``alpha`` log(charged that day) + ``beta`` log(slowdown of that day), in
-            which utilities differ: work and jobs are the same for all.
-        tells: ndarray of bool, shape (n, d): Whether the day had enough jobs.
+        loss: ndarray, shape (n, d): ``alpha`` log(node seconds charged on the day) + ``beta`` log(sum of the
+            bounded slowdowns of the day). It is the part of the negative log utility in which contenders
+            differ, since work and jobs are the same for all.
+        tells: ndarray of bool, shape (n, d): whether the day had enough jobs to be compared.
     """
 
     loss: Floats
@@ -36,8 +41,10 @@ class Days:
         """Make days from totals at checkpoints.
 
         Args:
-            charged, slowdown, jobs: ndarray, shape (n, c): Charged seconds, sum of bounded slowdowns and jobs
-                so far.
+            charged, slowdown, jobs: ndarray, shape (n, c): the seconds of nodes charged, the sum of bounded
+                slowdowns and the number of jobs from the beginning to each of c checkpoints.
+            each: Number of checkpoints in a day.
+            alpha, beta: Exponents of charged time and of slowdown in the utility (Deng et al. 2013).
         """
         a_day = [np.diff(one[:, each - 1 :: each], axis=1, prepend=0.0) for one in (charged, slowdown, jobs)]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -45,10 +52,11 @@ class Days:
         return cls(loss=loss, tells=np.isfinite(loss) & (a_day[2] >= _DAY_JOBS))
 
     def of_champions(self, champions: NDArray[np.int64], each: int) -> Self:
-        """The loss of each day's champion (at the end of the day), shape (1, d).
+        """The loss, on each day, of the contender that is the champion at the end of that day; shape (1, d).
 
         Args:
-            champions: ndarray of int, shape (c,): Champion at each checkpoint.
+            champions: ndarray of int, shape (c,): row of the champion at each checkpoint.
+            each: Number of checkpoints in a day.
         """
         champion = champions[each - 1 :: each]
         day = np.arange(len(champion))
@@ -61,16 +69,22 @@ class Days:
         )
 
     def better(self, one: int, other: int, days: int) -> float:
-        """Standard errors by which one contender beats another over the first ``days`` days."""
+        """Number of standard errors by which row ``one`` beats row ``other`` over the first ``days`` days."""
         both = (self.tells[one] & self.tells[other])[:days]
         gain = self.loss[other, :days][both] - self.loss[one, :days][both]
         return float(_errors(np.sum(gain), np.sum(gain**2)))
 
     def evidence(self, against: Days) -> Floats:
-        """Standard errors by which contenders beat another after 0, 1, ... days, shape (n, d + 1).
+        """Number of standard errors by which each contender beats ``against`` after 0 to d days.
 
         A day's gain is the logarithm of the ratio of the utilities on that day, so that a burst counts as one
         day.
+
+        Args:
+            against: One contender, shape (1, d).
+
+        Returns:
+            Shape (n, d + 1).
         """
         both = self.tells & against.tells
         gain = np.where(both, np.where(both, against.loss, 0.0) - np.where(both, self.loss, 0.0), 0.0)
@@ -79,7 +93,7 @@ class Days:
 
 
 def _errors(total: Floats | np.float64, squares: Floats | np.float64) -> Floats:
-    """A sum of gains in standard errors under a mean of 0; n equal gains give sqrt(n)."""
+    """A sum of gains over its standard error if the mean gain were 0; n equal gains give sqrt(n)."""
     spread = np.sqrt(squares)
     found: Floats = total / np.where(spread > 0.0, spread, 1.0)
     return found

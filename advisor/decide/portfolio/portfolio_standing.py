@@ -1,4 +1,4 @@
-"""What each policy, and each selection among them, makes of jobs on rented nodes, and so who leads.
+"""The results of each policy, and of each selection among them, on rented nodes; they determine the leader.
 
 The live judge and a replay of a log (Deng et al., section 6) both ask for it. The portfolio knows what a
 scheduler would know at that moment: what waits and runs, what arrived, what finished, and what each single
@@ -31,12 +31,13 @@ from advisor.simulate.portfolio.policies import RentingPolicy
 Floats = NDArray[np.float64]
 
 LONG_QUEUE: Final = 100
-"""From so many waiting jobs on the choice is made more rarely: simulating takes time by their square."""
+"""From this number of waiting jobs on, choices are made more rarely: a simulation's time grows with its
+square."""
 
 
 @dataclass(slots=True)
 class PolicyUse:
-    """Which policy was chosen when, and what choosing took."""
+    """The policies that were chosen, with the times of the choices and the time that they took."""
 
     chosen: Counter[int] = field(default_factory=Counter)
     moments: list[float] = field(default_factory=list)
@@ -48,7 +49,7 @@ class PolicyUse:
     """Choices by simulation, and those among them in which the budget did not allow every policy."""
 
     def add(self, moment: float, policy: int, waiting: int, milliseconds: float) -> None:
-        """Write one choice down."""
+        """Record one choice."""
         self.chosen[policy] += 1
         self.moments.append(moment)
         self.policies.append(policy)
@@ -83,7 +84,7 @@ class Selection:
         self.use = PolicyUse()
 
     def choose(self, cluster: RentedCluster, champion: int) -> None:
-        """Choose, and put the choice in charge."""
+        """Choose a policy and let it lead."""
         options = self._options
         situation = cluster.situation(options.lookahead_seconds)
         if options.expects_jobs:
@@ -104,7 +105,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Standing:
-    """What every contender made of a log, and who was in charge when.
+    """The results of every contender on a log, and the leader at each checkpoint.
 
     Attributes:
         scores: Each policy's utility at the end, its prior included.
@@ -169,7 +170,7 @@ def steps_of(options: Options, tell: Progress) -> Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """One way through the log with choices."""
+    """One pass through the log with choices."""
 
     totals: Totals
     checkpoints: Floats
@@ -180,7 +181,7 @@ class Run:
 def run_led(
     jobs: JobTable, options: Options, led: Leadership, earliest: Floats, steps: Steps, at: int
 ) -> Run:
-    """Go through the log under whoever leads by what is known.
+    """Go through the log under the policy that leads by what is known.
 
     ``earliest``: when each job first started in any of the clusters alongside; ``at``: which pass it is.
     """

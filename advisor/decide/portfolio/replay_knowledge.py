@@ -1,4 +1,4 @@
-"""What may be known to a replayed portfolio, and when: scores, run times, jobs that may come."""
+"""The knowledge of a replayed portfolio at each moment: scores, run times, jobs that may arrive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PRIOR_WORKLOADS: Final = tuple(f"synthetic:2000:{seed}" for seed in range(1, 9))
 
 
 def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
-    """The paper's jobs: those that ran on at most 64 processors; the first so many of them.
+    """The paper's jobs: the first ones that ran on at most 64 processors.
 
     Raises:
         BadInput: None is left.
@@ -61,7 +61,7 @@ def prior_of(
     """Result of each policy on the synthetic workloads, scaled to the weight of `prior_jobs` jobs.
 
     It has a row of totals (`rows_of`) for each policy.
-    ``tell`` gets how many policies are done, and of how many.
+    ``tell`` is called with the number of policies that are done, and of all.
     """
     workloads = [prepared(_drawn(name), options.cloud, None) for name in PRIOR_WORKLOADS]
     found = np.zeros((len(policies), 4))
@@ -83,7 +83,7 @@ def _drawn(name: str) -> JobTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leadership:
-    """Who leads after how many checkpoints are known; the last entry holds from then on."""
+    """The leader by the number of known checkpoints; the last entry holds for more."""
 
     champions: NDArray[np.int64]
     leaders: Sequence[int] | NDArray[np.int64]
@@ -142,7 +142,7 @@ class Expected:
         self._after = 0
 
     def ready(self, cluster: RentedCluster) -> Readiness:
-        """What idle nodes are worth to the expected jobs now; jobs that run count with their estimates."""
+        """The value of idle nodes to the expected jobs now; running jobs count with their estimates."""
         arrived = cluster.arrived
         job = cluster.state.job
         if self._next is None or arrived >= self._after + min(self._after, RENEWED):

@@ -1,69 +1,86 @@
-"""A budget of a calendar period (UTC) as tokens: what may be committed now, from what was spent on each day.
+"""A budget of a period (UTC): what may be committed now, and what even spending would have left.
 
-The budget accrues evenly, and some of it is there ahead. What is not spent is kept, up to the budget of one
-period, and no calendar period ever spends more than its budget. The level follows from the days'
-spending alone, so that it is known again as soon as the spending is.
+All of a period's budget is there when the period begins. That it lasts is the price's work, which compares
+what is left with what even spending would have left (`advisor.decide.price.demand_price`). The figures
+follow from the days' spending alone, so that they are known again as soon as the spending is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final, NamedTuple
 
 from advisor.model.bill import day_of
+from advisor.model.periods import period_span, period_usd
 
-Period: TypeAlias = Literal["day", "week", "month"]
-
-_DAY: Final = 86_400.0
-_MAX_DAYS: Final = 70.0
-"""What accrued and was spent before is taken for equal."""
+_MAX_LEAD: Final = 2.0
+"""The largest spending while little demand is known, over the accrual since demand is observed."""
 
 
-def period_span(time: float, period: Period) -> tuple[float, float]:
-    """Begin and end of the day, week (from Monday) or month of UTC that a time is in, epoch seconds."""
-    day = datetime.fromtimestamp(time, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if period == "day":
-        return day.timestamp(), (day + timedelta(days=1)).timestamp()
-    if period == "week":
-        monday = day - timedelta(days=day.weekday())
-        return monday.timestamp(), (monday + timedelta(days=7)).timestamp()
-    first = day.replace(day=1)
-    return first.timestamp(), (first + timedelta(days=32)).replace(day=1).timestamp()
+class PeriodMoney(NamedTuple):
+    """A budget at one moment, US dollars.
+
+    Attributes:
+        allowance: The money that the present period may spend, with the money carried over.
+        carried: The money left of the period before.
+        spent: The money spent in the present period.
+        left: The money that may be committed now; below 0 if more was spent than there was.
+        planned: The money that even spending over the whole period would have left by now.
+    """
+
+    allowance: float
+    carried: float
+    spent: float
+    left: float
+    planned: float
 
 
-def spent_in_period(spent_by_day: Mapping[str, float], now: float, period: Period) -> float:
-    """US dollars spent since the present period began."""
-    begin, _ = period_span(now, period)
-    return sum(usd for day, usd in spent_by_day.items() if day_of(begin) <= day <= day_of(now))
-
-
-def tokens_at_hand(
+def period_money(
     *,
     usd: float,
-    period: Period,
+    period: str,
     since: float,
     now: float,
     spent_by_day: Mapping[str, float],
     promised: float,
-    ahead: float = 0.0,
-) -> float:
-    """US dollars that may be committed now; below 0 where more was spent than was there.
+    observed_since: float = -math.inf,
+    carries_over: bool = False,
+) -> PeriodMoney:
+    """The present state of a budget. A budget that begins within a period has its share of that period.
 
     Args:
         usd: The budget of one period.
-        since: When the budget began to accrue, epoch seconds.
+        period: See :mod:`advisor.model.periods`.
+        since: When the budget began, epoch seconds.
         now: Epoch seconds.
-        spent_by_day: By day of UTC (``2026-11-23``), US dollars.
-        promised: What starts under way may still cost, US dollars.
-        ahead: What is there before it accrues, US dollars.
+        spent_by_day: Day of UTC (``2026-11-23``) to the money spent on it, US dollars.
+        promised: The highest cost to come of starts under way, US dollars.
+        observed_since: When the observation of demand began, epoch seconds. A price that has seen little
+            demand lets too much through, so that no more is there than twice what has accrued since.
+        carries_over: Whether what the period before has left of its own budget is there, too.
     """
-    level, time = ahead, max(since, now - _MAX_DAYS * _DAY)
-    while time < now:
-        begin, end = period_span(time, period)
-        _, midnight = period_span(time, "day")
-        until = min(now, midnight)
-        level = min(usd, level + usd * (until - time) / (end - begin)) - spent_by_day.get(day_of(time), 0.0)
-        time = until
-    left = usd - spent_in_period(spent_by_day, now, period)
-    return min(level, left) - promised
+    begin, end = period_span(now, period)
+    given = period_usd(usd, begin, period)
+    own = _own(given, begin, end, since)
+    carried = 0.0
+    if carries_over and since < begin:
+        before, _ = period_span(begin - 1.0, period)
+        share = _own(period_usd(usd, before, period), before, begin, since)
+        carried = max(0.0, share - spent_between(spent_by_day, before, begin - 1.0))
+    spent = spent_between(spent_by_day, begin, now)
+    left = own + carried - spent - promised
+    if observed_since >= begin:
+        accrued = given * max(0.0, now - observed_since) / (end - begin)
+        left = min(left, _MAX_LEAD * accrued - spent_between(spent_by_day, observed_since, now) - promised)
+    return PeriodMoney(own + carried, carried, spent, left, given * (end - now) / (end - begin))
+
+
+def _own(usd: float, begin: float, end: float, since: float) -> float:
+    return usd * (end - min(max(begin, since), end)) / (end - begin)
+
+
+def spent_between(spent_by_day: Mapping[str, float], begin: float, until: float) -> float:
+    """US dollars spent from one day to another, both days whole; epoch seconds."""
+    first, last = day_of(begin), day_of(until)
+    return sum(usd for day, usd in spent_by_day.items() if first <= day <= last)

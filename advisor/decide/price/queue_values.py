@@ -1,4 +1,7 @@
-"""What every waiting job's best slice in the cloud is worth, for a whole queue at once. Pure."""
+"""The value of each waiting job's best slice, for a whole queue at once. Pure.
+
+A slice is a limited time in the cloud that is bought for a job (`advisor.decide.price.slices`).
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ Bools = NDArray[np.bool_]
 
 
 class QueueOffers(NamedTuple):
-    """What the cloud does to each waiting job; arrays of shape ``(n,)``.
+    """The terms at which each of n waiting jobs would run in the cloud; arrays of shape ``(n,)``.
 
     Attributes:
-        limits: Time limits, seconds.
-        waits: Until each job's turn on-premise, seconds.
-        starts: Until it would run in the cloud, seconds.
-        slowdowns: s(c), run time there over run time on-premise.
-        usd_per_second: Price of what the job takes there.
-        paid_starts: Seconds before its run that are paid there.
-        are_whole: True for a job that may not be requeued: it gets one slice up to its limit.
+        limits: Time limit, seconds.
+        waits: Time until the job's start on-premise, seconds.
+        starts: Time until the job would run in the cloud, seconds.
+        slowdowns: s(c): run time in the cloud over run time on-premise.
+        usd_per_second: Price of the nodes that the job would use, US dollars per second.
+        paid_starts: The part of ``starts`` that is paid, seconds: the boot, where EC2 bills it.
+        are_whole: True for a job that must not be requeued: it gets one slice up to its limit.
     """
 
     limits: Floats
@@ -53,10 +56,10 @@ def value_queue(chances: Floats, edges: Floats, offers: QueueOffers, *, loss_wei
     """Value every waiting job by its best slice (`advisor.decide.price.slices.best_slice`).
 
     Args:
-        chances: Of each job's run time on-premise by bin, shape ``(n, bins)``.
+        chances: Probability of each bin of each job's run time on-premise, shape ``(n, bins)``.
         edges: Upper edges of the bins, shape ``(bins,)``, seconds, ascending.
-        offers: What the cloud does to each job.
-        loss_weight: How many saved hours one lost hour outweighs.
+        offers: The terms of the cloud for each job.
+        loss_weight: Number of saved hours that one lost hour outweighs.
     """
     found = np.empty((3, len(offers.limits)))
     _value(chances, edges, *offers, loss_weight, found)
@@ -82,7 +85,7 @@ def _value(  # noqa: PLR0917  (compiled: no keywords)
             chances[i],
             edges,
             limits[i],
-            0.0,
+            0.0,  # elapsed seconds: the job has not started
             waits[i],
             starts[i],
             slowdowns[i],

@@ -1,9 +1,12 @@
-"""What a job's run in the cloud is worth, bought in slices: the best stop, and its saving per core-second.
+"""The value of a run in the cloud that is bought in slices: the best stop, and its saving over its cost.
 
-A slice runs the job in the cloud until a stop. If it has not ended by then it is decided anew: it goes on, or
-returns to the place in the on-premise queue that it has kept. So a failed slice costs money and no time. The
-stop maximises expected saving over expected cost, as the index of Gittins (1979) does for jobs that may be
-interrupted.
+A slice runs the job in the cloud until a stop. If the job has not ended by then, it is decided anew whether
+it goes on or returns to its place in the on-premise queue, which a placeholder keeps. So a slice in which the
+job does not end costs money and no time. The stop maximises expected saving over expected cost, as the index
+of Gittins (1979) does for jobs that may be interrupted.
+
+Costs are in the unit of `CloudOffer.cost_per_second` times seconds: US dollars live, core-seconds in the
+closed loop's replays.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ class Slice(NamedTuple):
     """The best slice of a run in the cloud.
 
     Attributes:
-        value: Expected saving over expected cost, seconds per core-second; negative: no slice saves time.
+        value: Expected saving over expected cost, seconds per unit of cost; negative: no slice saves time.
         stop: Run time at which it ends, seconds of on-premise run time from the job's start; the limit for a
             whole run.
-        cost: Expected core-seconds.
+        cost: Expected cost.
         saving: Expected saving, seconds.
         chance: Probability that the job ends within the slice.
     """
@@ -42,19 +45,19 @@ class Slice(NamedTuple):
 
 
 class CloudOffer(NamedTuple):
-    """What the cloud does to one job.
+    """The terms at which one job would run in the cloud.
 
     Attributes:
-        start_seconds: Until it would run there: the wait for a node and the boot; 0 while it runs there.
-        slowdown: s(c), run time there over run time on-premise.
-        processors: Requested; or US dollars per second there: values are then seconds per US dollar.
-        paid_start_seconds: Share of ``start_seconds`` that is paid: the boot, where EC2 bills it.
-        is_whole: True for a job that may not be requeued: it gets one slice up to its limit.
+        start_seconds: Time until it would run: the wait for a node and the boot; 0 while it runs there.
+        slowdown: s(c): run time in the cloud over run time on-premise.
+        cost_per_second: US dollars per second of its nodes, or its processors, where costs are core-seconds.
+        paid_start_seconds: The part of ``start_seconds`` that is paid: the boot, where EC2 bills it.
+        is_whole: True for a job that must not be requeued: it gets one slice up to its limit.
     """
 
     start_seconds: float
     slowdown: float
-    processors: float
+    cost_per_second: float
     paid_start_seconds: float
     is_whole: bool
 
@@ -69,16 +72,16 @@ def best_slice(
     offer: CloudOffer,
     loss_weight: float,
 ) -> Slice:
-    """The slice with the highest saving per core-second.
+    """The slice with the highest expected saving over expected cost.
 
     Args:
-        probabilities: Of the run time on-premise by bin, shape ``(bins,)``.
+        probabilities: Probability of each bin of the run time on-premise, shape ``(bins,)``.
         edges: Upper edges of the bins, shape ``(bins,)``, seconds, ascending.
         limit: The job's time limit, seconds.
-        elapsed: What it has run in the cloud already, in seconds of on-premise run time.
-        wait: Seconds until its turn on-premise; there it would begin anew.
+        elapsed: The time that it has run in the cloud already, in seconds of on-premise run time.
+        wait: Seconds until its start on-premise, where it would begin anew.
         offer: Start, slowdown and cost in the cloud.
-        loss_weight: How many saved hours one lost hour outweighs.
+        loss_weight: Number of saved hours that one lost hour outweighs.
     """
     return Slice(
         *best_of_stops(
@@ -89,7 +92,7 @@ def best_slice(
             wait,
             offer.start_seconds,
             offer.slowdown,
-            float(offer.processors),
+            float(offer.cost_per_second),
             offer.paid_start_seconds,
             offer.is_whole,
             loss_weight,
@@ -106,7 +109,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
     wait: float,
     start: float,
     slowdown: float,
-    processors: float,
+    cost_per_second: float,
     paid_start: float,
     is_whole: bool,  # noqa: FBT001  (compiled: no keywords)
     loss_weight: float,
@@ -135,7 +138,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         others = max(0.0, 1.0 - chance)
         if is_whole and others > _ROUNDING:
             continue
-        cost = processors * (ended_cost + others * slowdown * (stop - elapsed) + paid_start)
+        cost = cost_per_second * (ended_cost + others * slowdown * (stop - elapsed) + paid_start)
         if cost > 0.0 and saving / cost > best_index:
             best_index, best_stop, best_cost = saving / cost, stop, cost
             best_saving, best_chance = saving, chance
@@ -146,7 +149,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
 
 @compiled
 def forget_below(probabilities: Floats, edges: Floats, elapsed: float) -> None:
-    """Condition a run-time distribution, in place, on the job having run so many seconds without ending."""
+    """Condition a run-time distribution, in place, on a run time of more than ``elapsed`` seconds."""
     left = 0.0
     past = elapsed * (1.0 + _ROUNDING) + _MOMENT
     last = -1

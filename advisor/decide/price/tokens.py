@@ -1,7 +1,7 @@
-"""The budget as tokens: they accrue evenly, a start takes its worst cost, its end settles the rest.
+"""The budget as tokens. Tokens accrue evenly; a start takes its highest cost, and its end returns the rest.
 
-Some are there before they accrue, so that a burst of jobs can be bought out as it comes. Money is never spent
-above the budget, whatever the forecasts say.
+Some tokens are lent before they accrue, so that there is money for a burst of jobs when it arrives. The
+budget is never exceeded, whatever the forecasts are.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class Tokens:
     """Money that may be spent now; the unit is the caller's (dollars, or core-seconds).
 
     Args:
-        per_second: Accrual.
-        time: Seconds; accrual begins here.
-        until: Seconds; accrual ends here.
-        max_days: Of accrual that are kept, the period; what is not spent by then lapses.
+        per_second: Tokens that accrue per second.
+        time: When accrual begins, seconds.
+        until: When accrual ends, seconds.
+        max_days: The most days of accrual that are kept, the period; older unspent tokens lapse.
         held: Tokens at the beginning, besides those ahead.
     """
 
@@ -44,12 +44,12 @@ class Tokens:
 
     @property
     def per_day(self) -> float:
-        """Accrual of a day."""
+        """Tokens that accrue in a day."""
         return self.per_second * DAY
 
     @property
     def committed(self) -> float:
-        """What starts under way may still cost at worst."""
+        """The highest cost to come of starts under way."""
         return sum(self._committed.values())
 
     def accrue(self, now: float) -> None:
@@ -62,14 +62,19 @@ class Tokens:
             self.lend(self._ahead_days)
 
     def lend(self, days: float) -> None:
-        """Let so many days' tokens be there before they accrue; none that accrue after the end."""
+        """Lend the tokens of a number of days before they accrue, but none that accrue after the end."""
         self._ahead_days = days
         ahead = self.per_second * min(days * DAY, max(0.0, self._until - self._time))
         self.held += ahead - self.ahead
         self.ahead = ahead
 
+    def reserve(self, days_ahead: float, reserve_days: float) -> float:
+        """The tokens that should be at hand: those of the days lent, and a reserve for busy days."""
+        self.lend(days_ahead)
+        return reserve_days * self.per_day + self.ahead
+
     def commit(self, key: Hashable, most: float) -> bool:
-        """Take the most that a start may cost; False, and nothing is taken, where it is not there."""
+        """Take the highest cost of a start; if there are too few tokens, take nothing and return False."""
         if most > self.held:
             return False
         self.held -= most
@@ -77,7 +82,7 @@ class Tokens:
         return True
 
     def settle(self, key: Hashable, actual: float) -> None:
-        """Give back what a start has not cost.
+        """Return the tokens that a start has not used.
 
         A cost above the commitment cannot be undone: it is taken from what is held, which may fall below 0.
         """

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict.run_times.grid import BINS, GRID, MAX_SECONDS, bin_of
+from advisor.predict.run_times.grid import GRID, MAX_SECONDS, STEP, bin_of, mean, quantile
 
 Floats = NDArray[np.float64]
 
-_LOG_STEP: Final = math.log(MAX_SECONDS) / (BINS - 1)
 _HALVINGS: Final = 40
 _ROUNDING: Final = 1e-9
 
@@ -38,20 +37,13 @@ def ended_by(ended: Floats, seconds: float, limit: float) -> float:
         return 0.0
     k = bin_of(seconds)
     before = ended[k - 1] if k else 0.0
-    passed = math.log(seconds) / _LOG_STEP - (k - 1)
+    passed = math.log(seconds) / STEP - (k - 1)
     return float(before + (ended[k] - before) * min(1.0, max(0.0, passed)))
 
 
-@compiled
 def run_at(ended: Floats, level: float, limit: float) -> float:
     """The run time that is not exceeded with probability ``level``, seconds, at most the limit."""
-    before = 0.0
-    for k in range(BINS):
-        if ended[k] >= level:
-            share = (level - before) / (ended[k] - before) if ended[k] > before else 1.0
-            return float(min(limit, math.exp((k - 1 + max(0.0, share)) * _LOG_STEP)))
-        before = ended[k]
-    return float(min(limit, GRID[BINS - 1]))
+    return min(limit, quantile(_chances(ended), level))
 
 
 @compiled
@@ -83,14 +75,13 @@ def ready_here(waits: Floats, shares: Floats, ended: Floats, level: float, limit
     return float(high)
 
 
-@compiled
 def mean_run(ended: Floats, limit: float) -> float:
     """Expected run time, seconds, where no job runs longer than the limit."""
-    total, before = 0.0, 0.0
-    for k in range(BINS):
-        total += (ended[k] - before) * min(math.exp((k - 0.5) * _LOG_STEP), limit)
-        before = ended[k]
-    return float(total)
+    return mean(_chances(ended), limit)
+
+
+def _chances(ended: Floats) -> Floats:
+    return np.diff(ended, prepend=0.0)
 
 
 @compiled
@@ -101,3 +92,45 @@ def not_started_by(waits: Floats, shares: Floats, seconds: float) -> float:
         if waits[i] > seconds:
             left += shares[i]
     return left
+
+
+@compiled
+def needed_share(
+    waits: Floats,
+    shares: Floats,
+    ended: Floats,
+    left: float,
+    start: float,
+    slowdown: float,
+    limit: float,
+    keeps_place: bool,  # noqa: FBT001 - compiled code has no keyword-only arguments
+) -> float:
+    """The share of the expected cost of a start in the cloud now that keeps a promise.
+
+    It is the cost of those runs that end there in time and would be late on-premise, over the cost of all
+    runs. Long runs cost more, so a start that is likely to be a long run in vain has a small share.
+
+    Args:
+        waits: Ascending.
+        left, start: Seconds until the deadline, and until the job begins to run there.
+        keeps_place: Whether a job that is in time on-premise as well comes back when its turn comes.
+    """
+    needed, paid, before, shorter = 0.0, 0.0, 0.0, 1.0
+    for k in range(ended.shape[0]):
+        probability, before = ended[k] - before, ended[k]
+        longer = min(GRID[k], limit)
+        run, shorter = math.sqrt(min(shorter, longer) * longer), longer
+        if probability <= 0.0:
+            continue
+        cost, late = slowdown * run, 0.0
+        for i in range(waits.shape[0]):
+            if waits[i] > left - run:
+                late += shares[i]
+                paid += probability * shares[i] * cost
+            elif keeps_place:
+                paid += probability * shares[i] * min(cost, max(0.0, waits[i] - start))
+            else:
+                paid += probability * shares[i] * cost
+        if start + cost <= left:
+            needed += probability * late * cost
+    return float(needed / paid) if paid > 0.0 else 0.0

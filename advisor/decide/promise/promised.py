@@ -6,45 +6,39 @@ Question 2 asks whether it has to start in the cloud now, question 3 whether its
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reasons import Reason, used_up
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.decide.promise.chances import ended_of, kept_here, kept_there, mean_run
-from advisor.decide.promise.price_list import Kind, Levels, Outlook, goes, last_start, price_list
-from advisor.decide.submission.capacity import boot_seconds, choose, cores_billed, usd_per_core_hour
-from advisor.decide.submission.placement import ratio_of, state_unknown
+from advisor.decide.promise.price_list import Levels, Outlook, goes, last_start, price_list
+from advisor.decide.submission.capacity import choose, usd_per_second
+from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
+from advisor.decide.submission.placement import state_unknown
+from advisor.decide.submission.staging import Start, start_of
 from advisor.model.advice import STAYS, Answer, Capacity, Hedge, Quantity, Question, Verdict
-from advisor.model.deadline import deadline_of
 from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
+from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import GRID
 
-_HOUR: Final = 3600.0
 _MOMENT: Final = 1.0  # seconds
-_LATER: Final = 60.0  # seconds after its submission
 _Numbers = tuple[tuple[str, Quantity], ...]
 
 
-def names_a_time(job: Job, settings: Settings) -> bool:
-    """Whether a promise is asked for that can be made: one job, one time."""
-    if not settings.promise.enabled or not job.comment or job.array_tasks > 1:
-        return False
-    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
-    return deadline is not None and math.isfinite(deadline)
-
-
 def promised(
-    job: Job, first: Answer, state: SiteState, estimates: Estimates, settings: Settings
+    job: Job, deadline: float, first: Answer, state: SiteState, estimates: Estimates, settings: Settings
 ) -> tuple[tuple[Answer, ...], Capacity | None, Hedge | None]:
-    """Ask questions 2 to 4 about a job of :func:`names_a_time`.
+    """Ask questions 2 to 4 about a job whose user names a time.
 
     Args:
         job: Question 1 lets it move.
+        deadline: :func:`deadline_for`.
         estimates: The planned wait from now on, and the run time, with ``run_chances`` and ``promise``.
     """
     if state.cluster is None:
@@ -54,11 +48,11 @@ def promised(
         return (first, _no(Reason.WAIT_UNKNOWN, ())), None, None
     if chances.shape != GRID.shape or not chances.sum() > 0.0:
         return (first, _no(Reason.RUN_UNKNOWN, ())), None, None
-    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
-    left = -math.inf if deadline is None else deadline - state.time
+    left = deadline - state.time
     outlook, capacity, fourth = _outlook(job, state, estimates, known, settings)
-    third = _may_be_paid(job, outlook, state, settings)
-    numbers = _numbers(outlook, known, left, may_be_paid=third.verdict not in STAYS)
+    start = start_of(job, state.cloud, settings)
+    third = _may_be_paid(job, outlook, start, state, settings)
+    numbers = _numbers(outlook, start, known, left, may_be_paid=third.verdict not in STAYS)
     if left <= 0.0:
         return (first, _no(Reason.PROMISE_PASSED, numbers)), None, None
     later = last_start(outlook, left, known.levels[Kind.BETWEEN])
@@ -79,56 +73,57 @@ def _outlook(
     job: Job, state: SiteState, estimates: Estimates, known: PromiseChances, settings: Settings
 ) -> tuple[Outlook, Capacity | None, Answer]:
     """The job as the price list looks at it; spot, which may be taken back, keeps no promise."""
-    ratio = ratio_of(job, state.ratios)
-    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
     # a run of unknown length is never put on spot
     capacity, fourth = choose(job, math.nan, state.cloud, settings, state.time)
-    paid = capacity or Capacity.ON_DEMAND
-    usd = usd_per_core_hour(paid, state.cloud, settings) / _HOUR * cores_billed(job, state.cloud)
     outlook = Outlook(
         planned=estimates.wait.seconds,
         waits=np.array(known.waits),
         shares=np.array(known.shares),
         ended=ended_of(np.array(estimates.run_chances)),
         limit=math.inf if job.requested_time is None else job.requested_time,
-        start=boot_seconds(state.cloud, settings),
-        slowdown=slowdown,
-        price=usd,
+        start=start_of(job, state.cloud, settings).seconds,
+        slowdown=slowdown_of(job, ratio_of(job, state.ratios), settings.placement),
+        price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
     )
     return outlook, capacity, fourth
 
 
-def _numbers(outlook: Outlook, known: PromiseChances, left: float, *, may_be_paid: bool) -> _Numbers:
-    offers = {offer.kind: offer for offer in price_list(outlook, Levels(*known.levels))}
+def _numbers(
+    outlook: Outlook, start: Start, known: PromiseChances, left: float, *, may_be_paid: bool
+) -> _Numbers:
+    *paid, free = price_list(outlook, Levels(*known.levels))
     here = kept_here(outlook.waits, outlook.shares, outlook.ended, left, outlook.limit)
     there = kept_there(outlook.ended, left, outlook.start, outlook.slowdown, outlook.limit)
-    soonest = offers[Kind.SOONEST].ready if Kind.SOONEST in offers else math.inf
-    is_promised = left >= offers[Kind.FREE].ready or (left >= soonest - _MOMENT and may_be_paid)
+    is_promised = left >= free.ready or (bool(paid) and left >= paid[0].ready - _MOMENT and may_be_paid)
     numbers: _Numbers = (
         ("deadline_in", Quantity(left)),
         ("is_promised", Quantity(float(is_promised), "")),
         ("confidence", Quantity(known.confidence, "")),
         ("chance_here", Quantity(here, "")),
         ("chance_there", Quantity(there, "")),
-        ("free_in", Quantity(offers[Kind.FREE].ready)),
+        ("free_in", Quantity(free.ready)),
     )
-    if Kind.SOONEST in offers:
+    if paid:
         numbers += (
-            ("soonest_in", Quantity(offers[Kind.SOONEST].ready)),
-            ("soonest_costs", Quantity(offers[Kind.SOONEST].cost, "USD")),
+            ("soonest_in", Quantity(paid[0].ready)),
+            ("soonest_costs", Quantity(paid[0].cost + start.usd, "USD")),
         )
-    return numbers
+    return (*numbers, *start.numbers)
 
 
-def _may_be_paid(job: Job, outlook: Outlook, state: SiteState, settings: Settings) -> Answer:
+def _may_be_paid(job: Job, outlook: Outlook, start: Start, state: SiteState, settings: Settings) -> Answer:
     """Question 3: what one job may cost, and the budgets."""
     per_second, slowdown = outlook.price, outlook.slowdown
     run = slowdown * mean_run(outlook.ended, outlook.limit)
     longest = slowdown * min(outlook.limit, float(GRID[-1]))
-    cost = per_second * (outlook.start + run)
-    worst = per_second * (outlook.start + longest + ENDING_SECONDS)
-    numbers: _Numbers = (("predicted_cost", Quantity(cost, "USD")), ("worst_cost", Quantity(worst, "USD")))
-    if not per_second:
+    cost = per_second * (outlook.start + run) + start.usd
+    worst = per_second * (outlook.start + longest + ENDING_SECONDS) + start.usd
+    numbers: _Numbers = (
+        ("predicted_cost", Quantity(cost, "USD")),
+        ("worst_cost", Quantity(worst, "USD")),
+        *start.prices(tasks=1),
+    )
+    if not worst:
         return _third(Verdict.YES, Reason.PAID_FOR, numbers)
     most = settings.promise.usd_per_job
     if worst > most:
@@ -139,15 +134,17 @@ def _may_be_paid(job: Job, outlook: Outlook, state: SiteState, settings: Setting
         return _third(Verdict.NO, Reason.NO_BUDGET, numbers)
     if state.price is None:
         return _third(Verdict.UNSURE, Reason.PRICE_UNKNOWN, numbers)
-    tokens = state.price.tokens_of(job.account)
+    tokens, payer = state.price.tokens_of(job.payers)
     if not worst <= tokens:
         free = ("budget_left", Quantity(max(0.0, tokens), "USD"))
-        return _third(Verdict.NO, Reason.BUDGET_USED_UP, (*numbers, free))
+        reason, detail = used_up(payer)
+        return _third(Verdict.NO, reason, (*numbers, free), detail)
     return _third(Verdict.YES, Reason.PROMISE_PAID, numbers)
 
 
-def _third(verdict: Verdict, reason: Reason, numbers: _Numbers) -> Answer:
-    return Answer(question=Question.WORTH_PAYING, verdict=verdict, reason=reason, numbers=numbers)
+def _third(verdict: Verdict, reason: Reason, numbers: _Numbers, detail: str = "") -> Answer:
+    question = Question.WORTH_PAYING
+    return Answer(question=question, verdict=verdict, reason=reason, detail=detail, numbers=numbers)
 
 
 def _no(reason: Reason, numbers: _Numbers) -> Answer:
@@ -155,20 +152,18 @@ def _no(reason: Reason, numbers: _Numbers) -> Answer:
     return Answer(question=Question.FASTER, verdict=verdict, reason=reason, numbers=numbers)
 
 
-def kind_of(values: dict[str, float], waited: float) -> Kind | None:
-    """The row of the price list that an advice promised; None where it promised nothing.
+def kind_of(values: Mapping[str, float], *, has_moved: bool) -> Kind | None:
+    """The row of the price list that was promised; None where nothing was.
 
     Args:
-        values: The advice's numbers.
-        waited: Seconds from the job's submission to the advice.
+        values: The numbers of the job's first advice: what was promised is said at its submission.
+        has_moved: Whether a later advice has moved it.
     """
     left, free = values.get("deadline_in", math.nan), values.get("free_in", math.nan)
-    if math.isnan(left) or math.isnan(free):
+    if math.isnan(left) or math.isnan(free) or not values.get("is_promised"):
         return None
-    if waited > _LATER:  # it has moved since, for a promise that was made at its submission
+    if has_moved:
         return Kind.BETWEEN
-    if not values.get("is_promised"):
-        return None
     if left >= free:
         return Kind.FREE
     return Kind.BETWEEN if "last_start_in" in values else Kind.SOONEST

@@ -1,1 +1,1 @@
-"""What is asked at a submission: the four questions and what answers them."""
+"""The decision at a submission: the four questions, and the modules that answer them."""

@@ -14,11 +14,10 @@ from advisor.decide.submission.capacity import (
     off_spot_feature,
     preferred_survivors,
 )
-from advisor.decide.submission.mode import mode_for
-from advisor.decide.submission.placement import ratio_of, stretched
+from advisor.decide.submission.cloud_times import ratio_of, slowdown_of, stretched
 from advisor.decide.submission.policy import moves_nothing
 from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
-from advisor.decide.submission.rules import may_move
+from advisor.decide.submission.rules import comment_words, may_move, not_fallen_back
 from advisor.model.advice import STAYS, Advice, Capacity, Mode, Placement
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -41,20 +40,21 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     on-premise, and later ones are not asked. Pure: no clock, no I/O, no randomness.
 
     Args:
-        state: Cluster and cloud as it meets them.
+        state: Cluster and cloud at the job's submission.
         estimates: Predicted wait, run time and size.
 
     Returns:
-        In shadow mode the same answers with nothing to change: no partition, features or priority.
+        The advice. In shadow mode it has the same answers and changes nothing: no partition, features or
+        priority.
     """
-    if state.cloud.classes:
-        state = replace(state, cloud=state.cloud.as_met_by(job))
+    if state.cloud.classes and state.cloud.node_class is None:
+        state = replace(state, cloud=state.cloud.for_job(job))
     answers, chosen, hedge = _answers(job, state, estimates, settings)
     moved = chosen is not None
-    # in the cloud when every question let it go there, or when the user asked for the burst partition
+    # in the cloud if every answer is yes, or if the user asked for the burst partition
     is_users = not moved and answers[-1].reason == _EXPLICIT_BURST
     bursts = moved or is_users
-    mode = mode_for(job, settings)
+    mode = _mode_for(job, settings)
     acts = mode is _ACT
     moves = moved and acts
     size = _size_word(job, estimates, settings)
@@ -80,15 +80,12 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
 def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Decided:
     """Question 1, then those of the policy in force, until one keeps the job on-premise."""
     first = may_move(job, state.cloud, settings)
+    if first.verdict not in STAYS and state.fallen_back:
+        first = not_fallen_back(job, state.fallen_back, settings)
     if first.verdict in STAYS:
         return (first,), None, None
     policy = settings.cluster.policy
     if policy == "price":
-        if settings.promise.enabled and job.comment:
-            from advisor.decide.promise.promised import names_a_time, promised  # noqa: PLC0415
-
-            if names_a_time(job, settings):
-                return promised(job, first, state, estimates, settings)
         # only this policy loads compiled code
         from advisor.decide.submission.priced import priced  # noqa: PLC0415
 
@@ -101,14 +98,13 @@ def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Setting
 
 
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
-    ratio = ratio_of(job, state.ratios)
-    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
+    slowdown = slowdown_of(job, ratio_of(job, state.ratios), settings.placement)
     return capacity_in_burst(job, slowdown * estimates.run.seconds, state.cloud, settings, state.time)
 
 
 def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:
-    """``unknown`` while there is no divider: the first week, or size classes switched off."""
-    # a placeholder does no work: how long it runs says nothing, and its place is another job's
+    """The size class; ``unknown`` without a divider: in the first week, or with size classes switched off."""
+    # a placeholder does no work: its run time means nothing, and its place belongs to another job
     if job.placeholder_for is not None or not settings.size.enabled:
         return "unknown"
     size = estimates.size
@@ -118,7 +114,7 @@ def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:
 
 
 def _origin(job: Job, settings: Settings) -> str | None:
-    """Not said where it is the first one: that is taken for granted, and an AdminComment is short."""
+    """The partition of a moved job; None if it is the first on-premise one: AdminComments are short."""
     first = settings.cluster.on_premise_partitions[0]
     return job.queue if job.queue and job.queue != first else None
 
@@ -131,7 +127,7 @@ def _required_features(job: Job, cloud: CloudState) -> tuple[str, ...]:
 def _preferred_features(
     job: Job, estimates: Estimates, state: SiteState, settings: Settings, chosen: Capacity | None
 ) -> tuple[str, ...]:
-    """An idle node that will stay, where a long job can have one: nothing is launched then, of no kind."""
+    """The features that a job prefers: an idle node that is likely to last, else the chosen capacity."""
     if state.cluster is not None and (steady := preferred_survivors(job, estimates, state.cloud, settings)):
         return steady
     if chosen is None or not settings.capacity.prefer_features:
@@ -139,3 +135,26 @@ def _preferred_features(
     kind = state.cloud.node_class
     # without the name of its class, Slurm might put a job of many cores on many small nodes
     return _FEATURES[chosen] if kind is None or not kind.name else (chosen.value, kind.name)
+
+
+def _mode_for(job: Job, settings: Settings) -> Mode:
+    """Act or shadow: by the mode of the job's partition, its user's comment and the pilot."""
+    cluster = settings.cluster
+    said = cluster.mode_of(job.queue)
+    if said is Mode.SHADOW or not _is_acting(said, job, settings):
+        return Mode.SHADOW
+    has_pilot = cluster.pilot_users or cluster.pilot_accounts
+    if has_pilot and job.user not in cluster.pilot_users and job.account not in cluster.pilot_accounts:
+        return Mode.SHADOW
+    return _ACT
+
+
+def _is_acting(said: Mode, job: Job, settings: Settings) -> bool:
+    if said is Mode.OPT_IN:
+        return settings.cluster.opt_in_comment.casefold() in comment_words(job)
+    return said is _ACT
+
+
+def tells_user(job: Job, settings: Settings) -> bool:
+    """Whether the user of a job that is not moved is told what the cloud would save."""
+    return settings.cluster.mode_of(job.queue) in {Mode.ADVISE, Mode.OPT_IN}

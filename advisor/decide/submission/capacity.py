@@ -1,6 +1,6 @@
 """Question 4: which capacity? Reserved (paid for), then spot if the job may be requeued, then on-demand.
 
-Also the boot time, the price and the cost of a job there.
+The module also gives the boot time and the price of a job in the cloud.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Final
 
 from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.room import ANY, cloud_wait
+from advisor.decide.spot.pools import pools_for_run
+from advisor.decide.submission.cloud_times import ANY, cloud_wait, stretched
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -19,8 +20,8 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
 MAX_SPOT_INTERRUPTIONS: Final = 2
-"""A job that EC2 has interrupted so often gets an on-demand node next. One interruption is ordinary; a second
-one shows that the job is too long for the spot pools of the day."""
+"""A job with this number of spot interruptions gets an on-demand node next. One interruption is ordinary; a
+second one shows that the job is too long for the present spot pools."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 _ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
@@ -37,7 +38,7 @@ def choose(
 
     Args:
         job: A job that may not be requeued is never put on spot (docs/designs/0001, rule 1): it moves only if
-            a constraint can keep it off.
+            a constraint can keep it off spot.
         cloud_run_seconds: Predicted run time in the cloud, s(c)*r; NaN when unknown, which keeps the job off
             spot.
         cloud: Free reserved nodes, open pools, protected mode.
@@ -52,9 +53,12 @@ def choose(
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
-    if cloud.reserved_free_nodes and _fits_reserved(job, cloud):
-        free = ("reserved_free", Quantity(float(cloud.reserved_free_nodes), "nodes"))
-        return Capacity.RESERVED, _answer(Verdict.YES, Reason.RESERVED, run, free)
+    if cloud.reserved_free_nodes or cloud.reserved_until:
+        number = _reserved_for(job, cloud, settings, now)
+        if _fits_reserved(job, cloud, number):
+            free = ("reserved_free", Quantity(float(number), "nodes"))
+            size, where = _class_of(cloud)
+            return Capacity.RESERVED, _answer(Verdict.YES, Reason.RESERVED, run, free, *size, detail=where)
     limit = ("spot_max_run", Quantity(settings.capacity.spot_max_run_seconds))
     obstacle = _spot_obstacle(job, cloud_run_seconds, cloud, settings)
     if cloud.rooms and not obstacle and cloud.on_demand_open:
@@ -63,12 +67,19 @@ def choose(
         return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
     capacity, reason = _ON_DEMAND if obstacle else _SPOT
     price = ("price", Quantity(usd_per_core_hour(capacity, cloud, settings), "USD/core-h"))
-    numbers: tuple[tuple[str, Quantity], ...] = (run, limit, price)
-    if (kind := cloud.node_class) is not None:
-        cores = ("node_cores", Quantity(float(kind.processors_per_node), "cores"))
-        numbers = (*numbers, cores, ("node_memory", Quantity(float(kind.memory_mb_per_node), "MiB")))
-        obstacle += f"{'; ' if obstacle else ''}class {kind.name or 'of ec2.instance_type'}"
-    return capacity, _answer(_YES, reason, *numbers, detail=obstacle)
+    size, where = _class_of(cloud)
+    obstacle += f"{'; ' if obstacle and where else ''}{where}"
+    return capacity, _answer(_YES, reason, run, limit, price, *size, detail=obstacle)
+
+
+def _class_of(cloud: CloudState) -> tuple[tuple[tuple[str, Quantity], ...], str]:
+    """The size of the nodes of the job's class, and its name; empty on a site without classes."""
+    kind = cloud.node_class
+    if kind is None:
+        return (), ""
+    cores = ("node_cores", Quantity(float(kind.processors_per_node), "cores"))
+    memory = ("node_memory", Quantity(float(kind.memory_mb_per_node), "MiB"))
+    return (cores, memory), f"class {kind.name or 'of ec2.instance_type'}"
 
 
 def capacity_in_burst(
@@ -133,7 +144,7 @@ def _not_excludable(job: Job, cloud: CloudState) -> str:
 
 
 def too_often_interrupted(job: Job) -> bool:
-    """Whether a job had so many spot interruptions that it must not use spot again."""
+    """Whether a job has had too many spot interruptions to use spot again."""
     return job.interruptions >= MAX_SPOT_INTERRUPTIONS
 
 
@@ -141,13 +152,25 @@ def _answer(verdict: Verdict, reason: Reason, *numbers: tuple[str, Quantity], de
     return Answer(question=_CAPACITY, verdict=verdict, reason=reason, numbers=numbers, detail=detail)
 
 
-def _fits_reserved(job: Job, cloud: CloudState) -> bool:
+def _fits_reserved(job: Job, cloud: CloudState, free_nodes: int) -> bool:
     """Whether all tasks fit the free reserved nodes."""
-    return 0 < job.array_tasks * cloud.nodes_at_most(job) <= cloud.reserved_free_nodes
+    return 0 < job.array_tasks * cloud.nodes_at_most(job) <= free_nodes
+
+
+def _reserved_for(job: Job, cloud: CloudState, settings: Settings, now: float) -> int:
+    """The free reserved nodes that last as long as the job may run."""
+    if not cloud.reserved_until:
+        return cloud.reserved_free_nodes
+    limit = stretched(job, settings.placement)
+    longest = job.requested_time if limit is None else limit.given_seconds
+    if longest is None:
+        return cloud.reserved_free_nodes
+    ends = now + boot_seconds(cloud, settings) + longest
+    return cloud.reserved_free_nodes + sum(each.nodes for each in cloud.reserved_until if each.until >= ends)
 
 
 def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings) -> str:
-    """Say why the job cannot use spot; empty when it can."""
+    """Why the job cannot use spot; empty if it can."""
     if not settings.capacity.use_spot:
         return "spot is switched off"
     if not requeueable(job, settings):
@@ -158,6 +181,11 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
         return "every spot pool is closed"
     if math.isnan(cloud_run_seconds):
         return "its run time is unknown"
+    if cloud.spot_pools and cloud.processors_per_node and settings.capacity.spot_by_survival:
+        on_demand = usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings) * cloud.processors_per_node
+        tries = MAX_SPOT_INTERRUPTIONS - job.interruptions
+        worth = pools_for_run(cloud.spot_pools, cloud_run_seconds, on_demand, tries)
+        return "" if worth else "spot would cost more with what it is likely to lose"
     if cloud_run_seconds > settings.capacity.spot_max_run_seconds:
         return "it would run too long for spot"
     return ""
@@ -194,15 +222,9 @@ def cores_billed(job: Job, cloud: CloudState) -> int:
     return cloud.nodes_at_most(job) * cloud.processors_per_node or job.processors
 
 
-def cost_usd(
-    job: Job, cloud_run_seconds: float, capacity: Capacity, cloud: CloudState, settings: Settings
-) -> float:
-    """Predicted cost of all tasks with their boots, US dollars; NaN when the run time is unknown."""
-    price = usd_per_core_hour(capacity, cloud, settings)
-    if price == 0.0:
-        return 0.0
-    hours = (boot_seconds(cloud, settings) + cloud_run_seconds) / 3600.0
-    return job.array_tasks * cores_billed(job, cloud) * hours * price
+def usd_per_second(job: Job, capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
+    """The cost of one task of a job in the cloud, US dollars per second."""
+    return usd_per_core_hour(capacity, cloud, settings) / 3600.0 * cores_billed(job, cloud)
 
 
 def preferred_survivors(

@@ -20,28 +20,26 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.model.advice import Answer, Quantity, Question, TimeLimit, Verdict
+from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
-from advisor.model.job import Job, family
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import Cutoff, PerformanceRatios, Ratio
+from advisor.model.site import Cutoff, Ratio
 
 _FASTER: Final = Question.FASTER
-_MINUTE: Final = 60.0
-_ROUNDING: Final = 1e-6
 
 
 class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the rule may look at: one job's predictions and what the cloud would do to it.
+    """The input of the rule: one job's predictions, and its start and run time in the cloud.
 
     Attributes:
         processors: c, requested processors.
         wait, run: Predicted on-premise wait and run time.
-        boot_seconds: Until a cloud node is up.
-        performance_ratio: s(c) = o*c + i.
+        boot_seconds: Time until a cloud node is up.
+        performance_ratio: s(c) = o*c + i: run time in the cloud over run time on-premise.
         cutoff: The published rule's cutoff, where a backtest has chosen it.
         cloud_wait_seconds: Expected wait for a node in the cloud, before the boot.
-        ratio: How the performance ratio was learned; None: as set.
+        ratio: The learned performance ratio; None: the one of the settings.
+        staging_seconds: The time that copying its data and its results adds to the boot.
     """
 
     processors: int
@@ -53,14 +51,15 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cutoff: Cutoff | None = None
     cloud_wait_seconds: float = 0.0
     ratio: Ratio | None = None
+    staging_seconds: float = 0.0
 
     @property
     def starts_after_seconds(self) -> float:
-        """Expected time until the job would run in the cloud: its wait there, and the boot."""
-        return self.cloud_wait_seconds + self.boot_seconds
+        """Expected time until the job would run in the cloud: its wait there, the boot, and its data."""
+        return self.cloud_wait_seconds + self.boot_seconds + self.staging_seconds
 
     def penalty_seconds(self, run_seconds: float) -> float:
-        """How much longer a run of that length takes in the cloud, start included; s = 1 needs no length."""
+        """How much longer a run takes in the cloud, with its start, seconds."""
         slowdown = self.performance_ratio - 1.0
         return self.starts_after_seconds + (slowdown * run_seconds if slowdown else 0.0)
 
@@ -92,7 +91,7 @@ def answer(
     reason: Reason,
     more: Sequence[tuple[str, Quantity]] = (),
 ) -> Answer:
-    """Answer question 2 with the numbers it rests on, and what a rule adds to them: what took part only."""
+    """Answer question 2 with the numbers that took part in it, and those that a rule adds."""
     wait, run = case.wait, case.run
     numbers = (
         ("predicted_wait", Quantity(wait.seconds)),
@@ -109,28 +108,23 @@ def answer(
             ("ratio_jobs", Quantity(float(case.ratio.jobs), "jobs")),
             *more,
         )
+    if case.staging_seconds:
+        more = (("staging", Quantity(case.staging_seconds)), *more)
     if case.cloud_wait_seconds:
         more = (("cloud_wait", Quantity(case.cloud_wait_seconds)), *more)
     return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
 
 
 def no_room_there(case: PlacementCase) -> Answer:
-    """Answer where nobody can tell when the cloud would have room: no, with the finite numbers only."""
+    """The answer if it is not known when the cloud would have room: no, with the finite numbers only."""
     found = answer(case, Verdict.NO, Reason.NO_ROOM_THERE)
     finite = tuple((name, number) for name, number in found.numbers if not math.isinf(number.value))
     return replace(found, numbers=finite)
 
 
 def state_unknown() -> Answer:
-    """Answer when there is no believable snapshot of the cluster: doubt means on-premise."""
+    """The answer without a usable snapshot of the cluster: in doubt the job stays on-premise."""
     return Answer(question=Question.FASTER, verdict=Verdict.UNSURE, reason=Reason.STATE_UNKNOWN)
-
-
-def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
-    """What was learned of a job's performance ratio; None: nothing, the settings say it."""
-    if ratios is None:
-        return None
-    return ratios.of(job.processors, job.queue, family(job.name) if ratios.applications else None)
 
 
 def as_case(
@@ -142,8 +136,9 @@ def as_case(
     cutoff: Cutoff | None = None,
     cloud_wait: float = 0.0,
     ratio: Ratio | None = None,
+    staging: float = 0.0,
 ) -> PlacementCase:
-    """Gather what the rule may look at."""
+    """Collect the input of the rule."""
     return PlacementCase(
         processors=processors,
         wait=estimates.wait,
@@ -154,30 +149,5 @@ def as_case(
         cutoff=cutoff,
         cloud_wait_seconds=cloud_wait,
         ratio=ratio,
+        staging_seconds=staging,
     )
-
-
-def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None) -> TimeLimit | None:
-    """The limit of a moved job; None keeps the user's, or the partition's where the user set none.
-
-    In the cloud a job runs s(c) = o*c + i times as long (Cunha et al. 2017, section V-C). With the user's
-    limit, which is meant for on-premise processors, it would be killed shortly before its end.
-
-    The limit is in whole minutes, rounded up, as Slurm counts, and never below the user's. A learned
-    performance ratio counts with one standard deviation more.
-    """
-    asked = job.requested_time
-    if (
-        not settings.stretch_time_limit
-        or not job.explicit_time_limit
-        or not asked
-        or not math.isfinite(asked)
-    ):
-        return None
-    slower = settings.performance_ratio(job.processors)
-    if ratio is not None:
-        slower = ratio.factor * (1.0 + ratio.deviation)
-    factor = min(slower, settings.max_time_limit_factor)
-    minutes = math.ceil(asked * factor / _MINUTE - _ROUNDING)
-    given = min(minutes * _MINUTE, settings.max_time_limit_seconds)
-    return TimeLimit(asked_seconds=asked, given_seconds=given) if given > asked else None

@@ -1,4 +1,4 @@
-"""The policy in force (``cluster.policy``): which settings each published rule stands for, whole and alone.
+"""The policy in force (``cluster.policy``), and the settings by which each published rule is applied.
 
 A published rule is today's code with the settings that make it that rule, and everything else switched off.
 So the daemons, a replay and a rehearsal run a policy by the settings of :func:`in_force`.
@@ -46,11 +46,14 @@ _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
     }
 )
 _UNDER_LSF: Final[Sections] = MappingProxyType(
-    {**{name: values for name, values in _OFF.items() if name != "waiting"}, "cluster": {"hook": False}}
+    {
+        **{name: values for name, values in _OFF.items() if name not in {"waiting", "size"}},
+        "cluster": {"hook": False},
+    }
 )
-"""What LSF has no means for is off; it needs Slurm's hook, placeholders or weights."""
+"""Under LSF these settings are off, because they need Slurm's hook, placeholders or weights."""
 QUEUE_POLICIES: Final[frozenset[Policy]] = frozenset({"price", "ambati2021"})
-"""Policies that ask when a job would start on-premise by the queue."""
+"""The policies that forecast a job's on-premise start from the queue."""
 
 
 READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(
@@ -66,7 +69,7 @@ READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(
         "waiting.long_job_seconds": "ambati2021",
     }
 )
-"""Settings that one policy alone reads."""
+"""Settings that only one policy uses."""
 
 
 def in_force(settings: Settings) -> Settings:
@@ -91,11 +94,13 @@ def fixed(settings: Settings) -> dict[str, Any]:
 def _sections(settings: Settings) -> Sections:
     policy = settings.cluster.policy
     sections = _of_ambati(settings) if policy == "ambati2021" else _SECTIONS[policy]
-    return {**sections, **_UNDER_LSF} if settings.cluster.scheduler == "lsf" else sections
+    if settings.cluster.scheduler != "lsf":
+        return sections
+    return {**sections, **_UNDER_LSF, "size": {**sections.get("size", {}), "safeguard": False}}
 
 
 def _of_ambati(settings: Settings) -> Sections:
-    """Long jobs wait, short waits wait, and speculation (Ambati et al. 2021)."""
+    """The settings of Ambati et al. 2021: long jobs wait, short waits wait, and speculation."""
     waiting = settings.waiting
     gates: dict[str, Any] = {}
     if not waiting.short_wait_seconds and math.isinf(waiting.long_job_seconds):

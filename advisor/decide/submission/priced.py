@@ -1,9 +1,9 @@
-"""The one price at a submission: the best option of a job, and whether it is worth its money now.
+"""The policy "price" at a submission: the best option of a job, and whether it is worth its money now.
 
-A job that may be requeued is bought in slices where the site keeps places (``hedge.enabled``), any other one
-whole. The option's expected saving per dollar has to reach the price
-(:class:`~advisor.model.site.Price`), its worst case has to be covered by tokens, and its saving has to be
-sure enough. In doubt the job stays.
+A job that may be requeued gets slices if the site allows hedged starts (``hedge.enabled``); any other job
+gets one slice up to its time limit. The option's expected saving per dollar has to reach the price
+(:class:`~advisor.model.site.Price`), its worst case has to be covered by the budget's tokens, and the
+standard deviation of its saving has to be within the limit. In doubt the job stays.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.compiled import compiled
-from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reasons import Reason, used_up
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
-from advisor.decide.submission.capacity import (
-    boot_seconds,
-    choose,
-    cores_billed,
-    kind_of_node,
-    usd_per_core_hour,
-)
-from advisor.decide.submission.placement import ratio_of, state_unknown
-from advisor.decide.submission.room import cloud_wait
+from advisor.decide.promise.promised import promised
+from advisor.decide.promise.promised import warm as warm_promise
+from advisor.decide.submission.capacity import choose, kind_of_node, usd_per_second
+from advisor.decide.submission.cloud_times import cloud_wait, needs_boot, ratio_of, slowdown_of
+from advisor.decide.submission.placement import state_unknown
+from advisor.decide.submission.staging import Start, start_of
 from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
+from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -37,36 +35,47 @@ _FASTER: Final = Question.FASTER
 _WORTH_PAYING: Final = Question.WORTH_PAYING
 _HOUR: Final = 3600.0
 _FREE_USD: Final = 1e-12
-"""Per second, of nodes that are paid for: any saving is worth it."""
+"""The price per second of nodes that are paid for already: any saving is worth it."""
 _Numbers = tuple[tuple[str, Quantity], ...]
 
 
 class _Option(NamedTuple):
-    """A job's start in the cloud.
+    """A way to start a job in the cloud.
 
-    It starts there after ``start_seconds``, of which ``paid_seconds`` are paid; ``usd_per_second`` is for one
-    task.
+    It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` is for
+    one task.
     """
 
     slowdown: float
-    start_seconds: float
-    paid_seconds: float
+    wait_seconds: float
+    start: Start
     usd_per_second: float
     limit: float
     is_whole: bool
     best: Slice
 
     @property
+    def start_seconds(self) -> float:
+        """Seconds until the job works in the cloud."""
+        return self.wait_seconds + self.start.seconds
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing more."""
+        return not (self.usd_per_second or self.start.usd)
+
+    @property
     def run_seconds(self) -> float:
-        """Longest run there."""
+        """Longest run time in the cloud, seconds."""
         return self.slowdown * self.best.stop
 
     @property
     def worst_usd(self) -> float:
-        """Of one task that does not end before its stop."""
+        """Cost of one task that does not end before its stop, US dollars."""
         if not self.usd_per_second:
-            return 0.0
-        return self.usd_per_second * (self.paid_seconds + self.run_seconds + ENDING_SECONDS)
+            return self.start.usd
+        paid_seconds = self.start.seconds + self.run_seconds + ENDING_SECONDS
+        return self.usd_per_second * paid_seconds + self.start.usd
 
 
 def priced(
@@ -78,6 +87,9 @@ def priced(
         job: Question 1 lets it move.
         estimates: The wait from now on, and the run time with ``run_chances``.
     """
+    deadline = deadline_for(job, settings)
+    if deadline is not None:
+        return promised(job, deadline, first, state, estimates, settings)
     if state.cluster is None:
         return (first, state_unknown()), None, None
     if not (estimates.wait.is_usable and estimates.wait.seconds >= 0.0):
@@ -85,8 +97,7 @@ def priced(
     chances = np.array(estimates.run_chances)
     if chances.shape != GRID.shape or not chances.sum() > 0.0:
         return (first, _unknown(Reason.RUN_UNKNOWN)), None, None
-    ratio = ratio_of(job, state.ratios)
-    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
+    slowdown = slowdown_of(job, ratio_of(job, state.ratios), settings.placement)
     cloud_run = slowdown * estimates.run.seconds
     capacity, fourth = choose(job, cloud_run, state.cloud, settings, state.time)
     option = _option(job, capacity, slowdown, cloud_run, chances, state, estimates, settings)
@@ -112,15 +123,15 @@ def _option(
     estimates: Estimates,
     settings: Settings,
 ) -> _Option:
-    """The best slice in a capacity; where none is open, on-demand, so that the answers have numbers."""
+    """The best slice and its capacity: on-demand if none is available, so that answers have numbers."""
     cloud = state.cloud
-    boot = boot_seconds(cloud, settings)
-    wait_there = 0.0
+    wait_there, boots = 0.0, True
     if cloud.rooms:
-        wait_there = cloud_wait(kind_of_node(job, cloud, settings), job, cloud_run, cloud, state.time)
-    usd = (
-        usd_per_core_hour(capacity or Capacity.ON_DEMAND, cloud, settings) / _HOUR * cores_billed(job, cloud)
-    )
+        kind = kind_of_node(job, cloud, settings)
+        wait_there = cloud_wait(kind, job, cloud_run, cloud, state.time)
+        boots = needs_boot(kind, job, wait_there, cloud)
+    start = start_of(job, cloud, settings, boots=boots)
+    usd = usd_per_second(job, capacity or Capacity.ON_DEMAND, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
     is_whole = not (settings.hedge.enabled and may_be_brought_back(job, settings))
     best = best_slice(
@@ -130,10 +141,11 @@ def _option(
         elapsed=0.0,
         wait=estimates.wait.seconds,
         offer=CloudOffer(
-            start_seconds=wait_there + boot,
+            start_seconds=wait_there + start.seconds,
             slowdown=slowdown,
-            processors=usd or _FREE_USD,
-            paid_start_seconds=boot,
+            cost_per_second=usd or _FREE_USD,
+            # the cost of its data's transfer, as if it were paid by time as well
+            paid_start_seconds=start.seconds + start.usd / (usd or _FREE_USD),
             # nodes that are paid for cost nothing more: the job keeps them as long as it saves time
             is_whole=is_whole or not usd,
         ),
@@ -141,8 +153,8 @@ def _option(
     )
     return _Option(
         slowdown=slowdown,
-        start_seconds=wait_there + boot,
-        paid_seconds=boot,
+        wait_seconds=wait_there,
+        start=start,
         usd_per_second=usd,
         limit=limit,
         is_whole=is_whole,
@@ -151,7 +163,7 @@ def _option(
 
 
 def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, settings: Settings) -> Answer:
-    """Question 2: does the best slice save time, and is that sure enough?"""
+    """Question 2: is the best slice expected to save time, and is the saving certain enough?"""
     best = option.best
     numbers: _Numbers = (
         ("predicted_wait", Quantity(estimates.wait.seconds)),
@@ -160,6 +172,7 @@ def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, setting
         ("run_deviation", Quantity(estimates.run.deviation)),
         ("performance_ratio", Quantity(option.slowdown, "")),
         ("start_there", Quantity(option.start_seconds)),
+        *option.start.numbers,
         ("predicted_saving", Quantity(best.saving)),
     )
     if not (best.value > 0.0 and best.saving > 0.0 and math.isfinite(option.start_seconds)):
@@ -189,12 +202,16 @@ def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, setting
 
 
 def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Settings) -> Answer:
-    """Question 3: price, tokens and budgets. Numbers are those of the whole job, all tasks together."""
+    """Question 3: price, tokens and budgets. The numbers are sums over all tasks of the job."""
     tasks, price = job.array_tasks, state.price
-    cost = tasks * option.best.cost if option.usd_per_second else 0.0
+    cost = 0.0 if option.is_free else tasks * option.best.cost
     worst = tasks * option.worst_usd
-    numbers: _Numbers = (("predicted_cost", Quantity(cost, "USD")), ("worst_cost", Quantity(worst, "USD")))
-    if not option.usd_per_second:
+    numbers: _Numbers = (
+        ("predicted_cost", Quantity(cost, "USD")),
+        ("worst_cost", Quantity(worst, "USD")),
+        *option.start.prices(tasks),
+    )
+    if option.is_free:
         return _answer(_WORTH_PAYING, Verdict.YES, Reason.PAID_FOR, numbers)
     if not settings.budget.is_set:
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.NO_BUDGET, numbers)
@@ -208,10 +225,11 @@ def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Sett
     )
     if not option.best.value >= price.seconds_per_usd:
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.TOO_DEAR, numbers)
-    tokens = price.tokens_of(job.account)
+    tokens, payer = price.tokens_of(job.payers)
     if not worst <= tokens:
         numbers = (*numbers, ("budget_left", Quantity(max(0.0, tokens), "USD")))
-        return _answer(_WORTH_PAYING, Verdict.NO, Reason.BUDGET_USED_UP, numbers)
+        reason, detail = used_up(payer)
+        return _answer(_WORTH_PAYING, Verdict.NO, reason, numbers, detail)
     return _answer(_WORTH_PAYING, Verdict.YES, Reason.WORTH_ITS_PRICE, numbers)
 
 
@@ -219,8 +237,10 @@ def _unknown(reason: Reason) -> Answer:
     return _answer(_FASTER, Verdict.UNSURE, reason, ())
 
 
-def _answer(question: Question, verdict: Verdict, reason: Reason, numbers: _Numbers) -> Answer:
-    return Answer(question=question, verdict=verdict, reason=reason, numbers=numbers)
+def _answer(
+    question: Question, verdict: Verdict, reason: Reason, numbers: _Numbers, detail: str = ""
+) -> Answer:
+    return Answer(question=question, verdict=verdict, reason=reason, detail=detail, numbers=numbers)
 
 
 @compiled
@@ -234,7 +254,7 @@ def saving_deviation(
     start: float,
     slowdown: float,
 ) -> float:
-    """Standard deviation of what a slice saves, seconds: nothing where the job does not end by its stop.
+    """Standard deviation of a slice's saving, seconds; without the job's end by the stop it saves nothing.
 
     The wait (variance in seconds squared) and the run time are taken as independent; NaN: unknown.
     """
@@ -255,8 +275,9 @@ def saving_deviation(
 
 
 def warm() -> None:
-    """Compile, or load from the cache, what a decision by the price needs."""
+    """Compile the functions that a decision by the price needs, or load them from the cache."""
     chances = np.full(len(GRID), 1.0 / len(GRID))
     offer = CloudOffer(60.0, 1.0, 1.0, 60.0, is_whole=False)
     best_slice(chances, GRID, limit=60.0, elapsed=0.0, wait=60.0, offer=offer, loss_weight=1.0)
     saving_deviation(chances, GRID, 60.0, 60.0, 60.0, 1.0, 60.0, 1.0)
+    warm_promise()

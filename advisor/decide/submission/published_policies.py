@@ -8,18 +8,18 @@ from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.hedge.hedge_offer import speculation_of
-from advisor.decide.submission.capacity import boot_seconds, choose, cost_usd, kind_of_node
+from advisor.decide.submission.capacity import boot_seconds, choose, kind_of_node
+from advisor.decide.submission.cloud_times import cloud_wait, needs_boot, ratio_of, slowdown_of
 from advisor.decide.submission.placement import (
     PlacementCase,
     answer,
     as_case,
     no_room_there,
     published,
-    ratio_of,
     state_unknown,
 )
 from advisor.decide.submission.policy import not_asked
-from advisor.decide.submission.room import cloud_wait
+from advisor.decide.submission.staging import cost_usd, start_of
 from advisor.decide.submission.waiting import WaitingCase, worth_paying
 from advisor.model.advice import STAYS, Answer, Capacity, Hedge, Verdict
 from advisor.model.estimate import Estimates
@@ -37,7 +37,7 @@ def cunha2017(job: Job, first: Answer, state: SiteState, estimates: Estimates, s
 
     Args:
         job: Question 1 lets it move.
-        estimates: Of wait and run time, with variances.
+        estimates: The forecasts of wait and run time, with variances.
     """
     return _asked(job, first, state, estimates, settings, published)
 
@@ -86,19 +86,21 @@ def _asked(
 
 def _case(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> PlacementCase:
     cloud, ratio = state.cloud, ratio_of(job, state.ratios)
-    slowdown = settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
-    there = 0.0
+    slowdown = slowdown_of(job, ratio, settings.placement)
+    there, boots = 0.0, True
     if cloud.rooms:
         kind = kind_of_node(job, cloud, settings)
         there = cloud_wait(kind, job, slowdown * estimates.run.seconds, cloud, state.time)
+        boots = needs_boot(kind, job, there, cloud)
     return as_case(
         processors=job.processors,
         estimates=estimates,
-        boot=boot_seconds(cloud, settings),
+        boot=boot_seconds(cloud, settings) if boots else 0.0,
         settings=settings.placement,
         cutoff=state.cutoff,
         cloud_wait=there,
         ratio=ratio,
+        staging=start_of(job, cloud, settings, boots=boots).staging_seconds,
     )
 
 

@@ -7,11 +7,12 @@ that may not be requeued (``--no-requeue``) may move; question 4 keeps it off sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
+from advisor.model.data_words import HOW_TO_WRITE, data_of
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -34,6 +35,13 @@ def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
         if objection is not None:
             return objection
     return _MAY_MOVE
+
+
+def not_fallen_back(job: Job, fallen_back: Mapping[str, str], settings: Settings) -> Answer:
+    """Question 1 of a job that no rule keeps: it stays if its partition's forecasts do not hold."""
+    partition = job.queue or settings.cluster.on_premise_partitions[0]
+    why = fallen_back.get(partition)
+    return _MAY_MOVE if why is None else _no(Reason.FALLEN_BACK, why)
 
 
 def is_special(job: Job, settings: Settings) -> bool:
@@ -107,6 +115,12 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
     if job.reservation:
         return _no(Reason.RESERVATION, job.reservation)
     return None
+
+
+def _unknown_data(job: Job, _cloud: CloudState, _settings: Settings) -> Answer | None:
+    """The user said that the job brings data, and not how much, so its cost is not known."""
+    need = data_of(job.comment) if job.comment else None
+    return None if need is None or need.is_known else _no(Reason.DATA_UNKNOWN, HOW_TO_WRITE)
 
 
 def _switched_off(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
@@ -199,10 +213,11 @@ def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None
     return _no(Reason.FEATURE_NOT_IN_BURST, missing[0]) if missing else None
 
 
-# In order: the user's own request first, so that it is the reason that they read.
+# In this order: the user's own request comes first, so that users read it as the reason.
 RULES: Final[tuple[Rule, ...]] = (
     _explicit_words,
     _opt_out,
+    _unknown_data,
     _switched_off,
     _managed_partition,
     _bound_to_the_site,

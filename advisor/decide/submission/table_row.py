@@ -1,4 +1,4 @@
-"""A row of a table of jobs as the submission it was."""
+"""Conversion of a row of a table of jobs to the submission that it was."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from advisor.model.table import UNKNOWN_CODE, JobTable
 
 
 def job_of(table: JobTable, row: int, *, with_queue: bool = False) -> Job:
-    """A row as a submission, as far as its columns tell.
+    """The submission of a row, as far as its columns say.
 
     Args:
-        with_queue: Whether its queue is one of ours; a log's are not, and a job in none of ours would stay
-            where it is.
+        with_queue: Whether its queue is a partition of the site. The queues of a log are not, and a job in an
+            unknown partition would stay.
     """
 
     def name(column: str) -> str | None:

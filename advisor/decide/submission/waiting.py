@@ -1,7 +1,7 @@
 """Question 3: is it worth paying for? (Ambati et al. 2021, sections 2.1 and 3).
 
 Long jobs wait (LJW): a job that likely runs at most ``t`` is short and never waits. Short waits wait (SWW):
-nobody waits longer than ``b``, and a job that likely would goes at once. With both, short jobs never wait and
+no job waits longer than ``b``, and a job that likely would goes at once. With both, short jobs never wait and
 all others wait at most b. `advisor.decide.submission.waiting_policy` says which it is; ``advisor replay
 waiting``
 calls it as well. Nodes that are paid for already are never left idle by it. Then the site's budget: what was
@@ -21,6 +21,7 @@ from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS, 
 from advisor.model.advice import Answer, Capacity, Hedge, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job
+from advisor.model.periods import payer_words
 from advisor.model.settings import BudgetSettings, WaitingSettings
 from advisor.model.site import CloudState
 
@@ -37,14 +38,14 @@ _TAKEN_FOR_SHORT: Final = 0.9
 
 
 class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What question 3 may look at.
+    """The input of question 3.
 
     Attributes:
         job: Its processors, and its account for the budgets.
         estimates: Predicted wait from now on, and run time, seconds.
         cost_usd: Predicted cost of this job in it, US dollars; NaN when unknown.
         trial: The speculative start it may have; None: it may have none.
-        trial_cost_usd: Predicted cost of that, which ends at t.
+        trial_cost_usd: Predicted cost of the trial, which ends at t.
         waited_seconds: How long it has waited already; 0 at its submission.
         performance_ratio: s(c): a trial lasts t in the cloud, where the job runs so many times longer.
     """
@@ -65,18 +66,18 @@ def worth_paying(
     """Ask the waiting policy, then the budget.
 
     Args:
-        cloud: What was spent since the budget's period began.
+        cloud: The state of the cloud, with the spending of the budget's present period.
 
     Returns:
-        answer: With its numbers.
+        answer: The answer to question 3, with its numbers.
         tries: Whether the job goes to be tried out: it starts with ``case.trial``.
     """
     gated = has_gate(settings)
-    if not (gated or budget.usd or budget.accounts):
+    if not (gated or budget.limits_spending):
         return _answer(_SKIPPED, _NO_GATE, (("predicted_cost", Quantity(case.cost_usd, "USD")),)), False
     does, numbers = LEAVES, _NOTHING
     if gated and case.capacity is not _RESERVED:
-        # a node that is paid for never idles while somebody waits who may use it
+        # a node that is paid for never idles while a job waits that may use it
         does, numbers = choice(case, settings)
     if does == WAITS:
         return _waits(case, settings, numbers), False
@@ -92,10 +93,10 @@ def worth_paying(
 
 
 def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]:
-    """What the policy has the job do (`advisor.decide.submission.waiting_policy`), and what that rests on.
+    """The policy's action for the job (`advisor.decide.submission.waiting_policy`), with its chances.
 
     Args:
-        settings: At least one of b and t. Without b only LJW applies, and no job leaves for its wait;
+        settings: At least one of b and t is set. Without b only LJW applies, and no job leaves for its wait;
             without t only SWW applies, and no job counts as short.
     """
     numbers = _NOTHING
@@ -175,21 +176,16 @@ def _waits(case: WaitingCase, settings: WaitingSettings, numbers: _Numbers) -> A
 def within_budget(job: Job, cost_usd: float, cloud: CloudState, budget: BudgetSettings) -> Answer:
     """Ask the budget of the present period: what was spent in it, what is promised, and this job."""
     cost = ("predicted_cost", Quantity(cost_usd, "USD"))
-    account = job.account or ""
-    limits = (
-        (Reason.BUDGET_SPENT, budget.usd, cloud.spent_usd, cloud.promised_usd, ""),
-        (
-            Reason.ACCOUNT_BUDGET_SPENT,
-            budget.accounts.get(account, 0.0),
-            cloud.spent_by_account.get(account, 0.0),
-            cloud.promised_by_account.get(account, 0.0),
-            account,
-        ),
-    )
-    for reason, usd, spent, promised, detail in limits:
-        if not usd:
+    for payer in ("", *job.payers):
+        usd = budget.of(payer)
+        if usd is None:
             continue
-        of = ("budget", Quantity(usd, "USD"))
+        reason, spent, promised = Reason.BUDGET_SPENT, cloud.spent_usd, cloud.promised_usd
+        if payer:
+            reason = Reason.ACCOUNT_BUDGET_SPENT
+            spent = cloud.spent_by_account.get(payer, 0.0)
+            promised = cloud.promised_by_account.get(payer, 0.0)
+        of, detail = ("budget", Quantity(usd, "USD")), payer_words(payer) if payer else ""
         if math.isnan(cost_usd):
             return _answer(Verdict.UNSURE, Reason.COST_UNKNOWN, (of,), detail)
         if spent + promised + cost_usd > usd:

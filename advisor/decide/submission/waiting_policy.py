@@ -4,9 +4,9 @@ The submit server and the simulated cluster call these same functions, one on th
 submission or of a waiting job, the other compiled inside its kernel. They live below both, so that neither
 has a policy of its own (`advisor.decide.submission.waiting`, ``_kernel``).
 
-Long jobs wait (LJW): a job that runs at most t is short and never waits. Short waits wait (SWW): nobody waits
+Long jobs wait (LJW): a job that runs at most t is short and never waits. Short waits wait (SWW): no job waits
 longer than b, and a job that would is sent away at once. Together: short jobs never wait, all others wait at
-most b. With t = 0 nobody is short and SWW stands alone; with b infinite LJW stands alone.
+most b. With t = 0 no job is short and SWW stands alone; with b infinite LJW stands alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IN_TIME: Final = 0.5
 
 
 def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL_BELOW) -> int:  # noqa: FBT001 - numba knows no keyword-only arguments
-    """What the job's length alone says: short jobs never wait.
+    """The answer by the job's length alone: short jobs never wait.
 
     Args:
         short_chance: Predicted chance that the job runs at most t, 0 to 1; NaN where nothing is known of its
@@ -46,7 +46,7 @@ def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL
 
 
 def by_wait(waited: float, longest_wait: float, in_time: float) -> int:
-    """What the job's wait says: no job waits longer than b, and one that likely would leaves at once (SWW).
+    """The answer by the wait: no job waits longer than b; one that likely would leaves at once (SWW).
 
     Args:
         waited: Seconds it has waited so far.

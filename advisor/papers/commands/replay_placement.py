@@ -122,13 +122,14 @@ def parse_factors(text: str, option: str = "--factors") -> tuple[float, ...]:
     except ValueError:
         numbers = ()
     if not numbers or not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise BadInput(f"{text!r} is no list of numbers", where=option, mend="Write it like 0.01,0.05,1")
+        raise BadInput(f"{text!r} is not a list of numbers", where=option, mend="Write it like 0.01,0.05,1")
     return numbers
 
 
 def _positive(number: float, option: str) -> float:
     if not (math.isfinite(number) and number > 0):
-        raise BadInput(f"{number} is not above 0", where=option, mend="1 is a cloud core as fast as ours")
+        mend = "Give a number above 0, such as 1: a cloud core is as fast as one on-premise"
+        raise BadInput(f"{number} is not above 0", where=option, mend=mend)
     return number
 
 

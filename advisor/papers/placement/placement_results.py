@@ -23,7 +23,7 @@ class Outcome:
     Attributes:
         cloud_jobs: Jobs sent to the cloud.
         saved_seconds: Sum over them of w + r - s(c)*r.
-        fraction_of_optimal: Of the clairvoyant's saved seconds; None where he could save nothing.
+        fraction_of_optimal: Of the clairvoyant's saved seconds; None where there was nothing to save.
     """
 
     cloud_jobs: int

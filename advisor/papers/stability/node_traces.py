@@ -112,7 +112,7 @@ def spot_changes(text: str, where: str = "spot trace") -> NodeChanges:
         raise _bad(f"not a spot trace ({error})", where, "It needs metadata.gap_seconds and data") from None
     good = alive.ndim == 1 and len(alive) > 1 and gap > 0 and np.all((alive >= 0) & (alive <= 4096))
     if not good or np.any(alive != np.floor(alive)) or not alive.max() > 0:
-        raise _bad("its data are no counts of instances", where, "Give whole numbers from 0, not all 0")
+        raise _bad("its data are not numbers of instances", where, "Give whole numbers from 0, not all 0")
     up = alive[None, :] > np.arange(int(alive.max()))[:, None]
     node, tick = np.nonzero(up[:, 1:] != up[:, :-1])
     return node_changes(
@@ -145,7 +145,7 @@ def csv_changes(text: str, where: str = "nodes") -> NodeChanges:
         except (ValueError, AttributeError, TypeError):
             raise _bad("not node,time,cores", f"{where}, line {rows.line_num}", "Mend the line") from None
     if not node or not np.all(np.isfinite(time)):
-        raise _bad("no rows, or a time that is none", where, "Give a row for each change")
+        raise _bad("it has no rows, or a time that is not a number", where, "Give a row for each change")
     at = np.array(time) - min(time)
     after, who = np.array(cores, np.int64), np.array(node, np.int64)
     initial = np.zeros(len(names), np.int64)

@@ -34,7 +34,7 @@ def load_tasks(path: str, *, most_cores: int) -> Tasks:
     if not len(kept):
         raise _bad(f"no task in it fits {most_cores} cores", path, "Give smaller tasks or larger nodes")
     if len(kept) > _MAX_TASKS:
-        raise _bad(f"{len(kept):,} tasks", path, f"Cut it to {_MAX_TASKS:,}")
+        raise _bad(f"it has {len(kept):,} tasks", path, f"Give at most {_MAX_TASKS:,} tasks")
     kept = kept[np.argsort(tasks.submit[kept], kind="stable")]
     _, job = np.unique(tasks.job[kept], return_inverse=True)
     submit = tasks.submit[kept]

@@ -38,7 +38,7 @@ class KnnEstimator:
     Args:
         parameters: k (neighbours), omega (width of the kernel), s (most cases kept) and the features'
             weights.
-        schema: As many features as ``parameters`` has weights; BadInput otherwise.
+        schema: The features; ``parameters`` has a weight for each, BadInput otherwise.
         coverage: Nominal coverage of the interval, between 0 and 1.
 
     Notes:

@@ -100,7 +100,7 @@ class TuningProblem:
 
 def _too_short(table: JobTable, found: int, entries: int) -> BadInput:
     return BadInput(
-        f"{found} of {entries} test entries, and no case known before them",
+        f"it has {found} of the {entries} jobs to test with, and no job that ended before them",
         where=f"history {table.name!r}",
         mend="Ingest more finished jobs (`advisor ingest`), or ask for fewer test entries.",
         code="tuning.too_short",

@@ -7,7 +7,7 @@ This is what the published policies ask. Under the `price` policy the run time c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,16 @@ from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
+from advisor.predict.size.size_model import SizeModel
 
 FORMAT: Final = 1
-
-
-class SizeClassifier(Protocol):
-    """The methods of :class:`advisor.predict.size.size_model.SizeModel` that a predictor needs."""
-
-    def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
-        """Small or large, by the model's probability that the job is small."""
-        ...
 
 
 class Predictor:
     """Wait and run time by k-NN on one feature vector, and the size class.
 
     Args:
-        wait, run: Of the two estimators, which share the features (Cunha et al., section IV-A).
+        wait, run: Parameters of the two estimators, which share the features (Cunha et al., section IV-A).
         size: Without it every job's size is unknown. It is stored separately: it is retrained weekly, whereas
             the knowledge bases change every few seconds.
         probability_cut: Probability, 0 to 1, from which a job is small.
@@ -52,7 +45,7 @@ class Predictor:
         run: KnnParameters,
         *,
         encoder: Encoder | None = None,
-        size: SizeClassifier | None = None,
+        size: SizeModel | None = None,
         probability_cut: float = 0.5,
         coverage: float = 0.9,
     ) -> None:
@@ -163,7 +156,7 @@ class Predictor:
         arrays: Mapping[str, NDArray[Any]],
         meta: Mapping[str, Any],
         *,
-        size: SizeClassifier | None = None,
+        size: SizeModel | None = None,
         probability_cut: float = 0.5,
     ) -> Predictor:
         """Rebuild the predictor from :meth:`to_arrays`; raises BadInput for missing or foreign parts."""

@@ -130,7 +130,8 @@ def tune(
     """Search for the parameters with the smallest RMSE on a problem.
 
     Args:
-        generator: With a PCG64; the same seed gives the same result. A resumed search overwrites its state.
+        generator: A generator with a PCG64; the same seed gives the same result. A resumed search overwrites
+            its state.
         start: Current parameters. They are part of the first generation, so the result is never worse.
         resume: State to go on from, to the same result as without the interruption.
         progress: Called with the state after each generation. It may raise to stop the search.
@@ -273,6 +274,6 @@ def _bad_checkpoint(problem: str) -> BadInput:
     return BadInput(
         f"the checkpoint cannot be used: {problem}",
         where="tuning",
-        mend="Remove the checkpoint and start the search again.",
+        mend="Run `advisor tune --fresh`, which ignores the checkpoint.",
         code="tuning.checkpoint",
     )

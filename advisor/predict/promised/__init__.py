@@ -1,1 +1,1 @@
-"""What promises need to know: how waits are spread around their plan, and how often promises were kept."""
+"""The knowledge behind promises: the spread of waits around their plan, and the share of promises kept."""

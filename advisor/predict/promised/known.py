@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.estimate import PromiseChances
-from advisor.predict.promised.levels import PromiseLevels
+from advisor.predict.promised.levels import Kind, PromiseLevels
 from advisor.predict.promised.waits import PlannedWaits
-
-KINDS: Final = 3
-"""Rows of a price list (`advisor.decide.promise.price_list.Kind`)."""
 
 
 class PromisesKnown:
@@ -25,29 +22,30 @@ class PromisesKnown:
 
     def __init__(self, confidence: float = 0.95) -> None:
         self.waits = PlannedWaits()
-        self.levels = PromiseLevels(confidence, KINDS)
+        self.levels = PromiseLevels(confidence, len(Kind))
 
-    def chances(self, planned: float, core_seconds: float) -> PromiseChances:
-        """What a job's promise rests on.
+    def chances(self, planned: float, requested: float, expected: float) -> PromiseChances:
+        """The forecasts on which a job's promise is based.
 
         Args:
             planned: Its wait by the plan of the queue, seconds.
-            core_seconds: What it asks for.
+            requested: Processors times time limit of the job, core-seconds.
+            expected: Processors times expected run time, core-seconds.
         """
         waits, shares = self.waits.spread(planned)
-        third, levels = self.levels.third_of(core_seconds), self.levels
+        third, levels = self.levels.third_of(requested), self.levels
         return PromiseChances(
             confidence=levels.confidence,
             waits=tuple(waits.tolist()),
             shares=tuple(shares.tolist()),
-            levels=tuple(levels.level(kind, third) for kind in range(KINDS)),
-            strains=tuple(levels.strain(kind, third) for kind in range(KINDS)),
+            levels=tuple(levels.level(kind, third, core_seconds=expected) for kind in Kind),
+            strains=tuple(levels.strain(kind, third) for kind in Kind),
         )
 
     def of_confidence(self, confidence: float) -> PromisesKnown:
         """The same; with levels that begin anew where they were learned for another confidence."""
         if confidence != self.levels.confidence:
-            self.levels = PromiseLevels(confidence, KINDS)
+            self.levels = PromiseLevels(confidence, len(Kind))
         return self
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

@@ -3,11 +3,21 @@
 A level moves up when a promise is broken, and down by less when one is kept, in log-odds: adaptive conformal
 inference (Gibbs and Candes, NeurIPS 2021). There is one for each kind of promise and each third of the jobs
 by size, so that no third pays for another one.
+
+A promise that is paid for is broken in two ways: its job started in the cloud and ran too long, which costs
+a whole run, or it was not started there, which costs nothing. The level follows the first, which has a part
+of the share that may be broken; the strain follows both, so that the second has what is left of that share.
+
+What promises show comes late: of a burst of like jobs hundreds are made before the first is over. Steps are
+the smaller the more promises are open (Joulani et al., "Online learning under delayed feedback", ICML 2013),
+and a level may rise without limit: it comes back only when what was broken is made up for.
 """
 
 from __future__ import annotations
 
+import enum
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -18,13 +28,35 @@ _STEP: Final = 0.025
 _FIRST_STEP: Final = 0.125
 _FEW: Final = 20.0
 """The first steps are larger: ``_FIRST_STEP`` by the number of promises and ``_FEW``."""
-_LEAST, _MOST = -2.0, 9.0  # log-odds
+_LEAST: Final = -2.0  # log-odds
+_MOST: Final = 9.0
+"""Log-odds at which promises are made at most; the level itself may lie above."""
 _SIZE_STEP: Final = 0.03
 _SPREAD: Final = 0.5
 """Of the levels of promises to one user that are open together: log-odds for e times as many, both ways."""
 _GOLDEN: Final = 0.5 * (math.sqrt(5.0) - 1.0)
+_LATE: Final = 0.2
+"""Of the promises that may be broken, those whose job has started in the cloud: breaking these is dear."""
+_LATE_STEP: Final = 0.0075
+_FIRST_STRAIN: Final = math.log(0.3 / 0.7)  # log-odds
+_LEAST_STRAIN, _MOST_STRAIN = -4.0, 5.0  # log-odds
+MOST_STRAIN: Final = 0.2
+"""Of what a start in the cloud is expected to cost, at most this share may be in vain."""
+_MOST_STRAIN_BETWEEN: Final = 0.5
+"""The same for a row between, which may be broken more often than the others if fewer of its jobs start."""
+_MOST_DEAR: Final = 3.0
+"""Levels of jobs that are dearer than others of their third rise by as many log-odds at most."""
+_DEAR_STEP: Final = 0.01
 _MARGIN: Final = 0.1
 """Held back of the share of promises that may be broken: a level follows a shift, and is late by that."""
+
+
+class Kind(enum.IntEnum):
+    """Rows of a price list. Their chances are judged apart, for what may go wrong differs."""
+
+    FREE = 0
+    SOONEST = 1
+    BETWEEN = 2
 
 
 class PromiseLevels:
@@ -38,10 +70,14 @@ class PromiseLevels:
     def __init__(self, confidence: float, kinds: int) -> None:
         self.confidence = confidence
         self._tail = (1.0 - _MARGIN) * (1.0 - confidence)
-        self._odds = np.full((kinds, THIRDS), math.log((1.0 - self._tail) / self._tail))
+        self._odds = np.full((kinds, THIRDS), _odds_of(self._tail))
+        self._odds[Kind.SOONEST :] = _odds_of(_LATE * self._tail)
+        self._strains = np.full((kinds, THIRDS), _FIRST_STRAIN)
         self._count = np.zeros((kinds, THIRDS))
         self._kept = np.zeros((kinds, THIRDS))
         self._sizes = np.array([math.nan, math.nan])
+        self._costs = np.full(THIRDS, math.nan)
+        self._open = np.zeros((kinds, THIRDS))
 
     @property
     def made(self) -> int:
@@ -55,20 +91,21 @@ class PromiseLevels:
 
     def to_array(self) -> NDArray[np.float64]:
         """All that was learned."""
-        parts = (self._odds.ravel(), self._count.ravel(), self._kept.ravel(), self._sizes)
-        return np.concatenate(([self.confidence], *parts))
+        tables = np.stack((self._odds, self._strains, self._count, self._kept))
+        return np.concatenate(([self.confidence], tables.ravel(), self._sizes, self._costs))
 
     def take(self, array: NDArray[np.float64]) -> None:
         """Go on with what :meth:`to_array` gave; an array that does not fit is left."""
-        size = self._odds.size
-        if array.shape != (3 + 3 * size,) or not np.all(np.isfinite(array[: 1 + 3 * size])):
+        tables = 1 + 4 * self._odds.size
+        if array.shape != (tables + 2 + THIRDS,) or not np.all(np.isfinite(array[:tables])):
             return
         if not 0.0 < array[0] < 1.0:
             return
         self.confidence = float(array[0])
         self._tail = (1.0 - _MARGIN) * (1.0 - self.confidence)
-        self._odds, self._count, self._kept = array[1:-2].reshape(3, *self._odds.shape).copy()
-        self._sizes = array[-2:].copy()
+        found = array[1:tables].reshape(4, *self._odds.shape).copy()
+        self._odds, self._strains, self._count, self._kept = found
+        self._sizes, self._costs = array[tables : tables + 2].copy(), array[tables + 2 :].copy()
 
     def third_of(self, core_seconds: float) -> int:
         """The third of a job that asks for so many core-seconds, by those of the jobs before it."""
@@ -83,25 +120,71 @@ class PromiseLevels:
         self._sizes += _SIZE_STEP * (np.array([1.0, 2.0]) / THIRDS - (size <= self._sizes))
         self._sizes.sort()
 
-    def level(self, kind: int, third: int, alike: int = 0) -> float:
+    def level(self, kind: int, third: int, alike: int = 0, core_seconds: float = 0.0) -> float:
         """The probability at which a promise of this kind is made to a job of this third.
 
         Args:
             alike: Promises to the same user that are not judged yet. They are kept or broken together, so
                 their levels are spread around the one in force, by multiples of the golden ratio.
+            core_seconds: Processors times expected run time of the job. An expensive job that starts in the
+                cloud and ends too late costs more than a cheap one, so it gets a later deadline.
         """
         spread = _SPREAD * math.log1p(alike) * (2.0 * math.fmod(alike * _GOLDEN, 1.0) - 1.0)
-        return float(1.0 / (1.0 + math.exp(-self._odds[kind, third] - spread)))
+        if kind != Kind.FREE and core_seconds > 0.0 and not math.isnan(self._costs[third]):
+            spread += min(_MOST_DEAR, max(0.0, math.log(core_seconds) - self._costs[third]))
+        return _probability(min(_MOST, self._odds[kind, third]) + spread)
 
     def strain(self, kind: int, third: int) -> float:
-        """How far promises of this kind have made their level rise: 0 as at first, 1 as far as it goes."""
-        first = math.log((1.0 - self._tail) / self._tail)
-        return float(min(1.0, max(0.0, (self._odds[kind, third] - first) / (_MOST - first))))
+        """How often promises of this kind are broken of late, so that more of them need a start.
 
-    def learn(self, kind: int, third: int, *, is_kept: bool) -> None:
-        """Learn whether a promise was kept: at the job's end, or at its deadline."""
+        From 0 to :data:`MOST_STRAIN`, or to a half for a row between: of what a start in the cloud is
+        expected to cost, a share of 1 less this has to be needed.
+        """
+        most = _MOST_STRAIN_BETWEEN if kind == Kind.BETWEEN else MOST_STRAIN
+        return min(most, _probability(self._strains[kind, third]))
+
+    def made_one(self, kind: int, third: int) -> None:
+        """Count a promise as open until :meth:`learn` is told what became of it."""
+        self._open[kind, third] += 1.0
+
+    def set_open(self, promises: Iterable[tuple[int, int]]) -> None:
+        """Count these promises as open, each by its kind and third, and no others."""
+        self._open[:] = 0.0
+        for kind, third in promises:
+            self.made_one(kind, third)
+
+    def learn(
+        self, kind: int, third: int, *, is_kept: bool, was_paid: bool = False, core_seconds: float = 0.0
+    ) -> None:
+        """Learn whether a promise was kept: at the job's end, or at its deadline.
+
+        Args:
+            was_paid: Whether its job started in the cloud.
+            core_seconds: Processors times expected run time of the job.
+        """
         self._count[kind, third] += 1.0
         self._kept[kind, third] += is_kept
-        step = max(_STEP, _FIRST_STEP / (1.0 + self._count[kind, third] / _FEW))
-        moved = self._odds[kind, third] + step * ((not is_kept) / self._tail - 1.0)
-        self._odds[kind, third] = min(_MOST, max(_LEAST, moved))
+        first = max(1.0, _FIRST_STEP / _STEP / (1.0 + self._count[kind, third] / _FEW))
+        self._open[kind, third] = max(0.0, self._open[kind, third] - 1.0)
+        first /= 1.0 + _STEP * self._open[kind, third]
+        if kind == Kind.FREE:
+            rises, falls, step = not is_kept, self._tail, _STEP
+        else:
+            rises, falls, step = was_paid and not is_kept, _LATE * self._tail, _LATE_STEP
+            strained = self._strains[kind, third] + first * _STEP * ((not is_kept) / self._tail - 1.0)
+            self._strains[kind, third] = min(_MOST_STRAIN, max(_LEAST_STRAIN, strained))
+        moved = self._odds[kind, third] + first * step * (rises / falls - 1.0)
+        self._odds[kind, third] = max(_LEAST, moved)
+        if core_seconds > 0.0:
+            cost = math.log(core_seconds)
+            known = cost if math.isnan(self._costs[third]) else self._costs[third]
+            self._costs[third] = known + _DEAR_STEP * (cost - known)
+
+
+def _odds_of(tail: float) -> float:
+    """Log-odds of the probability that this tail leaves."""
+    return math.log((1.0 - tail) / tail)
+
+
+def _probability(log_odds: float) -> float:
+    return float(1.0 / (1.0 + math.exp(-log_odds)))

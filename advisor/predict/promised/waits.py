@@ -8,7 +8,6 @@ or was cancelled) counts as long as it waited (Kaplan and Meier, 1958).
 
 from __future__ import annotations
 
-import bisect
 import math
 from typing import Final
 
@@ -16,13 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
+from advisor.predict.intervals import WAIT_CLASSES, WAIT_SCALE, wait_class
 
 Floats = NDArray[np.float64]
 
-_CLASSES: Final = (1.0, 3600.0, 86400.0)
-"""Planned waits above which the next class begins, seconds."""
-_SCALE: Final = 60.0
-"""Seconds that are added to waits before they are compared: a minute sooner or later is nothing."""
 _EDGES: Final[Floats] = np.arange(-8.0, 1.55, 0.1)
 """Upper edges of the hazard's bins; later starts are in one more."""
 _MEMORY: Final = 0.998
@@ -37,8 +33,8 @@ class PlannedWaits:
     def __init__(self) -> None:
         left = np.append(np.clip(1.0 - np.exp(_EDGES), 1e-6, 1.0), 1e-9)
         at = np.append(1.0, left[:-1])
-        self._at_risk = np.tile(_FIRST_WEIGHT * at, (len(_CLASSES) + 1, 1))
-        self._started = np.tile(_FIRST_WEIGHT * (at - left), (len(_CLASSES) + 1, 1))
+        self._at_risk = np.tile(_FIRST_WEIGHT * at, (len(WAIT_CLASSES) + 1, 1))
+        self._started = np.tile(_FIRST_WEIGHT * (at - left), (len(WAIT_CLASSES) + 1, 1))
 
     def to_array(self) -> Floats:
         """All that was learned, shape ``(2, classes, bins)``."""
@@ -52,7 +48,7 @@ class PlannedWaits:
 
     def spread(self, planned: float) -> tuple[Floats, Floats]:
         """Likely waits of a job with this plan (seconds), and how likely each is; both of one shape."""
-        row = bisect.bisect_left(_CLASSES, planned)
+        row = wait_class(planned)
         waits, shares = np.empty(len(_EDGES) + 1), np.empty(len(_EDGES) + 1)
         _spread(self._at_risk[row], self._started[row], _EDGES, planned, waits, shares)
         return waits, shares
@@ -63,7 +59,7 @@ class PlannedWaits:
         Args:
             since: Seconds of its wait that were learned before.
         """
-        row = bisect.bisect_left(_CLASSES, planned)
+        row = wait_class(planned)
         place, known = _place(planned, waited), _place(planned, since) if since else 0
         self._at_risk[row] *= _MEMORY
         self._started[row] *= _MEMORY
@@ -74,7 +70,7 @@ class PlannedWaits:
 
 def _place(planned: float, waited: float) -> int:
     """The bin of a wait."""
-    return int(np.searchsorted(_EDGES, math.log((max(0.0, waited) + _SCALE) / (planned + _SCALE))))
+    return int(np.searchsorted(_EDGES, math.log((max(0.0, waited) + WAIT_SCALE) / (planned + WAIT_SCALE))))
 
 
 @compiled
@@ -88,4 +84,4 @@ def _spread(
         shares[k] = left * hazard
         left -= shares[k]
         middle = edges[min(k, last - 1)] + (0.3 if k == last else 0.0) - 0.05
-        waits[k] = max(0.0, math.exp(middle) * (planned + 60.0) - 60.0)
+        waits[k] = max(0.0, math.exp(middle) * (planned + WAIT_SCALE) - WAIT_SCALE)

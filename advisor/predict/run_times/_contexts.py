@@ -1,4 +1,4 @@
-"""The experts: for which jobs each has a histogram, and relative to what."""
+"""The experts: the jobs that share a histogram of each, and the time to which its bins are relative."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EXPERTS: Final = 23
 _ABSOLUTE, _REQUEST, _LAST_OF_USER, _LAST_OF_WIDTH, _LAST_OF_JOB = range(5)
 ORIGINS: Final = 5
 PLACES: Final = EXPERTS + ORIGINS
-"""Length of what :func:`look_up` writes."""
+"""Length of the array that :func:`look_up` writes."""
 
 _LONG, _MEDIUM, _SHORT = 0.995, 0.95, 0.7  # factors by which a histogram forgets at each observation
 
 
 class _Expert(NamedTuple):
-    """An expert falls back on its parent while it has seen little; -1: on the prior."""
+    """An expert uses its parent's forecast while it has learned from few jobs; -1: it uses the prior."""
 
     number: int
     parent: int
@@ -68,9 +68,9 @@ PARENT_OF: Final[Integers] = np.array([expert.parent for expert in _TABLE])
 ORIGIN_OF: Final[Integers] = np.array([expert.origin for expert in _TABLE])
 DECAY_OF: Final = np.array([expert.decay for expert in _TABLE])
 
-_NEAR: Final = 12  # bins; further from the request a former run time is just far
+_NEAR: Final = 12  # bins; larger distances of a former run time from the request are not distinguished
 _UNKNOWN: Final = 99
-_GUESS: Final = 8  # bins below the request, where no former run time is known
+_GUESS: Final = 8  # bins below the request, if no former run time is known
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _START: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -89,7 +89,7 @@ def _is_known(requested: float) -> bool:
 
 @compiled
 def look_up(memory: Memory, job: JobNumbers, out: Integers) -> None:
-    """Write each expert's key for a job, shape (EXPERTS,), and behind them the origins, shape (ORIGINS,)."""
+    """Write each expert's key for a job, shape (EXPERTS,), then the origins, shape (ORIGINS,)."""
     user, account, executable, queue, processors, requested = job
     top = request_bin(requested)
     quarter = round(4.0 * math.log2(max(1.0, requested))) if _is_known(requested) else -1

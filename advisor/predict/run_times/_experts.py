@@ -1,4 +1,4 @@
-"""What each expert says about a job, and what it is told when one has ended."""
+"""The forecast of each expert for a job, and its update when a job has ended."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _UNIFORM: Final = 0.002  # share of the forecast that is spread evenly up to the
 
 
 class Weights(NamedTuple):
-    """What was learned about the experts.
+    """The learned weights of the experts.
 
     Attributes:
         power: Weights of the logarithmic pool by expert and its sample's size, shape (EXPERTS, SIZES).
@@ -45,7 +45,7 @@ class Weights(NamedTuple):
 
     @classmethod
     def untrained(cls) -> Self:
-        """What a new site begins with: the prior, as long as no expert has seen a job."""
+        """The state of a new site: the prior, as long as no expert has learned from a job."""
         power = np.full((EXPERTS, SIZES), _FIRST_WEIGHT)
         is_first = PARENT_OF < 0
         power[:, 0] = np.where(is_first, 1.0 / np.sum(is_first), 0.0)
@@ -54,7 +54,7 @@ class Weights(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """What the experts and the pools say about one job; every question writes it anew.
+    """The forecasts of the experts and the pools for one job; each call overwrites them.
 
     Attributes:
         said: Each expert's distribution, shape (EXPERTS, BINS).

@@ -1,4 +1,7 @@
-"""The grid of run times on which forecasts are made, and what one asks of a distribution on it."""
+"""The grid of run times on which forecasts are made, and the functions that read a distribution on it.
+
+A distribution is an array ``probabilities``, shape (BINS,): the probability that the run time is in each bin.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,21 @@ from advisor.compiled import compiled
 
 Floats = NDArray[np.float64]
 
+# adjacent edges differ by a factor of 1.28, which is finer than any forecast; queues rarely allow 60 days
 BINS: Final = 64
 MAX_SECONDS: Final = 60 * 86400.0
 GRID: Final[Floats] = np.geomspace(1.0, MAX_SECONDS, BINS)
 """Upper edges of the bins, seconds, shape (BINS,); the last bin contains longer times as well."""
 
-_STEP: Final = math.log(MAX_SECONDS) / (BINS - 1)
-_ROUNDING: Final = 1e-9
+STEP: Final = math.log(MAX_SECONDS) / (BINS - 1)
+"""The natural logarithm of the ratio of two adjacent edges."""
+_ROUNDING: Final = 1e-9  # in steps: a time that equals an edge stays in the bin below it
 
 
 @compiled
 def bin_of(seconds: float) -> int:
-    """The bin that contains a time: the first whose upper edge is not below it."""
-    place = math.ceil(math.log(max(seconds, 1.0)) / _STEP - _ROUNDING)
+    """Index of the bin that contains a time: the first whose upper edge is not below it."""
+    place = math.ceil(math.log(max(seconds, 1.0)) / STEP - _ROUNDING)
     return int(min(BINS - 1, max(0, place)))
 
 
@@ -37,7 +42,7 @@ def survival(probabilities: Floats, seconds: float) -> float:
     above = 0.0
     for k in range(within + 1, BINS):
         above += probabilities[k]
-    passed = math.log(max(seconds, 1.0)) / _STEP - (within - 1)
+    passed = math.log(max(seconds, 1.0)) / STEP - (within - 1)
     return float(above + probabilities[within] * min(1.0, max(0.0, 1.0 - passed)))
 
 
@@ -46,19 +51,22 @@ def mean(probabilities: Floats, limit: float) -> float:
     """Expected run time, seconds, where no job runs longer than ``limit`` (seconds; infinite for none)."""
     total = 0.0
     for k in range(BINS):
-        total += probabilities[k] * min(math.exp((k - 0.5) * _STEP), limit)
+        total += probabilities[k] * min(math.exp((k - 0.5) * STEP), limit)
     return total
 
 
 @compiled
 def quantile(probabilities: Floats, level: float) -> float:
-    """Quantile, seconds. At a level drawn uniformly from [0, 1) it is a draw of the run time."""
+    """The run time, seconds, that is exceeded with probability ``1 - level``.
+
+    A level that is drawn uniformly from [0, 1) makes the result a random draw of the run time.
+    """
     below = 0.0
     last = 0
     for k in range(BINS):
         if probabilities[k] > 0.0:
             last = k
             if below + probabilities[k] > level:
-                return math.exp((k - 1 + max(0.0, level - below) / probabilities[k]) * _STEP)
+                return math.exp((k - 1 + max(0.0, level - below) / probabilities[k]) * STEP)
             below += probabilities[k]
-    return math.exp(last * _STEP)
+    return math.exp(last * STEP)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class JobNumbers(NamedTuple):
-    """What is known of a job at its submission; names are numbers, -1 where unknown.
+    """The properties of a job at its submission; names are numbers, -1 if unknown.
 
     Attributes:
         requested_seconds: Time limit; NaN where there is none.

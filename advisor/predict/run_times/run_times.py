@@ -1,4 +1,4 @@
-"""Run times as distributions: asked at a submission, learned when a job ends."""
+"""Run times as distributions, forecast at a submission and learned when a job ends."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class RunTimes:
 
     The experts are histograms of jobs with the same user, request, processors, executable, queue or account,
     in several combinations: of their run times, or relative to the request or to former run times. A pool
-    weighs them by how well they forecast on this site. Ended jobs alone teach; nothing is drawn by chance.
+    weighs them by how well they forecast on this site. They learn from ended jobs only, and use no random
+    numbers.
 
     Args:
-        slots: Histograms kept, 300 bytes each; those that were learned least recently are forgotten.
+        slots: Number of histograms, 300 bytes each; the least recently updated ones are dropped.
     """
 
     def __init__(self, slots: int = SLOTS) -> None:
@@ -47,7 +48,7 @@ class RunTimes:
         return self._pooled.mixed.copy()
 
     def look_up(self, job: JobNumbers) -> Integers:
-        """Where the experts look for a job now, shape (PLACES,); :meth:`learn` takes it when the job ends."""
+        """The keys of the experts' histograms for a job now, shape (PLACES,), for :meth:`learn`."""
         place = np.empty(PLACES, np.int64)
         look_up(self._memory, job, place)
         return place
@@ -56,15 +57,15 @@ class RunTimes:
         """Learn a job that has ended; a run time above the requested time counts as the requested time.
 
         Args:
-            place: What :meth:`look_up` gave at the job's submission. With it the experts that know the
-                last run times learn what followed those of that moment; without it, those of now.
+            place: The result of :meth:`look_up` at the job's submission. With it the experts that use the
+                last run times learn what followed the run times of that moment; without it, those of now.
         """
         if place is None:
             place = self.look_up(job)
         _learn(self._memory, self._weights, place, job.requested_seconds, run_seconds, self._pooled)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Copies of all that was learned, as plain arrays for a state file."""
+        """Copies of the learned arrays, for a state file."""
         arrays: dict[str, NDArray[Any]] = {"format": np.array([FORMAT], np.int64)}
         for part in (self._memory, self._weights):
             arrays |= {name: array.copy() for name, array in part._asdict().items()}
@@ -89,7 +90,7 @@ class RunTimes:
             raise BadInput(
                 "the arrays of the run times are damaged",
                 where="run times",
-                mend="Delete the file; `advisor control` learns run times anew.",
+                mend="Remove the folder run-times below paths.models: `advisor control` learns them anew.",
                 code="run_times.arrays",
             )
         return result

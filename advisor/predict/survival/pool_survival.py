@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from advisor.model.spot_pools import LASTS_HOURS
 from advisor.predict.survival.hazard import Floats, stays
 from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, SurvivalModel, fit_survival
 
@@ -25,6 +26,8 @@ to 20 % of instances interrupted per month; traces of busy pools show one end or
 in between: even if it is wrong by a factor of ten, four ends are soon outweighed.
 """
 
+TOGETHER_SECONDS: Final = 120.0
+"""Instances of one pool that EC2 takes within this time are lost together: it gives two minutes' notice."""
 _PRIOR, _UNKNOWN = 0, 1  # rows of the fitted model: the prior lives; a pool without any history
 _NEVER: Final = 1e12  # gamma rate of a node that EC2 never takes back
 
@@ -70,8 +73,29 @@ class PoolSurvival:
         model = self.model
         return float(stays(model.hazard, model.shape[row], model.rate[row], age, during))
 
+    def lasts(self, pool: str) -> tuple[float, ...]:
+        """Probability that an instance launched now lives for each of ``LASTS_HOURS``."""
+        return tuple(self.survives(pool, 0.0, HOUR * hours) for hours in LASTS_HOURS)
+
     def _row(self, pool: str | None) -> int:
         return self.rows.get(pool or "", _UNKNOWN)
+
+
+def losses_of(lives: Iterable[Life]) -> list[list[Life]]:
+    """The losses of each pool in their order; lives that EC2 ended together are one loss.
+
+    A life belongs to a loss that began at most ``TOGETHER_SECONDS`` before its end.
+    """
+    found: list[list[Life]] = []
+    last: dict[str, list[Life]] = {}
+    for life in sorted((life for life in lives if life.was_taken), key=lambda life: life.end):
+        loss = last.get(life.pool)
+        if loss is not None and life.end - loss[0].end <= TOGETHER_SECONDS:
+            loss.append(life)
+        else:
+            last[life.pool] = [life]
+            found.append(last[life.pool])
+    return found
 
 
 def pool_survival(

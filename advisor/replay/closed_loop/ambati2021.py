@@ -28,11 +28,11 @@ PUBLISHED: Final = WaitingSettings(
 
 
 class Ambati2021(Policy):
-    """Long jobs wait, and short waits wait, with speculation.
+    """The paper's "long jobs wait" and "short waits wait": who waits little or runs long stays in the queue.
 
     Args:
         settings: b and t, and how often waiting jobs are asked about again.
-        generations: Of the GA that tunes the estimators; 0: they stay untuned.
+        generations: Generations of the genetic algorithm that tunes the estimators; 0: they stay untuned.
     """
 
     name = "ambati2021"

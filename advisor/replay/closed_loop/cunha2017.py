@@ -30,7 +30,7 @@ class Cunha2017(Policy):
     """The published placement rule.
 
     Args:
-        generations: Of the GA that tunes the estimators; 0: they stay untuned.
+        generations: Generations of the genetic algorithm that tunes the estimators; 0: they stay untuned.
         cutoff: The site's, if it has set one.
     """
 

@@ -108,7 +108,7 @@ def _rank_correlation(one: Floats, other: Floats) -> float | None:
 
 
 def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
-    """What the log shows that the simulation does not know."""
+    """The facts in the log that the simulation does not know."""
     table = jobs.table
     rows = slice(jobs.first, jobs.first + len(jobs))
     logged, simulated = _Machine.logged(jobs), _Machine.simulated(jobs, on_premise)

@@ -1,11 +1,11 @@
-"""The price with which a policy begins: after the rows before the window, at the same money."""
+"""The price with which a policy begins: that after the rows before the window, under the same budget."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.world import Policy, World
 
 EARLIER_JOBS: Final = 5_000
@@ -22,10 +22,10 @@ def first_price(world: World, policy: PricedPolicy, *, pace: Pace, earlier_jobs:
     """Let a policy of its own decide the rows before the window, and return the price that it leaves.
 
     Args:
-        world: Before its first job.
-        policy: Decides those rows; it begins with the pace's first price.
-        pace: How the price follows.
-        earlier_jobs: Rows before the window, at most.
+        world: The world before its first job.
+        policy: The policy that decides those rows; it begins with the pace's first price.
+        pace: How the price follows demand and money.
+        earlier_jobs: The largest number of rows before the window.
     """
     jobs = world.jobs
     count = min(jobs.first, earlier_jobs)
@@ -33,10 +33,14 @@ def first_price(world: World, policy: PricedPolicy, *, pace: Pace, earlier_jobs:
     if count < _MIN_EARLIER_JOBS or largest > jobs.machine:
         return DemandPrice(pace, world.now)
     earlier = jobs.before(count)
-    share = world.tokens.per_second * earlier.span / earlier.core_seconds
-    rehearsed = World(earlier, replace(world.options, budget_share=share), policy)
-    rehearsed.tokens.held += pace.reserve_days * rehearsed.tokens.per_day
-    rehearsed.run()
+    tokens = Tokens(
+        world.tokens.per_second,
+        time=float(earlier.submit[0]),
+        until=float(earlier.submit[-1]),
+        max_days=world.options.max_days,
+        held=pace.reserve_days * world.tokens.per_day,
+    )
+    World(earlier, world.options, policy, tokens).run()
     rows = slice(earlier.first, jobs.first)
     table = jobs.table
     has_ended = table.submit[rows] + table.wait[rows].clip(0.0) + table.run[rows] <= world.now

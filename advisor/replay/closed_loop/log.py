@@ -26,8 +26,8 @@ class LoopJobs:
         limit: Time limit, seconds; where the log has none, the longest limit in it: as a partition's MaxTime.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         machine: Processors of the on-premise cluster.
-        may_move, may_be_stopped: By row of the table: False for a job that the site's rules or its user keep
-            on-premise, and for one that may not be requeued. None: all may.
+        may_move, may_be_stopped: One flag for each row of the table: False for a job that the site's rules or
+            its user keep on-premise, and for one that may not be requeued. None: all may.
     """
 
     table: JobTable
@@ -45,7 +45,7 @@ class LoopJobs:
 
     @property
     def core_seconds(self) -> float:
-        """What all jobs use on-premise, core-seconds."""
+        """The core-seconds of all jobs on-premise."""
         return float(np.sum(self.run * self.processors))
 
     @property

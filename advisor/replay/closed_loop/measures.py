@@ -1,4 +1,4 @@
-"""What a rehearsal reports of each policy."""
+"""The figures that a rehearsal reports for each policy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HOUR: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRow:
-    """What one policy did; the fields of ``advisor rehearse``.
+    """The results of one policy, the fields of ``advisor rehearse``.
 
     Attributes:
         mean_wait_seconds, p95_wait_seconds: A wait is the turnaround less the run time on-premise, so
             that the boot and the slower run of the cloud count as waiting.
-        mean_bounded_slowdown: With tau = 60 s.
+        mean_bounded_slowdown: Mean of (wait + run) / max(run, tau) with tau = 60 s, each at least 1.
         saved_hours: Turnaround of all jobs, against all on-premise.
-        budget_share_spent: Of the budget; 0 without one.
+        budget_share_spent: Share of the budget that was spent; 0 without a budget.
         moved_jobs: Jobs that were started in the cloud at least once.
         later_share: Jobs that take more than 60 s and 1 % longer than all on-premise.
     """

@@ -39,7 +39,7 @@ class Neighbours:
     """Follows the on-premise queue of a world, and forecasts its jobs.
 
     Args:
-        generations: Of the GA that tunes the estimators; 0: they stay untuned.
+        generations: Generations of the genetic algorithm that tunes the estimators; 0: they stay untuned.
     """
 
     def __init__(self, world: World, generations: int) -> None:

@@ -62,8 +62,8 @@ def window(fitting: JobTable, *, since: float, machine: int) -> LoopJobs:
     """The jobs submitted since a moment, with all earlier ones to learn from.
 
     Args:
-        fitting: In submission order; see :func:`that_fit`.
-        since: In the table's seconds.
+        fitting: The jobs in submission order; see :func:`that_fit`.
+        since: Beginning, in the table's seconds.
         machine: Processors on-premise.
 
     Raises:

@@ -65,7 +65,8 @@ class Starburst(Policy):
             self._price.note(row, index=index, cost=cost, now=world.now)
             ranked.append((index, row))
         tokens = world.tokens
-        price = self._price.price(world.now, held=tokens.held, per_day=tokens.per_day, ahead=0.0)
+        reserve = tokens.reserve(0.0, self._price.pace.reserve_days)
+        price = self._price.price(world.now, held=tokens.held, reserve=reserve, per_day=tokens.per_day)
         for index, row in sorted(ranked, reverse=True):
             if index < price:
                 break

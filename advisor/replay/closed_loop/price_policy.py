@@ -78,7 +78,7 @@ class PricePolicy(PricedPolicy):
 
     @property
     def demand(self) -> DemandKept:
-        """What the price was read off, as it is now; seconds per core-second and core-seconds."""
+        """The present demand from which the price is read; seconds per core-second and core-seconds."""
         return self.demand_price.kept()
 
     def begin(self, world: World) -> None:
@@ -181,7 +181,7 @@ class PricePolicy(PricedPolicy):
             offer=CloudOffer(
                 start_seconds=start,
                 slowdown=options.slowdown,
-                processors=int(world.jobs.processors[row]),
+                cost_per_second=int(world.jobs.processors[row]),
                 paid_start_seconds=start if options.bills_boot else 0.0,
                 is_whole=not world.may_be_stopped(row),
             ),

@@ -95,8 +95,8 @@ def begin_of(fitting: JobTable, weeks: int) -> float:
     """When the last weeks of a history begin, in its seconds; with its first job where it is shorter.
 
     Args:
-        fitting: In submission order; see :func:`~advisor.replay.closed_loop.own_jobs.that_fit`.
-        weeks: Of the window.
+        fitting: The jobs in submission order; see :func:`~advisor.replay.closed_loop.own_jobs.that_fit`.
+        weeks: Number of weeks of the window.
 
     Raises:
         BadInput: Fewer than four weeks, or fewer than 500 jobs (``recommend.short``).
@@ -255,7 +255,7 @@ def step_usd(one: BudgetPoint | None, larger: BudgetPoint) -> tuple[float | None
 
 
 def worth_of_hour(jobs: LoopJobs, usd_per_core_hour: float) -> float:
-    """What an hour of a job is worth if no one says so: what the mean job costs an hour in the cloud, USD."""
+    """The default worth of an hour of a job: the cost of an hour of the mean job in the cloud, US dollars."""
     return float(jobs.processors.mean()) * usd_per_core_hour
 
 

@@ -21,10 +21,10 @@ CURVE_SHARES: Final = (0.01, 0.02, 0.05, 0.10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What is rehearsed.
+    """The parameters of the rehearsal.
 
     Attributes:
-        policies: By name, each once; all on-premise is among them.
+        policies: Names of the policies, each once; ``all-on-premise`` is among them.
         world: The cloud, the clock, and the share of the budget.
         usd_per_core_hour: On-demand.
         shares: Further budget shares, for the curve.
@@ -43,7 +43,7 @@ class Rehearsal:
         return tuple(dict.fromkeys((self.world.budget_share, *self.shares)))
 
     def budget_usd(self, jobs: LoopJobs, share: float) -> float:
-        """What a share of the core-hours costs."""
+        """The cost of a share of the core-hours, US dollars."""
         return share * jobs.core_seconds / 3600.0 * self.usd_per_core_hour
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from msgspec import structs
 
 from advisor.decide.submission.capacity import boot_seconds, requeueable, usd_per_core_hour
-from advisor.decide.submission.placement import ratio_of
+from advisor.decide.submission.cloud_times import ratio_of
 from advisor.decide.submission.policy import READ_BY, in_force
 from advisor.decide.submission.rules import may_move
 from advisor.model.advice import Capacity, Verdict
 from advisor.model.errors import BadInput
+from advisor.model.periods import period_days
 from advisor.model.settings import Settings
 from advisor.model.site import Cutoff, SiteState
 from advisor.replay.closed_loop.ambati2021 import PUBLISHED
@@ -66,8 +66,6 @@ SHOWN: Final = frozenset(
     }
 )
 """Settings that change a simulation."""
-
-PERIOD_DAYS: Final[Mapping[str, float]] = MappingProxyType({"day": 1.0, "week": 7.0, "month": 365.25 / 12})
 
 _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
@@ -162,7 +160,7 @@ def simulation_of(name: str, settings: Settings, own: OwnJobs, seen: SiteState) 
     """The simulation of a site's jobs under its settings.
 
     Args:
-        settings: In force, with those of the policy.
+        settings: The settings in force, with those of the policy.
         seen: The site as last seen: what its cloud is like.
     """
     jobs = under_rules(own, settings, seen)
@@ -183,7 +181,7 @@ def world_of(settings: Settings, own: OwnJobs, seen: SiteState, share: float) ->
         slowdown=float(slowdowns(settings, own, seen).mean()),
         bills_boot=True,
         budget_share=share,
-        max_days=PERIOD_DAYS[settings.budget.period],
+        max_days=period_days(settings.budget.period),
     )
 
 
@@ -224,7 +222,7 @@ def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
     if not budget.usd:
         is_free = settings.cluster.policy != "price" or budget.usd_per_hour_saved > 0.0
         return math.inf if is_free else 0.0
-    per_second = budget.usd / (PERIOD_DAYS[budget.period] * _DAY)
+    per_second = budget.usd / (period_days(budget.period) * _DAY)
     all_usd = jobs.core_seconds / _HOUR * usd
     return per_second * jobs.span / all_usd if all_usd > 0.0 else math.inf
 
@@ -249,12 +247,12 @@ def terms_of(settings: Settings, usd: float) -> Terms:
 
 
 def not_shown(settings: Settings) -> list[str]:
-    """What is in force and not simulated, as sentences."""
+    """The settings in force that are not simulated, as sentences."""
     said = []
     if settings.cluster.policy not in POLICIES:
         said.append(f"The policy {settings.cluster.policy} moves no job, so it is shown as all on-premise.")
-    if settings.budget.accounts:
-        said.append("The budgets of single accounts are not simulated.")
+    if settings.budget.accounts or settings.budget.users:
+        said.append("The budgets of single accounts and users are not simulated.")
     if settings.capacity.use_spot:
         said.append("Spot nodes are not simulated: money is at the on-demand price.")
     if settings.capacity.reserved_nodes:

@@ -31,7 +31,7 @@ _HOUR: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is planned with.
+    """The parameters of the plan.
 
     Attributes:
         terms: The price as it is set.

@@ -24,7 +24,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What happened, and the seconds that the simulation took."""
+    """The outcome, and the seconds that the simulation took."""
 
     result: LoopResult
     seconds: float

@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +33,13 @@ class WorldOptions:
     """The cloud, the money and the clock.
 
     Attributes:
-        boot_seconds: From the request of a node to the job's start.
+        boot_seconds: Time from the request of a node to the job's start.
         slowdown: s, run time in the cloud over run time on-premise.
         bills_boot: Whether the boot is paid for.
         budget_share: Core-seconds that may be bought, as a share of those of the log.
         round_seconds: Between two rounds of decisions while jobs wait.
-        max_days: Of the budget's accrual that are kept: its period.
-        rules: Of the site's slurmctld, each processor being a node; None: EASY backfilling.
+        max_days: The most days of the budget's accrual that are kept: its period.
+        rules: Scheduling rules of the site's slurmctld, each processor being a node; None: EASY backfilling.
     """
 
     boot_seconds: float = 120.0
@@ -51,11 +51,43 @@ class WorldOptions:
     rules: Rules | None = None
 
 
+class Money(Protocol):
+    """The core-seconds that may be spent; times are those of the log. See :class:`Tokens`."""
+
+    per_second: float
+
+    @property
+    def held(self) -> float:
+        """The core-seconds that may be committed now."""
+        ...
+
+    @property
+    def per_day(self) -> float:
+        """The budget of a day."""
+        ...
+
+    def accrue(self, now: float) -> None:
+        """Go on to a time."""
+        ...
+
+    def reserve(self, days_ahead: float, reserve_days: float) -> float:
+        """The core-seconds that should be at hand now."""
+        ...
+
+    def commit(self, key: int, most: float) -> bool:
+        """Take the most that a row's start may cost; False, and nothing is taken, where it is not there."""
+        ...
+
+    def settle(self, key: int, actual: float) -> None:
+        """Give back what a start has not cost."""
+        ...
+
+
 class Policy:
-    """What decides; by itself it moves no job. Methods may use the world's actuators; rows are its jobs'.
+    """A policy; this base class moves no job. Methods may use the world's actuators and its rows.
 
     Attributes:
-        name: As in the rehearsal's rows.
+        name: The policy's name in the rehearsal's rows.
     """
 
     name = "all-on-premise"
@@ -96,7 +128,7 @@ class CloudRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoopResult:
-    """What happened, by row; seconds and core-seconds.
+    """The outcome of each row; seconds and core-seconds.
 
     Attributes:
         end: End of each job.
@@ -112,8 +144,8 @@ class LoopResult:
 def price_now(price: DemandPrice, world: World) -> float:
     """The price of time in a world, seconds per core-second."""
     tokens = world.tokens
-    tokens.lend(price.days_ahead(world.now, world.options.max_days))
-    return price.price(world.now, held=tokens.held, per_day=tokens.per_day, ahead=tokens.ahead)
+    reserve = tokens.reserve(price.days_ahead(world.now, world.options.max_days), price.pace.reserve_days)
+    return price.price(world.now, held=tokens.held, reserve=reserve, per_day=tokens.per_day)
 
 
 class World:
@@ -121,15 +153,18 @@ class World:
 
     Args:
         options: The cloud, the money and the clock.
+        tokens: The money; None: the budget share accrues evenly.
     """
 
-    def __init__(self, jobs: LoopJobs, options: WorldOptions, policy: Policy) -> None:
+    def __init__(
+        self, jobs: LoopJobs, options: WorldOptions, policy: Policy, tokens: Money | None = None
+    ) -> None:
         count = len(jobs)
         self.jobs = jobs
         self.options = options
         self.pool = Pool(jobs.machine, count, float(jobs.submit[0]), options.rules)
         self.budget = options.budget_share * jobs.core_seconds
-        self.tokens = Tokens(
+        self.tokens: Money = tokens or Tokens(
             self.budget / max(jobs.span, 1.0),
             time=float(jobs.submit[0]),
             until=float(jobs.submit[-1]),
@@ -148,7 +183,7 @@ class World:
     # ---------------------------------------------------------------------------- what a policy may do
 
     def most(self, row: int, elapsed: float, stop: float, boot: float) -> float:
-        """What a slice costs at worst, core-seconds."""
+        """The highest cost of a slice, core-seconds."""
         run = self.options.slowdown * (stop - elapsed)
         return float(self.jobs.processors[row]) * (run + (boot if self.options.bills_boot else 0.0))
 

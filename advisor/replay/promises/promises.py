@@ -17,9 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.promise.chances import Floats, ended_of
+from advisor.decide.promise.chances import Floats, ended_of, mean_run
 from advisor.decide.promise.price_list import (
-    Kind,
     Levels,
     Offer,
     Outlook,
@@ -29,7 +28,7 @@ from advisor.decide.promise.price_list import (
     price_list,
 )
 from advisor.model.errors import BadInput
-from advisor.predict.promised.levels import THIRDS, PromiseLevels
+from advisor.predict.promised.levels import THIRDS, Kind, PromiseLevels
 from advisor.predict.promised.waits import PlannedWaits
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs
@@ -48,13 +47,13 @@ _NEVER: Final = math.inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromiseOptions:
-    """What is promised, and the cloud.
+    """The parameters of the promises and of the cloud.
 
     Attributes:
         confidence: Share of promises to be kept.
-        boot_seconds: From the request of a node to the job's start there.
+        boot_seconds: Time from the request of a node to the job's start there.
         slowdown: s, run time in the cloud over run time on-premise.
-        seed: Of what users value an hour at.
+        seed: Seed of the random values that users put on an hour.
     """
 
     confidence: float = 0.95
@@ -68,6 +67,7 @@ class _Promise:
     """A promise made, and what has become of its job so far.
 
     Attributes:
+        core_seconds: What its job is expected to use.
         began: When it started in the cloud, seconds; infinite: it did not.
         ends: When its own run ends, as far as it is decided; infinite: not yet.
         waited: Seconds of its wait on-premise that are learned.
@@ -78,6 +78,7 @@ class _Promise:
     deadline: float
     planned: float
     ended: Floats
+    core_seconds: float
     began: float = _NEVER
     ends: float = _NEVER
     waited: float = 0.0
@@ -93,6 +94,7 @@ class PromiseReplay:
             cost in core-seconds.
         clairvoyant: What a clairvoyant pays for the promises that were kept, core-seconds by row.
         sooner: Seconds by which the deadline lies before that of the free row.
+        returned: Jobs that came back from the cloud when their turn on-premise came.
     """
 
     def __init__(self, jobs: LoopJobs, options: PromiseOptions) -> None:
@@ -174,11 +176,13 @@ class PromiseReplay:
         outlook = self._outlook(row, ended, now)
         user = int(jobs.table.user[jobs.first + row])
         alike = self._unjudged.get(user, 0)
-        levels = Levels(*(self._levels.level(kind, third, alike) for kind in Kind))
+        core_seconds = processors * mean_run(ended, limit)
+        levels = Levels(*(self._levels.level(kind, third, alike, core_seconds) for kind in Kind))
         self._unjudged[user] = alike + 1
         offers = price_list(outlook, levels)
         chosen = self._choice(row, offers)
-        promise = _Promise(chosen.kind, third, now + chosen.ready, outlook.planned, ended)
+        promise = _Promise(chosen.kind, third, now + chosen.ready, outlook.planned, ended, core_seconds)
+        self._levels.made_one(chosen.kind, third)
         self.kind[row] = chosen.kind
         self.sooner[row] = offers[-1].ready - chosen.ready
         self._open[row] = promise
@@ -201,7 +205,8 @@ class PromiseReplay:
             return
         last = 0.0
         if promise.kind == Kind.BETWEEN:
-            last = last_start(outlook, left, self._levels.level(promise.kind, promise.third))
+            level = self._levels.level(promise.kind, promise.third, core_seconds=promise.core_seconds)
+            last = last_start(outlook, left, level)
         if last > 1.0:
             self._alarm(now + last, row)
         elif goes(outlook, left, self._levels.strain(promise.kind, promise.third)):
@@ -213,26 +218,22 @@ class PromiseReplay:
 
     def _turn_comes(self, row: int, now: float) -> None:
         """The job starts on-premise, or its place has come while it runs, or has run, in the cloud."""
-        jobs, options, promise = self.jobs, self.options, self._open.get(row)
+        jobs, options, promise = self.jobs, self.options, self._open[row]
         run, processors = float(jobs.run[row]), float(jobs.processors[row])
         here = now + run
-        submitted = float(jobs.submit[row])
-        if promise is None:  # it has ended in the cloud, and was judged
-            return
-        if promise.began < _NEVER and promise.ends <= now:
-            cost = options.slowdown * run
-            del self._open[row]
-        elif promise.began < _NEVER and not self._is_back(row, promise, now):
-            cost = options.slowdown * run
-        elif promise.began < _NEVER:
-            cost = max(0.0, now - promise.began - options.boot_seconds)
-            promise.ends = here
-            self.returned += 1
-        else:
+        if promise.began == _NEVER:
             cost, promise.ends = 0.0, here
+        elif promise.ends <= now or not self._is_back(row, promise, now):
+            cost = options.slowdown * run
+        else:
+            cost, promise.ends = max(0.0, now - promise.began - options.boot_seconds), here
+            self.returned += 1
         if promise.ends > now:
-            self._waits.learn(promise.planned, now - submitted, has_started=True, since=promise.waited)
+            waited = now - float(jobs.submit[row])
+            self._waits.learn(promise.planned, waited, has_started=True, since=promise.waited)
             self._alarm(promise.ends, row)
+        else:
+            del self._open[row]
         self._settle(row, promise, processors * cost, here)
 
     def _is_back(self, row: int, promise: _Promise, now: float) -> bool:
@@ -255,7 +256,13 @@ class PromiseReplay:
             return
         promise.is_judged = True
         self._unjudged[int(self.jobs.table.user[self.jobs.first + row])] -= 1
-        self._levels.learn(promise.kind, promise.third, is_kept=is_kept)
+        self._levels.learn(
+            promise.kind,
+            promise.third,
+            is_kept=is_kept,
+            was_paid=promise.began < _NEVER,
+            core_seconds=promise.core_seconds,
+        )
         if self._pool.is_waiting(row):
             # a job that ends in the cloud gives up its place: how long it would have waited stays unknown
             promise.waited = max(0.0, min(promise.ends, promise.deadline) - float(self.jobs.submit[row]))
@@ -278,6 +285,7 @@ class PromiseReplay:
             start=self.options.boot_seconds,
             slowdown=self.options.slowdown,
             price=float(self.jobs.processors[row]) / 3600.0,
+            keeps_place=True,
         )
 
     def _alarm(self, when: float, row: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from advisor.history.store import HistoryStore
+from advisor.model.advice import Placement
 from advisor.model.errors import BadInput, UseFallback
 from advisor.model.settings import Settings
 from advisor.service.exchange import status_file
@@ -28,6 +29,8 @@ def pools_written(settings: Settings, now: float) -> dict[str, Any]:
         "age_seconds": now - written,
         "protected": report.get("protected", ""),
         "pools": report.get("pools", []),
+        "paid": report.get("paid", []),
+        "quotas": report.get("quotas", []),
         "counters": report.get("counters", {}),
     }
 
@@ -35,7 +38,8 @@ def pools_written(settings: Settings, now: float) -> dict[str, Any]:
 def spend_written(settings: Settings, now: float) -> dict[str, Any]:
     """Today's money and budgets, and the last days; errors as :func:`_written`."""
     report, written = _written(settings)
-    return {"time": written, "age_seconds": now - written, **report.get("spend", {})}
+    paid = {"paid": report.get("paid", [])}
+    return {"time": written, "age_seconds": now - written, **paid, **report.get("spend", {})}
 
 
 def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
@@ -48,7 +52,9 @@ def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
     content = status_file.read(settings.paths.published)
     report, written = content.get("portfolio"), content.get("time")
     if not isinstance(written, int | float):
-        raise UseFallback("advisor control has written nothing yet", code=_NOTHING_YET)
+        raise UseFallback(
+            f"advisor control has written no report yet. {status_file.HOW_TO_START}", code=_NOTHING_YET
+        )
     if not isinstance(report, dict) or not report:
         report = {"enabled": False}
     return {"time": written, "age_seconds": now - written, **report}
@@ -70,13 +76,13 @@ def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, flo
     Both sums are over the jobs whose predicted and actual costs are known.
     """
     predicted: dict[str, float] = {}
-    for decision in store.decisions(since):
+    for decision in store.decisions(since, placement=Placement.BURST):
         advice = decision.record.advice
         cost = advice.number("predicted_cost")
         if cost is not None and math.isfinite(cost):
             predicted[advice.advice_id] = cost
     jobs, told, billed = 0, 0.0, 0.0
-    for row in store.ledger(since):
+    for row in store.ledger(since, placement=Placement.BURST):
         if row.cost_usd is not None and row.advice_id in predicted and not row.is_users_choice:
             jobs += 1
             told += predicted[row.advice_id]
@@ -101,5 +107,8 @@ def _written(settings: Settings) -> tuple[dict[str, Any], float]:
             code="cloud.not_configured",
         )
     if not isinstance(report, dict) or not isinstance(written, int | float):
-        raise UseFallback("advisor control has written nothing about the cloud yet", code=_NOTHING_YET)
+        raise UseFallback(
+            f"advisor control has written no report about the cloud yet. {status_file.HOW_TO_START}",
+            code=_NOTHING_YET,
+        )
     return report, float(written)

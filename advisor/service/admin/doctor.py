@@ -22,11 +22,17 @@ from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.lease_file import LEASE, read_holder
-from advisor.service.state.state_files import known_file
+from advisor.service.state.records import Drift
+from advisor.service.state.state_files import DRIFT, known_file
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from advisor.service.submit.run_times import RUN_TIMES_KIND
 
 _SLOW_SECONDS: Final = 0.005
+MEND_DRIFT: Final = (
+    "Look for what has changed a week ago (limits, priorities, node types, boots): `advisor ledger` shows "
+    "forecasts beside what happened. The partition comes back by itself when they hold; "
+    "`drift.enabled = false` lets its jobs move at once"
+)
 
 
 class Level(enum.StrEnum):
@@ -90,6 +96,7 @@ def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iter
     yield from guarded("state files", lambda: _state_files(settings))
     yield from guarded("controllers", lambda: _controllers(settings))
     yield from guarded("history", lambda: _history(settings))
+    yield from guarded("drift", lambda: _drift(settings))
     yield from guarded("models", lambda: _models(settings))
     yield from guarded("submit socket", lambda: _submit_socket(settings))
     yield from guarded("control socket", lambda: _control_socket(settings))
@@ -144,6 +151,15 @@ def _state_files(settings: Settings) -> Iterator[Diagnosis]:
             f"damaged files were set aside in {settings.paths.state}: {', '.join(damaged[:10])}.{costs}",
             "The journal of advisor-control says what was lost; find the cause, then remove the files",
         )
+
+
+def _drift(settings: Settings) -> Iterator[Diagnosis]:
+    """Partitions whose jobs stay on-premise, since forecasts have not held for a week."""
+    fallen = DRIFT.at(settings.paths.state).load() or Drift()
+    for name, one in fallen.fallen_back.items():
+        yield warning("drift", f"jobs of the partition {name} stay on-premise: {one.words}", MEND_DRIFT)
+    if not fallen.fallen_back:
+        yield ok("drift", "no partition has fallen back to on-premise")
 
 
 def _controllers(settings: Settings) -> Iterator[Diagnosis]:
@@ -219,7 +235,7 @@ def _knowledge_base(predictor: Predictor) -> Diagnosis:
 
 def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.paths.submit_socket
-    yield from _socket_mode("submit socket", path, "advisor serve")
+    yield from _socket_mode("submit socket", path, "advisor serve", every_user=settings.submit.every_user)
     if not path.is_socket():
         return
     try:
@@ -278,14 +294,17 @@ def _acts_elsewhere(settings: Settings) -> bool:
         return False
 
 
-def _socket_mode(name: str, path: Path, service: str) -> Iterator[Diagnosis]:
+def _socket_mode(name: str, path: Path, service: str, *, every_user: bool = False) -> Iterator[Diagnosis]:
     if not path.is_socket():
         yield error(
             name, f"{path} does not exist", f"Start `{service}` (systemctl status says why it does not run)"
         )
         return
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
+    is_for_all = bool(mode & (stat.S_IROTH | stat.S_IWOTH))
+    if every_user and not is_for_all:
+        yield error(name, f"users cannot use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0666")
+    elif is_for_all and not every_user:
         yield error(name, f"all users can use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0660")
     else:
         yield ok(name, f"{path}, mode {mode:04o}")

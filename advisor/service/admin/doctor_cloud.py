@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from advisor.ec2.clients import client
 from advisor.ec2.errors import failure_of
+from advisor.ec2.paid import paid_book
+from advisor.ec2.prices import Prices
+from advisor.ec2.reading_account import AccountCache
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 
@@ -22,6 +27,7 @@ def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
         yield warning("ec2", "ec2.image_id is empty: no cloud node is started", "Set it to the nodes' AMI")
         return
     yield from guarded("ec2", lambda: _reach(settings))
+    yield from guarded("paid capacity", lambda: _account(settings))
 
 
 def _reach(settings: Settings) -> Iterator[Diagnosis]:
@@ -48,3 +54,26 @@ def _reach(settings: Settings) -> Iterator[Diagnosis]:
             )
         else:
             yield ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")
+
+
+def _account(settings: Settings) -> Iterator[Diagnosis]:
+    """Check which capacity is paid for and which quotas the account has, as far as they can be read."""
+    cache = AccountCache(settings.ec2, settings.cluster.name)
+    sources = {
+        "capacity reservations": cache.refresh_reservations,
+        "reserved instances": cache.refresh_reserved,
+        "Savings Plans": cache.refresh_plans,
+        "quotas": cache.refresh_quotas,
+    }
+    for name, refresh in sources.items():
+        try:
+            refresh()
+        except AdvisorError as problem:
+            mend = "Give the policy of docs/iam.md to this host: what cannot be read counts as not there"
+            yield warning("paid capacity", f"{name}: {problem}", mend)
+    prices = Prices.of_settings(settings.ec2)
+    rows = paid_book(cache.account, settings, prices, (), frozenset()).rows
+    kinds = Counter(row.kind.value for row in rows)
+    bought = ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items()))
+    quotas = ", ".join(f"{code} {vcpus:.0f} vCPUs" for code, vcpus in sorted(cache.account.quotas.items()))
+    yield ok("paid capacity", f"{bought or 'nothing is paid for'}; quotas: {quotas or 'not known'}")

@@ -37,7 +37,7 @@ def hook(folder: Path, settings: Settings) -> Iterator[Diagnosis]:
 
 
 def without_hook(folder: Path | None) -> Diagnosis:
-    """What stands in slurm.conf's folder at a site that works without the hook; None: no Lua is loaded."""
+    """The finding about slurm.conf's folder on a site without the hook; None: slurmctld loads no Lua."""
     script = None if folder is None else folder / hook_files.HOOK
     if script is None or not loads_module(script):
         return ok("hook", "there is none, as cluster.hook says: new jobs are advised from the queue")

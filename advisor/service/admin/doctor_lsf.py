@@ -10,7 +10,7 @@ from advisor.lsf.backend import LsfBackend
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
-from advisor.service.state.state_files import LSF_ADVICE
+from advisor.service.state.state_files import LSF_ADVICE, LSF_HOSTS
 
 
 class LsfExamination:
@@ -19,19 +19,24 @@ class LsfExamination:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.partitions: dict[str, Partition] = {}
+        self._max_priority: int | None = None
 
     def run(self) -> Iterator[Diagnosis]:
         """Make all checks; only the first one if LSF cannot be asked."""
         yield from guarded("lsf", self._reach)
         if self.partitions:
             yield from guarded("rights", self._rights)
+            yield from guarded("small jobs first", self._small_first)
             yield from guarded("price", self._price)
 
     def _reach(self) -> Iterator[Diagnosis]:
-        backend = LsfBackend.of(self._settings, LSF_ADVICE.at(self._settings.paths.state))
+        state = self._settings.paths.state
+        hosts = LSF_HOSTS.at(state) if self._settings.ec2.image_id else None
+        backend = LsfBackend.of(self._settings, LSF_ADVICE.at(state), hosts)
         try:
             snapshot = backend.snapshot(time.time())
             self.partitions = {partition.name: partition for partition in backend.partitions()}
+            self._max_priority = backend.max_priority
         finally:
             backend.close()
         yield ok("lsf", f"{len(snapshot.nodes)} hosts, {len(snapshot.jobs)} rows of jobs in lsb.events")
@@ -67,11 +72,26 @@ class LsfExamination:
                 "Run advisor control as root, or as one of Administrators in lsf.cluster",
             )
 
+    def _small_first(self) -> Iterator[Diagnosis]:
+        size = self._settings.size
+        if not (size.enabled and size.small_priority_offset):
+            return
+        if self._max_priority is None:
+            yield warning(
+                "small jobs first",
+                "jobs have no priorities of their own here, so that small ones are not put first",
+                "Set MAX_USER_PRIORITY in lsb.params, or size.small_priority_offset = 0",
+            )
+        else:
+            yield ok("small jobs first", f"by bmod -sp {self._max_priority}")
+
     def _price(self) -> Iterator[Diagnosis]:
-        cluster, budget = self._settings.cluster, self._settings.budget
-        if cluster.policy == "price" and budget.usd and not budget.usd_per_hour_saved:
+        settings = self._settings
+        cluster, budget = settings.cluster, settings.budget
+        is_ours = bool(settings.ec2.image_id)
+        if cluster.policy == "price" and budget.usd and not budget.usd_per_hour_saved and not is_ours:
             yield error(
                 "price",
-                "under LSF the advisor does not know what is spent, so that a budget alone moves no job",
-                "Set budget.usd_per_hour_saved",
+                "others launch the cloud's hosts: what is spent is unknown, and a budget alone moves no job",
+                "Set budget.usd_per_hour_saved, or let the resource connector get its hosts from the advisor",
             )

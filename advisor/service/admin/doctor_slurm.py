@@ -34,6 +34,7 @@ _PROGRAM_DEFAULTS: Final = {
     "control_socket": "/run/advisor/control.sock",
     "handover_folder": "/var/lib/advisor/handover",
     "burst_partition": "burst",
+    "stage_in": "",
 }
 """Values of resume, suspend, resume_fail and prolog_slurmctld for what their settings file does not set."""
 
@@ -74,7 +75,9 @@ class SlurmExamination:
         text = ".".join(map(str, version))
         if version < _OLDEST:
             yield warning(
-                "slurm", f"release {text} is older than 22.05", "It was not tested with it: test before use"
+                "slurm",
+                f"release {text} is older than 22.05",
+                "The advisor was not tested with this release: test it before use",
             )
         else:
             yield ok("slurm", f"slurmctld answers, release {text}")
@@ -119,14 +122,26 @@ class SlurmExamination:
                 "SlurmctldParameters has no idle_on_node_suspend",
                 "Add it: with it, a node that is suspended while DOWN becomes usable again",
             )
-        if self._config.get("SlurmctldHost[1]") and not self._settings.paths.shared:
-            yield warning(
-                "slurm.conf",
-                f"there is a second controller, {self._config['SlurmctldHost[1]']}",
-                "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
-            )
+        yield from self._controllers()
         yield from self._requeues()
         yield from self._priorities()
+
+    def _controllers(self) -> Iterator[Diagnosis]:
+        """Check what a second controller needs."""
+        second = self._config.get("SlurmctldHost[1]")
+        if second and not self._settings.paths.shared:
+            yield warning(
+                "slurm.conf",
+                f"there is a second controller, {second}",
+                "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
+            )
+        elif second and "cloud_reg_addrs" not in self._config.get("SlurmctldParameters", ""):
+            yield warning(
+                "slurm.conf",
+                f"there is a second controller, {second}, and SlurmctldParameters has no cloud_reg_addrs",
+                "Add it: a cloud node that registers during a takeover has no address otherwise, and "
+                "slurmctld answers no client for ten seconds each time it looks for one",
+            )
 
     def _requeues(self) -> Iterator[Diagnosis]:
         """Check what becomes of a job whose node does not boot, and when a requeued job may start."""
@@ -135,14 +150,14 @@ class SlurmExamination:
             yield warning(
                 "slurm.conf",
                 "SchedulerParameters has no requeue_on_resume_failure: a job with --no-requeue ends if its "
-                "cloud node does not boot",
+                "cloud node does not boot while advisor control is down",
                 "Add it: such a job has not begun, and is requeued then like any other",
             )
         delay, needed = parameters.get("requeue_delay", ""), 2.0 * self._settings.loops.snapshot_seconds
         if delay.isdecimal() and int(delay) < needed:
             yield warning(
                 "slurm.conf",
-                f"requeue_delay={delay} in SchedulerParameters: a job that is requeued to come home may "
+                f"requeue_delay={delay} in SchedulerParameters: a job that is requeued to return may "
                 "start in the cloud again before it is moved",
                 f"Set it to {needed:g} (seconds, twice loops.snapshot_seconds) or more, or leave it out: "
                 "jobs that the advisor requeues may start as soon as they are in place",
@@ -249,14 +264,15 @@ class SlurmExamination:
             "control_socket": str(paths.control_socket),
             "handover_folder": str(paths.state / "handover"),
             "burst_partition": self._settings.cluster.burst_partition,
+            "stage_in": str(self._settings.data.stage_in or ""),
         }
         for name, value in wanted.items():
             found = told.get(name, _PROGRAM_DEFAULTS[name])
             if found != value:
                 # prolog_slurmctld finds its jobs by the partition; without it they only start later
-                yield (warning if name == "burst_partition" else error)(
+                yield (warning if name in {"burst_partition", "stage_in"} else error)(
                     "cloud programs",
-                    f"their {name} is {found}, but the settings say {value}",
+                    f"their {name} is {found or 'not set'}, but the settings say {value or 'none'}",
                     f"Set `{name} = {value}` in {path}",
                 )
 

@@ -1,4 +1,4 @@
-"""What a running cluster says about a site's settings, for `advisor init`. Pure."""
+"""The settings of a site that a running cluster of Slurm determines, for `advisor init`. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSite:
-    """What was asked of the cluster.
+    """The answers of the cluster.
 
     Attributes:
         config: Values of ``scontrol show config``.
@@ -67,9 +67,13 @@ def _paths(site: FoundSite, found: Proposal) -> None:
         found.values["paths.slurm_bin"] = str(site.slurm_bin), "where scontrol is"
 
 
+def cluster_name(said: str) -> str:
+    """A scheduler's name of the cluster as ``cluster.name`` may be."""
+    return "".join(letter for letter in said if letter in _NAME)[:_LONGEST_NAME].strip("_.-")
+
+
 def _name(site: FoundSite, found: Proposal) -> None:
-    name = "".join(letter for letter in site.config.get("ClusterName", "") if letter in _NAME)
-    name = name[:_LONGEST_NAME].strip("_.-")
+    name = cluster_name(site.config.get("ClusterName", ""))
     if name and name != DEFAULT_CLUSTER_NAME:
         found.values["cluster.name"] = name, "scontrol show config: ClusterName"
     else:

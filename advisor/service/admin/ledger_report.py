@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from advisor.decide.explanation.display import clean
 from advisor.decide.explanation.reasons import Reason
-from advisor.history.ledger import Decision, LedgerRow
+from advisor.history.ledger import BriefDecision
+from advisor.history.ledger_rows import LedgerRow
 from advisor.model.advice import Mode, Placement
 from advisor.model.estimate import holds
 
@@ -126,40 +127,39 @@ class LedgerReport:
         self.since = since
         self.until = until
         self._offset = utc_offset_seconds
-        self.days: dict[int, Day] = {}
+        self.days = defaultdict[int, Day](Day)
         self.reasons = Counter[str]()
-        self.accounts: dict[str, Sums] = {}
+        self.accounts = defaultdict[str, Sums](Sums)
         self.waits = Errors()
         self.runs = Errors()
         self.placed_by_users = 0
         self.users_cost_usd = 0.0
-        self.outcomes: dict[str, Sums] = {}
+        self.outcomes = defaultdict[str, Sums](Sums)
         self.money: Mapping[str, Any] = {}
         self._account_of: dict[str, str] = {}
-        self._intervals: dict[str, tuple[_Interval, _Interval]] = {}
+        self._bounded: dict[str, BriefDecision] = {}
 
     def paid(self, money: Mapping[str, Any]) -> None:
         """Take in what cloud nodes have cost (`advisor.service.admin.money.money_view`)."""
         self.money = money
 
-    def decided(self, decisions: Iterable[Decision]) -> None:
+    def decided(self, decisions: Iterable[BriefDecision]) -> None:
         """Count advice."""
-        for decision in decisions:
-            advice, job = decision.record.advice, decision.record.job
-            # whose user put him there is counted when he has ended (`ended`)
-            is_ours = advice.decisive.reason != Reason.EXPLICIT_BURST
+        for advice in decisions:
+            # whose user put it there is counted when he has ended (`ended`)
+            is_ours = advice.reason != Reason.EXPLICIT_BURST
             is_burst = is_ours and advice.placement is Placement.BURST
             day = self._day(advice.time)
             day.moved += is_burst and advice.mode is Mode.ACT
             day.would_move += is_burst and advice.mode is Mode.SHADOW
             day.kept += is_ours and not is_burst
-            self.reasons[advice.decisive.reason] += 1
-            name = clean(job.account or "-", 40)
+            self.reasons[advice.reason] += 1
+            name = clean(advice.account or "-", 40)
             self._account_of[advice.advice_id] = name
-            self.accounts.setdefault(name, Sums()).jobs += 1
-            wait, run = decision.record.estimates.wait, decision.record.estimates.run
+            self.accounts[name].jobs += 1
+            wait, run = advice.wait, advice.run
             if wait.lower <= wait.upper or run.lower <= run.upper:
-                self._intervals[advice.advice_id] = ((wait.lower, wait.upper), (run.lower, run.upper))
+                self._bounded[advice.advice_id] = advice
 
     def ended(self, rows: Iterable[LedgerRow]) -> None:
         """Count what became of advised jobs; after :meth:`decided`."""
@@ -168,21 +168,23 @@ class LedgerReport:
                 self.placed_by_users += 1
                 self.users_cost_usd += row.cost_usd or 0.0
                 continue
-            outcome = self.outcomes.setdefault(row.reason, Sums())
+            outcome = self.outcomes[row.reason]
             outcome.jobs += 1
             outcome.add(row)
-            self.accounts.setdefault(self._account_of.get(row.advice_id, "-"), Sums()).add(row)
+            self.accounts[self._account_of.get(row.advice_id, "-")].add(row)
             day = self._day(row.time)
             day.cost_usd += row.cost_usd or 0.0
             if row.saved_seconds_estimate is not None:
                 day.saved_seconds += row.saved_seconds_estimate
                 continue
-            wait, run = self._intervals.get(row.advice_id, (_NO_INTERVAL, _NO_INTERVAL))
+            wait = run = _NO_INTERVAL
+            if given := self._bounded.get(row.advice_id):
+                wait, run = (given.wait.lower, given.wait.upper), (given.run.lower, given.run.upper)
             self.waits.add(row.predicted_wait_seconds, row.actual_wait_seconds, wait)
             self.runs.add(row.predicted_run_seconds, row.actual_run_seconds, run)
 
     def _day(self, time: float) -> Day:
-        return self.days.setdefault(int((time + self._offset) // _DAY), Day())
+        return self.days[int((time + self._offset) // _DAY)]
 
     def summary(self) -> dict[str, Any]:
         """All of it as plain data; days as ISO dates of the site's clock."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import sentence, why_answer, why_sentence
-from advisor.history.ledger import Decision, LedgerRow, Wanted
+from advisor.history.ledger import Decision, Wanted
+from advisor.history.ledger_rows import LedgerRow
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, HedgeKind
 from advisor.service.admin.money import money_view
@@ -106,6 +107,8 @@ class LedgerSums:
         self._users_cost: float | None = None
         self._wait: list[float] = [0, 0.0]
         self._run: list[float] = [0, 0.0]
+        self._start: list[float] = [0, 0.0]
+        self._late = 0.0
 
     def add(self, row: LedgerRow) -> None:
         """Count one job. Waits are judged where the job did wait on-premise."""
@@ -117,6 +120,9 @@ class LedgerSums:
         if row.saved_seconds_estimate is not None:
             self._moved += 1
             self._saved += row.saved_seconds_estimate
+            if row.predicted_start_seconds is not None and row.actual_start_seconds is not None:
+                _add_error(self._start, row.predicted_start_seconds, row.actual_start_seconds)
+                self._late += row.actual_start_seconds - row.predicted_start_seconds
         else:
             _add_error(self._wait, row.predicted_wait_seconds, row.actual_wait_seconds)
             _add_error(self._run, row.predicted_run_seconds, row.actual_run_seconds)
@@ -133,6 +139,9 @@ class LedgerSums:
             "users_cost_usd": self._users_cost,
             "wait_mae_seconds": self._wait[1] / self._wait[0] if self._wait[0] else None,
             "run_mae_seconds": self._run[1] / self._run[0] if self._run[0] else None,
+            "cloud_starts": int(self._start[0]),
+            "cloud_start_mae_seconds": self._start[1] / self._start[0] if self._start[0] else None,
+            "cloud_start_late_seconds": self._late / self._start[0] if self._start[0] else None,
         }
 
 

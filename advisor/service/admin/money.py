@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from advisor.decide.explanation.display import clean, usd
@@ -80,6 +81,7 @@ def spend_view(
         "age_seconds": written["age_seconds"],
         "spent_today_usd": today["spent_usd"],
         "promised_usd": written.get("promised_usd", 0.0),
+        "paid": written.get("paid", []),
         "budget_usd": written.get("budget_usd"),
         "budget_period": written.get("budget_period", "day"),
         "spent_usd": written.get("spent_usd", 0.0),
@@ -107,6 +109,22 @@ def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict
     unknown = {"no_account_usd": None, "idle_usd": None}
     rows = [{"usd": day["spent_usd"], **day} for day in known]
     return [{**day, **unknown} for day in older if day["day"] < first] + rows
+
+
+def paid_in_words(row: Mapping[str, Any]) -> str:
+    """One purchase, what of it is used, and by whom."""
+    where = " ".join(clean(str(part), 40) for part in (row["instance_type"], row["zone"]) if part)
+    total, others, ours = (f"{row[name]:.3g}" for name in ("total", "used_by_others", "used_by_us"))
+    unit = "USD an hour" if row["unit"] == "USD/h" else "instances"
+    until = "" if row["until"] is None else f", until {_moment(row['until'])}"
+    return (
+        f"{row['kind']} {clean(row['name'], 60)}{' of ' + where if where else ''}: {total} {unit}, "
+        f"{ours} used by our jobs and {others} by others, room for {row['free_nodes']:,} more nodes{until}"
+    )
+
+
+def _moment(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def reckoned_in_words(spend: Mapping[str, Any]) -> str:

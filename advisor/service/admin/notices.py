@@ -1,7 +1,7 @@
-"""What an admin is told without asking: troubles that last, their end, and how far the budget is spent.
+"""The notices for an admin: problems that last, their end, and the share of the budget that is spent.
 
-The decision is pure: conditions of the moment and what was told before give what is to be told now. It is
-made in a process of its own, which a timer starts, so that the end of either service is told, too.
+The decision is pure: from the present conditions and the notices sent before follow the notices to send now.
+A process of its own makes it, which a timer starts, so that the end of either service is noticed, too.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from advisor.decide.price.period_budget import period_span
 from advisor.model.bill import day_of
+from advisor.model.periods import comes_again, payer_words, period_name, period_now
 from advisor.service.state.records import ToldNotice, ToldNotices
 
 WAIT_SECONDS: Final = 300.0
-"""A trouble is told when it has lasted so long: a restart, or one refused call, is none."""
+"""A problem is sent when it has lasted for this time: a restart, or one refused call, is not a problem."""
 BUDGET_PERCENTS: Final = (50, 80, 100)
+TRAINING_SECONDS: Final = 4 * 3600.0
+"""systemd ends a training that takes longer."""
 _MAX_KEPT: Final = 10_000
+_MAKES: Final = {"size": "`advisor retrain`"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +28,9 @@ class Condition:
     """Something that an admin should know.
 
     Attributes:
-        key: The same while it is the same trouble, whatever numbers its text has.
-        text: What is so, and what to do.
-        is_event: It is told at once, once, and has no end.
+        key: Identifies the problem; it stays the same while numbers in the text change.
+        text: The condition, and what to do.
+        is_event: It is sent at once and only once, and has no end.
     """
 
     key: str
@@ -37,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to tell; ``is_over``: the trouble has ended."""
+    """One notice; ``is_over``: the problem has ended."""
 
     key: str
     text: str
@@ -45,8 +48,8 @@ class Notice:
 
 
 def conditions(report: Mapping[str, Any]) -> list[Condition]:
-    """What is worth telling in a report of ``advisor status``."""
-    parts = (_processes, _money, _cloud, _loops)
+    """The conditions in a report of ``advisor status`` that an admin should know."""
+    parts = (_processes, _money, _cloud, _forecasts, _models, _loops)
     return [condition for part in parts for condition in part(report)]
 
 
@@ -87,21 +90,19 @@ def _money(report: Mapping[str, Any]) -> Iterator[Condition]:
         )
     if not spend:
         return
-    period = spend["budget_period"]
-    begin, _ = period_span(float(report["time"]), period)
-    limits = {"": spend.get("budget_usd"), **(spend.get("account_budgets_usd") or {})}
-    for account, usd in limits.items():
-        spent = spend["spent_by_account"].get(account, 0.0) if account else spend["spent_usd"]
+    for budget in spend.get("budgets") or ():
+        payer, period, spent = budget["payer"], budget["period"], budget["spent"]
+        usd = budget["usd"] + budget["carried"]
         reached = [percent for percent in BUDGET_PERCENTS if usd and 100.0 * spent >= percent * usd]
         if reached:
-            whose = f"account {account}" if account else "the site"
-            todo = "`advisor spend` shows the days"
+            todo = "`advisor budget` shows all budgets"
             if reached[-1] == 100:
-                todo = f"jobs stay on-premise until the next {period}"
+                then = f"until the next {period_name(period)}, or " if comes_again(period) else ""
+                todo = f"its jobs stay on-premise {then}until `advisor budget set` raises it"
             yield Condition(
-                key=f"budget.{day_of(begin)}.{period}.{account}.{reached[-1]}",
-                text=f"{whose} has spent {spent:.2f} of the {usd:.2f} USD of this {period} "
-                f"({reached[-1]} % or more); {todo}",
+                key=f"budget.{day_of(budget['begin'])}.{period}.{payer}.{reached[-1]}",
+                text=f"{payer_words(payer)} has spent {spent:.2f} of the {usd:.2f} USD for "
+                f"{period_now(period)} ({reached[-1]} % or more); {todo}",
                 is_event=True,
             )
 
@@ -109,7 +110,11 @@ def _money(report: Mapping[str, Any]) -> Iterator[Condition]:
 def _cloud(report: Mapping[str, Any]) -> Iterator[Condition]:
     cloud = report["snapshot"].get("cloud") or {}
     if why := cloud.get("protected"):
-        yield Condition(key="cloud.protected", text=f"no job is sent to the cloud: {why}")
+        yield Condition(
+            key="cloud.protected",
+            text=f"no job is sent to the cloud: {why}. `advisor nodes` and the console output of an instance "
+            "show why nodes do not boot",
+        )
     for option in ("spot", "on_demand"):
         if not cloud.get(f"{option}_open", True):
             yield Condition(
@@ -121,15 +126,52 @@ def _cloud(report: Mapping[str, Any]) -> Iterator[Condition]:
     if collected := counters.get("orphans_collected"):
         yield Condition(
             key=f"orphans.{report['control'].get('pid')}.{collected}",
-            text=f"{collected} instances without a node were ended since advisor control began. The log of "
-            "advisor-control names them; EC2 has charged for them",
+            text=f"{collected} instances without a node were ended since advisor control began, and EC2 has "
+            "charged for them. `journalctl -u advisor-control` names them",
             is_event=True,
         )
     if stuck := counters.get("handovers_stuck"):
         yield Condition(
             key="handovers.stuck",
-            text=f"hand-overs of slurmctld cannot be used; remove them by hand: {', '.join(stuck[:5])}",
+            text="hand-overs of slurmctld cannot be used. In the folder handover of paths.state, remove them "
+            f"by hand: {', '.join(stuck[:5])}",
         )
+
+
+def _forecasts(report: Mapping[str, Any]) -> Iterator[Condition]:
+    for name, one in (report["control"].get("fallen_back") or {}).items():
+        yield Condition(
+            key=f"drift.{name}",
+            text=f"jobs of the partition {name} stay on-premise until forecasts hold again: {one['why']}. "
+            "`advisor ledger` shows them beside what happened, `advisor doctor` what to do",
+        )
+
+
+def _models(report: Mapping[str, Any]) -> Iterator[Condition]:
+    """Models that `advisor serve` does not load, and the weekly trainings; only `advisor notify` looks."""
+    for kind, problem in (report.get("models_refused") or {}).items():
+        yield Condition(
+            key=f"model.{kind}",
+            text=f"the model {kind} is refused, and `advisor serve` goes on with what it has: {problem}. "
+            "Look who has written it; remove its folder below paths.models, then run "
+            f"{_MAKES.get(kind, '`systemctl restart advisor-control`')}",
+        )
+    for command, run in (report.get("trainings") or {}).items():
+        age = float(report["time"]) - run["began"]
+        if run["failed"] or (run["ended"] is None and age > TRAINING_SECONDS):
+            why = run["failed"] or "it did not end, so it was killed or the host went down"
+            yield Condition(
+                key=f"training.failed.{command}",
+                text=f"the weekly training `advisor {command}` has failed: {why}. The model in force stays. "
+                "Look at `journalctl -u advisor-retrain`, then `systemctl start advisor-retrain`",
+            )
+        elif run["refused"]:
+            yield Condition(
+                key=f"training.refused.{command}.{run['began']:.0f}",
+                text=f"the result of `advisor {command}` is not used: {run['refused']}. The model in force "
+                "stays; `advisor retrain --force` uses the new one all the same",
+                is_event=True,
+            )
 
 
 def _loops(report: Mapping[str, Any]) -> Iterator[Condition]:
@@ -138,20 +180,21 @@ def _loops(report: Mapping[str, Any]) -> Iterator[Condition]:
             if not str(failure.get("code")).startswith("history."):
                 yield Condition(
                     key=f"loop.{name}.{step}",
-                    text=f"advisor control cannot {step}: {failure.get('message')} ({failure.get('code')})",
+                    text=f"advisor control cannot {step}: {failure.get('message')} ({failure.get('code')}). "
+                    "`journalctl -u advisor-control` says more",
                 )
 
 
 def decide(
     found: Sequence[Condition], told: ToldNotices, *, now: float, repeat_seconds: float
 ) -> tuple[list[Notice], ToldNotices]:
-    """What to tell now, and what will have been told then.
+    """The notices to send now, and the record of notices after that.
 
     Args:
-        found: Of the moment.
-        told: What is known of earlier moments.
+        found: The conditions at this moment.
+        told: The record of notices sent before.
         now: Epoch seconds.
-        repeat_seconds: A trouble that lasts is told again after so long.
+        repeat_seconds: A problem that lasts is sent again after this time.
     """
     notices: list[Notice] = []
     kept: dict[str, ToldNotice] = {}

@@ -14,7 +14,7 @@ Point = Mapping[str, Any]
 def plan_table(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]], list[int]]:
     """Headings, cells, and the row of the cheapest size.
 
-    Of each size the cheapest budget that meets the target; where none does, that with the shortest wait.
+    Each size has the cheapest budget that meets the target, or the one with the shortest wait if none does.
     """
     points = [
         _of_size(list(group)) for _, group in groupby(result["curve"], key=lambda point: point["cores"])
@@ -43,7 +43,7 @@ def _of_size(points: list[Point]) -> Point:
 
 
 def plan_words(result: Mapping[str, Any]) -> tuple[str, str]:
-    """What was simulated, for above the table, and the answer, for below it."""
+    """The text above the table (what was simulated), and the text below it (the answer)."""
     target = duration(result["target_wait_seconds"])
     first = (
         f"{result['jobs']:,} jobs of {result['days']:,.0f} days, simulated on {result['processors']:,} "

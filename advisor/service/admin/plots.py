@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
+import plotly.io
 from plotly.offline import get_plotlyjs
 
 from advisor.files.whole_file import replace_file
@@ -15,6 +16,9 @@ from advisor.model.errors import BadInput
 
 COLOURS = ("#4c6ef5", "#f59f00", "#12b886", "#e64980", "#868e96", "#7950f2", "#15aabf")
 _HEIGHT = 460
+_LOOK = "plotly_white"
+# plotly would copy its whole look into each new figure, which costs more than the figure
+plotly.io.templates.default = None
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -34,6 +38,8 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
     Raises:
         BadInput: The file cannot be written.
     """
+    for figure in figures:
+        figure.update_layout(template=_LOOK)
     plots = "".join(figure.to_html(full_html=False, include_plotlyjs=False) for figure in figures)
     page = _PAGE.format(
         title=html.escape(title), about=html.escape(about), library=get_plotlyjs(), plots=plots
@@ -71,7 +77,6 @@ def styled(figure: go.Figure, title: str, unit: str) -> go.Figure:
     """One look for all pages; ``unit`` names the value axis."""
     figure.update_layout(
         title=html.escape(title),
-        template="plotly_white",
         height=_HEIGHT,
         yaxis_title=html.escape(unit),
         legend={"orientation": "h", "y": -0.15},

@@ -88,7 +88,7 @@ def requeue_words(requeueable_share: float, *, keeps_places: bool) -> str:
 
 
 def recommend_words(result: Mapping[str, Any]) -> Iterator[str]:
-    """What was rehearsed; then, below the table, the pick, its reason, and how far to trust it."""
+    """The text above the table; then that below it: the pick, its reason, and how far to trust it."""
     begin, end = (moment_text(result[name])[:10] for name in ("begin", "end"))
     boot = f"after a boot of {result['boot_seconds']:.0f} s, which is paid"
     yield (

@@ -53,7 +53,7 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
 
 
 def shipped_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What became of the nodes of rows of the shipped loops."""
+    """The outcome of the nodes, for rows of the shipped loops."""
     for row in rows:
         if "interruptions" not in row:
             continue

@@ -1,4 +1,4 @@
-"""What of the advisor is on a host and in its cluster, and how each of it is undone (`advisor uninstall`)."""
+"""The parts of the advisor on a host and in its cluster, and how each is undone (`advisor uninstall`)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Remnant:
-    """One thing that is there.
+    """One part of the advisor that was found.
 
     Attributes:
-        what: What it is, and where.
-        how: What undoes it: done by the command where ``undo`` is there, else by the admin.
-        undo: Undoes it; None: it is not safe to do without a person.
+        what: The name of the remnant, and its place.
+        how: The steps that undo it: the command does them if ``undo`` is set, else the admin.
+        undo: Function that undoes it; None: a person has to decide.
     """
 
     what: str
@@ -48,13 +48,14 @@ class Remnant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """How to reach what is outside the settings.
+    """Access to the host's commands and folders, which no setting names.
 
     Attributes:
-        run: Runs a command, and raises an `AdvisorError` where it fails.
-        instances: Ids of the EC2 instances that run; it may raise.
+        run: Runs a command; raises an `AdvisorError` if it fails.
+        instances: Returns the ids of the running EC2 instances; it may raise.
         own_units, package_units: Folders of systemd's units.
-        systemd: A folder that is there while systemd runs; in a container it does not, and stops nothing.
+        systemd: A folder that exists while systemd runs; in a container without systemd no service is
+            stopped.
     """
 
     run: Callable[..., object]
@@ -66,7 +67,7 @@ class Host:
 
 @dataclass(slots=True)
 class Remnants:
-    """Finds them, in the order in which they are undone."""
+    """Finds the remnants, in the order in which they are undone."""
 
     settings: Settings
     slurm: SlurmBackend
@@ -74,7 +75,7 @@ class Remnants:
     _empty: set[str] = field(default_factory=set, init=False)
 
     def all(self) -> Iterator[Remnant]:
-        """Everything that is found; what cannot be looked at is said as well."""
+        """All remnants; a part that cannot be examined is among them."""
         yield from self._units()
         yield from _told(self._jobs, "Slurm's queue", "Look at `squeue --partition` of the burst partition")
         yield from _told(self._instances, "EC2's instances", "List them by their tag (docs/operate.md)")
@@ -84,7 +85,7 @@ class Remnants:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a job or an instance is in the cloud, or may be as it could not be asked."""
+        """Whether a job or an instance is in the cloud, or may be because Slurm or EC2 could not be asked."""
         return self._empty != {"jobs", "instances"}
 
     def _units(self) -> Iterator[Remnant]:

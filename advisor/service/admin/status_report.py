@@ -150,7 +150,7 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
 
 def _troubles(result: dict[str, Any]) -> list[str]:
     """Sentences about what keeps the advisor from working."""
-    parts = (_process_troubles, _price_troubles, _cloud_troubles, _loop_troubles)
+    parts = (_process_troubles, _price_troubles, _drift_troubles, _cloud_troubles, _loop_troubles)
     return [sentence for part in parts for sentence in part(result)]
 
 
@@ -180,6 +180,11 @@ def _price_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield f"there is no price, so no job moves: {unknown}"
 
 
+def _drift_troubles(result: dict[str, Any]) -> Iterator[str]:
+    for name, one in (result["control"].get("fallen_back") or {}).items():
+        yield f"jobs of the partition {name} stay on-premise, since forecasts do not hold: {one['why']}"
+
+
 def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
     cloud = result["snapshot"].get("cloud") or {}
     if cloud.get("protected"):
@@ -195,7 +200,8 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
         spent = f"today's spending was estimated anew ({spend['spent_today_usd']:.2f} USD)"
         yield f"{spend['rebuilt_today']}: {spent}; it may be too high"
     if stuck := counters.get("handovers_stuck"):
-        yield f"some hand-overs cannot be used; remove them by hand: {', '.join(stuck[:5])}"
+        names = ", ".join(stuck[:5])
+        yield f"hand-overs cannot be used; in the folder handover of paths.state remove by hand: {names}"
     if result["control"].get("cloud_configured") is False:
         yield "ec2.image_id is empty: no cloud node is started"
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from advisor.decide.explanation.display import usd
+from advisor.model.periods import payer_words, period_now
 from advisor.slurm.steering import RESERVATION
 
 
@@ -86,13 +87,15 @@ def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
     hour = f"a job moves if it saves an hour for {usd(price['usd_per_hour'])} at most"
     rows = [("price", f"{hour}; {moved}")]
     if price["budget_usd"]:
-        when = {"day": "today", "week": "this week", "month": "this month"}[price["period"]]
-        spent = f"{usd(price['spent_usd'])} of {usd(price['budget_usd'])} spent {when}"
+        spent = f"{usd(price['spent_usd'])} of {usd(price['budget_usd'])} spent {period_now(price['period'])}"
         rows.append(("budget", f"{spent}; {usd(max(0.0, price['tokens_usd']))} may be committed now"))
-        rows += [
-            (f"budget of {account}", f"{usd(max(0.0, tokens))} may be committed now")
-            for account, tokens in price["tokens_by_account"].items()
-        ]
+    if price["tokens_by_account"]:
+        empty = sorted(name for name, left in price["tokens_by_account"].items() if left <= 0.0)
+        none = (
+            f"nothing is left of {', '.join(map(payer_words, empty[:5]))}" if empty else "each has some left"
+        )
+        number = len(price["tokens_by_account"])
+        rows.append(("other budgets", f"{number:,}; {none}; `advisor budget` shows them"))
     return rows
 
 
@@ -119,6 +122,10 @@ def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) 
         steered, held = matching["jobs_steered"], matching["jobs_held_off"]
         did = f"{steered:,} jobs steered, {held:,} kept off nodes for a while"
         parts.append(f"by {matching['by']}: {did}" if matching["enabled"] else "only observed")
+    pools = (matching or {}).get("pools") or ()
+    if taken := sum(row.get("taken", 0) for row in pools):
+        losses, together = (sum(row.get(key, 0) for row in pools) for key in ("losses", "lost_together"))
+        parts.append(f"EC2 took {taken:,} spot nodes in {losses:,} losses, {together:,} of them together")
     if acquirer:
         kept, target = acquirer["kept_nodes"], acquirer["target_nodes"]
         parts.append(f"{target if target is not None else kept} kept, {acquirer['nodes_retired']:,} retired")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.service.running.isolating import for_each
-from advisor.slurm.protocol import SlurmBackend
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -15,7 +15,7 @@ _LOOPBACK: Final = "127.0.0.1"
 class Addresses:
     """Sets each node's address in Slurm as soon as its instance has one, before its slurmd registers."""
 
-    def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
+    def __init__(self, settings: Settings, slurm: CloudScheduler) -> None:
         self._is_loopback = settings.ec2.node_address == "loopback"
         self._slurm = slurm
 

@@ -10,15 +10,16 @@ from typing import Final
 
 import structlog
 
+from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -27,9 +28,9 @@ NOT_OURS: Final = "NotInBurstPartition"
 
 
 class AskedNodes:
-    """Tells the nodes of the burst partition from others, by the last snapshot of Slurm."""
+    """Distinguishes the nodes of the burst partition from others, by the last snapshot of Slurm."""
 
-    def __init__(self, settings: Settings, slurm: SlurmBackend, view: SharedView, clock: Clock) -> None:
+    def __init__(self, settings: Settings, slurm: CloudScheduler, view: SharedView, clock: Clock) -> None:
         self._settings = settings
         self._slurm = slurm
         self._view = view
@@ -40,11 +41,11 @@ class AskedNodes:
         self._reported: set[str] = set()  # hand-overs whose refusal has been logged
 
     def foreign(self, hand_over: HandOver) -> tuple[str, ...] | None:
-        """Nodes of a hand-over that are not of the burst partition; None while a newer poll must be awaited.
+        """The nodes of a hand-over that are not in the burst partition; None: a newer poll must be awaited.
 
         A node that was added a moment ago is in no snapshot yet. A resume of an unknown node is therefore
         refused only by a snapshot whose poll began after the hand-over was first seen. While Slurm does not
-        answer, other operations are refused nothing: they can only end instances that EC2 calls ours.
+        answer, other operations are not refused: they can only end instances with the cluster's tag.
         """
         is_seen = self.refresh()
         unknown = tuple(node for node in hand_over.nodes if node not in self._members)
@@ -56,11 +57,11 @@ class AskedNodes:
         return unknown if is_seen and self._view.poll_began >= heard else None
 
     def refuse(self, hand_over: HandOver, nodes: tuple[str, ...]) -> str:
-        """Say, once, why nothing is done for nodes of other partitions; returns the reason.
+        """Log, once, why nothing is done for nodes of other partitions; return the reason.
 
         When ResumeTimeout has passed, slurmctld sets such a node down, requeues its job and calls
         ResumeFailProgram: only then is the node's Reason set, because slurmctld (22.05) keeps no Reason of a
-        node that powers up. Nothing else is changed: we do not power such nodes up or down.
+        node that powers up. Nothing else is changed: the advisor does not power such nodes up or down.
         """
         partition = self._settings.cluster.burst_partition
         why = f"not a node of partition {partition}"
@@ -86,7 +87,7 @@ class AskedNodes:
         self._reported.discard(hand_over.identity)
 
     def refresh(self) -> bool:
-        """Note which nodes there are; False when there is no fresh snapshot of Slurm."""
+        """Update the known nodes; False without a recent snapshot of Slurm."""
         try:
             snapshot = self._view.fresh()
         except RetryLater:  # the nodes of the previous snapshot stay valid
@@ -94,3 +95,10 @@ class AskedNodes:
         self._members = frozenset(node.name for node in burst_nodes(snapshot, self._settings))
         self._others = frozenset(node.name for node in snapshot.nodes) - self._members
         return True
+
+
+def reason_of(failure: Failure) -> str:
+    """The Reason of a node without an instance, which slurmctld shows to all users."""
+    if failure.kind is FailureClass.BUDGET:
+        return f"burst advisor: budget: {failure.message}"
+    return f"burst advisor: EC2 gave no instance ({failure.code})"

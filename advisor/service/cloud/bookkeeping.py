@@ -1,15 +1,16 @@
-"""Money of running instances, added to the day's budget; rebuilt before a launch where it is in doubt."""
+"""The cost of running instances, added to the day's spending, which is rebuilt if it is in doubt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from advisor.decide.price.period_budget import period_span
 from advisor.ec2.instances import Instance
 from advisor.model.bill import PaidTime, midnight
 from advisor.model.errors import AdvisorError, TellAdmin
+from advisor.model.periods import period_span
 from advisor.model.settings import Settings
-from advisor.service.cloud.money import alive_by_node, reserved_in_force, running_nodes, usd_per_hour
+from advisor.service.cloud.money import alive_by_node, running_nodes, usd_per_hour
+from advisor.service.cloud.paid_now import PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.reckoning import Reckoning
 from advisor.service.observation.poll_view import SharedView
@@ -19,7 +20,7 @@ from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode, limits_of
 
 AskPaid = Callable[[float], Iterable[PaidTime]]
-"""Gives the paid stretches of time after a moment (epoch seconds), from the history."""
+"""Returns the paid time after a moment (epoch seconds), from the history."""
 
 
 class Bookkeeping:
@@ -34,6 +35,7 @@ class Bookkeeping:
         prices: AskPrices,
         clock: Clock,
         paid_since: AskPaid,
+        paid: PaidNow,
         reckoning: Reckoning,
     ) -> None:
         self._settings = settings
@@ -42,11 +44,12 @@ class Bookkeeping:
         self._prices = prices
         self._clock = clock
         self._paid_since = paid_since
+        self._paid = paid
         self._reckoning = reckoning
         self._limits = limits_of(settings)
 
     def count(self, listed: Sequence[Instance]) -> None:
-        """Add the cost of the instances that EC2 lists to the day's money, by the accounts that use them.
+        """Add the cost of the instances that EC2 lists to the day's spending of the accounts that use them.
 
         Raises:
             AdvisorError: Earlier spending is in doubt and cannot be rebuilt yet. Running instances were
@@ -84,8 +87,8 @@ class Bookkeeping:
                 if self._limits:
                     raise TellAdmin(
                         f"{self._budget.doubt}, and the history cannot be read ({error}): "
-                        "nothing is launched until what was spent is known, or until a new day or budget "
-                        "period begins (UTC)",
+                        "nothing is launched until the spending is known, or until a new day or budget "
+                        "period begins (UTC). Mend the history: `advisor doctor` says how",
                         code="budget.unknown",
                     ) from error
                 paid = ()
@@ -106,14 +109,14 @@ class Bookkeeping:
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         prices = self._prices()
-        reserved = reserved_in_force(self._settings.capacity, prices)
+        covered = self._paid.at_launch(listed).covered
         alive = alive_by_node(listed, nodes)
         found = running_nodes(
             snapshot,
             nodes,
             alive,
             prices,
-            reserved_nodes=reserved,
+            covered=covered,
             boots=boots,
             run_seconds=self._reckoning.run_seconds,
             idle_seconds=self._reckoning.idle_seconds,

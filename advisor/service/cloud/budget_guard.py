@@ -1,19 +1,21 @@
-"""The budget at the launch and after it: question 3 asks first, but many jobs may be answered at once."""
+"""The budget at launches and afterwards. Question 3 has checked it, but for many jobs at the same time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
 
-from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.errors import Failure, FailureClass
+from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.service.cloud.money import usd_per_hour
+from advisor.service.cloud.paid_now import PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.reckoning import Reckoning
 from advisor.service.observation.advice_of_jobs import moved_by_us
@@ -21,12 +23,11 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
 _FALLBACK: Final = {
-    Capacity.RESERVED: Capacity.RESERVED,
+    Capacity.RESERVED: Capacity.ON_DEMAND,
     Capacity.SPOT: Capacity.ON_DEMAND,
     Capacity.ON_DEMAND: Capacity.ON_DEMAND,
 }
@@ -40,9 +41,10 @@ class BudgetGuard:
         settings: Settings,
         *,
         cloud: CloudRecord,
-        slurm: SlurmBackend,
+        slurm: CloudScheduler,
         view: SharedView,
         prices: AskPrices,
+        paid: PaidNow,
         reckoning: Reckoning,
     ) -> None:
         self._settings = settings
@@ -52,15 +54,25 @@ class BudgetGuard:
         self._prices = prices
         self._reckoning = reckoning
         self._limits = limits_of(settings)
-        self._class_of = class_of_nodes(settings.ec2)
+        self._paid = paid
 
     def put_aside(
         self,
-        nodes: Iterable[str],
+        nodes: Sequence[str],
         jobs: Mapping[str, QueuedJob],
         capacity_of: Mapping[str, Capacity],
+        *,
+        ends: Mapping[str, float],
+        listed: Sequence[Instance] | None = (),
     ) -> dict[str, Failure]:
-        """Promise each node what its job will cost; returns the nodes that the budget forbids, and why.
+        """Promise each node the cost of its job; return the nodes that the budget forbids, with the reason.
+
+        The first nodes get the capacity that is paid for already and are promised nothing.
+
+        Args:
+            ends: When the jobs of a node end at the latest, epoch seconds.
+            listed: The cluster's instances, including those that EC2 does not list yet; None: nothing
+                is paid for, whatever was last read of the account.
 
         Raises:
             TellAdmin: There is a budget and promises cannot be written to disk: nothing may be launched.
@@ -68,19 +80,24 @@ class BudgetGuard:
         prices = self._prices()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
         idle = self._reckoning.idle_seconds
+        asked = {node: capacity_of.get(node, Capacity.ON_DEMAND) for node in nodes}
+        free: Collection[str] = ()
+        if listed is not None:
+            free = self._paid.free_nodes(self._paid.at_launch(listed), asked, ends)
         requests = []
         for node in nodes:
             queued = jobs.get(node)
-            option = capacity_of.get(node, Capacity.ON_DEMAND)
-            # a launch may cost the dearest of its types, and of the requested capacity and its fallback
-            types = instance_types_of(self._settings.ec2, self._class_of.get(node))
+            option = asked[node]
+            # the price is the highest of its instance types, and of the requested capacity and its fallback
             options = (option, _FALLBACK[option])
+            types = self._paid.types_of(node)
             price = max(usd_per_hour(one, name, prices) for one in options for name in types)
-            # a node without a job is promised a day, in which it is idle
+            price = 0.0 if node in free else price
+            # a node without a job is promised the cost of a day, in which it may be idle
             behind = 0.0 if queued is None else idle
             usd = price * (boot + self._reckoning.run_seconds(queued) + behind) / 3600.0
-            account = queued.job.account or "" if queued is not None else ""
-            requests.append(LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=price))
+            account, user = ("", "") if queued is None else (queued.job.account or "", queued.job.user or "")
+            requests.append(LaunchRequest(node=node, account=account, user=user, usd=usd, usd_per_hour=price))
         refused = self._cloud.budget.promise(requests, self._limits)
         return {node: Failure(FailureClass.BUDGET, "Budget", why) for node, why in refused.items()}
 
@@ -90,10 +107,10 @@ class BudgetGuard:
         Nodes take no new job and are powered down after their last one.
 
         Returns:
-            Waiting jobs that we moved: they are to go back on-premise.
+            The moved jobs that wait for a node; they are to return on-premise.
         """
-        everything, accounts = self._cloud.budget.exhausted(self._limits)
-        if not everything and not accounts:
+        everything, payers = self._cloud.budget.exhausted(self._limits)
+        if not everything and not payers:
             return set()
         snapshot = self._view.fresh()
         if everything:
@@ -112,6 +129,6 @@ class BudgetGuard:
             for queued in snapshot.jobs
             if queued.state == PENDING
             and queued.job.queue == self._settings.cluster.burst_partition
-            and (everything or queued.job.account in accounts)
+            and (everything or not payers.isdisjoint(queued.job.payers))
             and moved_by_us(queued) is not None
         }

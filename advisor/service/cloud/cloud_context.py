@@ -1,38 +1,52 @@
-"""What the loops and the report of the cloud share."""
+"""The dependencies that the cloud's loops and its status report share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.ec2.account import Account
+from advisor.ec2.fleet import Fleet
 from advisor.ec2.prices import Prices
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
+from advisor.service.cloud.block_keeper import BlockKeeper
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.budget_guard import BudgetGuard
-from advisor.service.cloud.cloud_fleet import CloudFleet
+from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.reckoning import AskStop, Reckoning
+from advisor.service.cloud.spot_choice import AskPools, SpotChoice
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.block_ends import BlockEnds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudContext:
-    """Slurm, EC2 and the records of the cloud.
+    """Slurm, EC2 and the stored records of the cloud.
 
     Attributes:
-        interruptions: EC2's notices about the end of instances: the second source besides its list.
-        prices: The prices in force; by default those of the settings.
-        paid_since: Paid time in the history, should the budget have lost it.
-        stop_of: The stops of slices in the cloud.
+        fleet: The cluster's instances in EC2.
+        slurm: The commands to Slurm about cloud nodes.
+        view: The last snapshot of Slurm.
+        cloud: The budget, the journal of launches and the measured boots.
+        interruptions: EC2's notices about the end of instances, the second source besides its list.
+        prices: Returns the prices in force; None: those of the settings.
+        paid_since: Returns the paid time in the history since a moment (epoch seconds), for a budget whose
+            state file was lost.
+        stop_of: Returns the stop of a hedged job's time in the cloud, seconds.
+        spot_pools: Returns how long instances of each spot pool last; nothing until enough were observed.
+        account: Returns what was read of the AWS account: capacity that is paid for, others' instances,
+            quotas.
+        block_ends: Tells Slurm when the nodes of capacity blocks end; None: Slurm cannot be told.
     """
 
     settings: Settings
-    fleet: CloudFleet
-    slurm: SlurmBackend
+    fleet: Fleet
+    slurm: CloudScheduler
     view: SharedView
     cloud: CloudRecord
     clock: Clock
@@ -40,13 +54,26 @@ class CloudContext:
     prices: AskPrices | None = None
     paid_since: AskPaid = lambda _: ()
     stop_of: AskStop | None = None
+    spot_pools: AskPools = tuple
+    account: AskAccount = Account
+    block_ends: BlockEnds | None = None
+
+    @property
+    def blocks(self) -> BlockKeeper:
+        """Return what keeps jobs from running past the end of their capacity block."""
+        return BlockKeeper(self.fleet, self.account, self.block_ends, self.clock)
+
+    @property
+    def paid(self) -> PaidNow:
+        """Return what counts the capacity that is paid for already."""
+        return PaidNow(self.settings, self.account, self.prices_now)
 
     def prices_now(self) -> Prices:
         """The prices in force, without a call to EC2."""
         return Prices.of_settings(self.settings.ec2) if self.prices is None else self.prices()
 
     def bookkeeping(self) -> Bookkeeping:
-        """Return what keeps the day's budget up to date."""
+        """Return what keeps the record of the day's spending up to date."""
         return Bookkeeping(
             self.settings,
             budget=self.cloud.budget,
@@ -54,6 +81,7 @@ class CloudContext:
             prices=self.prices_now,
             clock=self.clock,
             paid_since=self.paid_since,
+            paid=self.paid,
             reckoning=self._reckoning(),
         )
 
@@ -65,7 +93,17 @@ class CloudContext:
             slurm=self.slurm,
             view=self.view,
             prices=self.prices_now,
+            paid=self.paid,
             reckoning=self._reckoning(),
+        )
+
+    def spot_choice(self) -> SpotChoice:
+        """Return what chooses the pools of launches."""
+        return SpotChoice(
+            self.settings,
+            known=self.spot_pools,
+            prices=self.prices_now,
+            interruptions_of=self.interruptions.interruptions_of,
         )
 
     def _reckoning(self) -> Reckoning:

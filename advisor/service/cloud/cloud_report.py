@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias
 
 from advisor.ec2.instances import Instance
-from advisor.ec2.pools import Pool, UnavailablePools, instance_types, pools_for
+from advisor.ec2.paid import paid_table
+from advisor.ec2.pools import Pool, Target, UnavailablePools, instance_types, pools_for
+from advisor.ec2.quotas import vcpus_used
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.bill import Rows
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
+from advisor.model.periods import is_user
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
@@ -28,7 +32,7 @@ DescribeNode: TypeAlias = Callable[[Node | None], Mapping[str, Any]]
 
 
 class CloudReport:
-    """What `advisor nodes`, `advisor pools`, `advisor spend` and the metrics show.
+    """The data of `advisor nodes`, `advisor pools`, `advisor spend` and the metrics.
 
     Args:
         describe_node: Further columns of the table of nodes.
@@ -47,34 +51,47 @@ class CloudReport:
     ) -> None:
         self._settings, self._view, self._clock = context.settings, context.view, context.clock
         self._cloud, self._interruptions = context.cloud, context.interruptions
-        self._prices = context.prices_now
+        self._prices, self._paid, self._account = context.prices_now, context.paid, context.account
         self._provision = provision
         self._reconcile = reconcile
         self._breakers = breakers
         self._describe_node = describe_node
         self._today = today
+        self._covered: set[str] = set()
 
     def everything(self) -> dict[str, Any]:
-        """All three tables and the counters."""
+        """All tables and the counters."""
         return {
             "nodes": self.nodes(),
             "pools": self.pools(),
+            "paid": self.paid(),
+            "quotas": self.quotas(),
             "spend": self.spend(),
             "counters": self.counters(),
             "protected": self._cloud.protected,
         }
 
-    def spot_nodes(self) -> frozenset[str]:
-        """Nodes whose instance EC2 listed as spot when it was last asked."""
-        alive = (item for item in self._reconcile.last_listed if item.is_alive)
-        return frozenset(item.node for item in alive if item.node and item.option is Capacity.SPOT)
+    def paid(self) -> list[dict[str, Any]]:
+        """The capacity that is paid for already, how much of it is in use, and by whom."""
+        nodes = burst_nodes(self._snapshot(), self._settings)
+        book = self._paid.at_poll(nodes, self._reconcile.last_listed)
+        return paid_table(book.rows, instance_types(self._settings.ec2))
+
+    def quotas(self) -> list[dict[str, Any]]:
+        """Quotas of vCPUs of the site's types, and how much of each the account uses."""
+        account = self._account()
+        return [
+            {
+                "code": code,
+                "vcpus": vcpus,
+                "used_vcpus": vcpus_used(account, self._reconcile.last_listed, code),
+            }
+            for code, vcpus in sorted(account.quotas.items())
+        ]
 
     def nodes(self) -> list[dict[str, Any]]:
         """Nodes of the burst partition that have an instance or are on, and instances without a node."""
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:
-            snapshot = ClusterSnapshot(time=0.0, jobs=(), nodes=())
+        snapshot = self._snapshot()
         known = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         alive = [item for item in self._reconcile.last_listed if item.may_cost]
         with_instance = {item.node for item in alive}
@@ -82,6 +99,7 @@ class CloudReport:
             name: [queued.job.job_id for queued in jobs] for name, jobs in jobs_by_node(snapshot).items()
         }
         notices = self._interruptions.notices()
+        self._covered = self._paid.at_launch(alive).covered
         rows = [self._row(item, known.get(item.node or ""), on_node, notices) for item in alive]
         rows += [
             self._row(None, node, on_node, notices)
@@ -89,6 +107,12 @@ class CloudReport:
             if name not in with_instance and node.power.value != "powered_down"
         ]
         return sorted(rows, key=lambda row: (row["node"] or "", row["instance_id"] or ""))
+
+    def _snapshot(self) -> ClusterSnapshot:
+        try:
+            return self._view.fresh()
+        except RetryLater:
+            return ClusterSnapshot(time=0.0, jobs=(), nodes=())
 
     def _row(
         self,
@@ -122,10 +146,15 @@ class CloudReport:
                 "pool": pool_of(instance).key,
                 "zone": instance.zone,
                 "age_seconds": max(0.0, self._clock.wall() - launched) if launched else None,
-                "usd_per_hour": usd_per_hour(instance.option, instance.instance_type, self._prices()),
+                "usd_per_hour": self._usd_per_hour(instance),
                 "notices": notices.get(instance.instance_id, {}),
             }
         return row
+
+    def _usd_per_hour(self, instance: Instance) -> float:
+        if instance.instance_id in self._covered:
+            return 0.0
+        return usd_per_hour(instance.option, instance.instance_type, self._prices())
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool that a launch may use, in the order of the purchase options, and what is known of it."""
@@ -133,12 +162,17 @@ class CloudReport:
         for requested in (Capacity.RESERVED, Capacity.SPOT):
             every = pools_for(requested, self._settings.ec2, instance_types(self._settings.ec2))
             found |= {pool.key: pool for pool in every}
+        found = {pool.key: pool for pool in self._reservations()} | found
         closed = self._breakers.unavailable() if self._breakers is not None else {}
         boots = self._cloud.boot_times()
         instances = self._instances_by_pool(found)
         rows = []
         for key, pool in found.items():
-            why = closed.get(key) or closed.get("spot" if pool.option is Capacity.SPOT else "on-demand")
+            why = closed.get(key) or (
+                closed.get("spot" if pool.option is Capacity.SPOT else "on-demand")
+                if pool.target is None
+                else None
+            )
             times = boots.get(key)
             rows.append(
                 {
@@ -159,6 +193,18 @@ class CloudReport:
             )
         return rows
 
+    def _reservations(self) -> Iterator[Pool]:
+        account = self._account()
+        for each in account.reservations:
+            target = Target(reservation_id=each.reservation_id, zone=each.zone, is_block=each.is_block)
+            in_zone = (name for name, zone in account.zones.items() if zone == each.zone)
+            yield Pool(
+                option=Capacity.RESERVED,
+                instance_type=each.instance_type,
+                subnet_id=next(in_zone, None),
+                target=target,
+            )
+
     def _instances_by_pool(self, pools: dict[str, Pool]) -> Counter[str]:
         """Instances of each pool that may cost money.
 
@@ -170,7 +216,7 @@ class CloudReport:
             if not item.may_cost:
                 continue
             pool = pool_of(item)
-            without = Pool(option=pool.option, instance_type=pool.instance_type)
+            without = replace(pool, subnet_id=None)
             counted[pool.key if pool.key in pools else without.key] += 1
         return counted
 
@@ -180,20 +226,27 @@ class CloudReport:
         ``in_doubt`` and ``rebuilt_today`` are reasons; ``launches_wait``: nothing is launched for the doubt.
         """
         budget, settings = self._cloud.budget, self._settings.budget
-        (spent, by_account), (promised, promised_by_account) = budget.exposure(settings.period)
+        limits = limits_of(self._settings)
+        (spent, by_account), (promised, promised_by_account) = budget.exposure(
+            settings.period, settings.account_period, settings.user_period
+        )
         days = sorted(budget.days().items())[-_DAYS_SHOWN:]
         return {
             "spent_today_usd": budget.spent_today()[0],
             "spent_usd": spent,
-            "spent_by_account": dict(by_account),
+            "spent_by_account": {name: usd for name, usd in by_account.items() if not is_user(name)},
             "in_doubt": budget.doubt or None,
-            "launches_wait": budget.is_in_the_way(limits_of(self._settings)),
+            "launches_wait": budget.is_in_the_way(limits),
             "rebuilt_today": budget.rebuilt_today or None,
             "promised_usd": promised,
-            "promised_by_account": dict(promised_by_account),
+            "promised_by_account": {
+                name: usd for name, usd in promised_by_account.items() if not is_user(name)
+            },
             "budget_usd": settings.usd or None,
             "budget_period": settings.period,
             "account_budgets_usd": dict(settings.accounts),
+            "budgets": [asdict(one) for one in budget.budgets(limits)],
+            "began": budget.began,
             "days": [
                 {
                     "day": day,

@@ -10,16 +10,19 @@ from prometheus_client import CollectorRegistry
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
+from advisor.ec2.reading_account import AccountCache
 from advisor.model.bill import Rows
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport, DescribeNode
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
 from advisor.service.cloud.listening import NoticeLoop
-from advisor.service.cloud.pricing import PriceLoop
+from advisor.service.cloud.pricing import PriceLoop, ReservationLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
+from advisor.service.cloud.staging import StageIns
 from advisor.service.exchange.handover import HandoverFolder
+from advisor.service.exchange.staged import Staged
 from advisor.service.running.feature import Feature
 from advisor.service.running.loops import Loop, LoopRunner
 
@@ -29,7 +32,7 @@ class CloudFeature(Feature):
 
     Args:
         spot: Notices of EC2 about the end of instances; None: only its list of instances is read.
-        cache: Asks EC2 for prices at intervals.
+        cache, account: Ask EC2 for prices, and for what the account has, at intervals.
         kept_nodes: Nodes that are started for no particular job: they are spot.
     """
 
@@ -41,6 +44,7 @@ class CloudFeature(Feature):
         spot: SpotParts | None,
         breakers: UnavailablePools | None,
         cache: PriceCache | None,
+        account: AccountCache | None,
         kept_nodes: Callable[[], Collection[str]],
         describe_node: DescribeNode,
         today: Callable[[], Rows | None],
@@ -49,13 +53,18 @@ class CloudFeature(Feature):
         self._clock = context.clock
         self.interruptions = context.interruptions
         provision = ProvisionLoop(context, folder=folder, kept=kept_nodes)
+        self._stage_ins = StageIns(
+            context.settings, view=context.view, cloud=context.cloud, give_back=provision.give_back
+        )
         self._reconcile = ReconcileLoop(context)
         self._provision_runner = self._runner(provision)
         self.runners = (
             self._provision_runner,
+            self._runner(provision.unbegun),
             self._runner(self._reconcile),
             *(() if spot is None else self._interruption_runners(context, spot)),
-            *(() if cache is None else (self._runner(PriceLoop(cache)),)),
+            *(() if cache is None else (self._runner(PriceLoop(cache, account)),)),
+            *(() if account is None else (self._runner(ReservationLoop(account)),)),
         )
         self.report = CloudReport(
             context,
@@ -87,6 +96,10 @@ class CloudFeature(Feature):
     def handed_over(self) -> None:
         """Act on a new hand-over file at once."""
         self._provision_runner.wake()
+
+    def stage_in_ended(self, staged: Staged) -> bool:
+        """Learn from the stage-in of a job's data, or bring the job back; whether that is settled."""
+        return self._stage_ins.ended(staged)
 
     def listed(self) -> tuple[Sequence[Instance], float | None]:
         """Our instances as EC2 last listed them, and when (epoch seconds; None: never)."""

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from advisor.decide.submission.capacity import too_often_interrupted
 from advisor.ec2.instances import Instance
-from advisor.ec2.interruptions import NoticeKind
+from advisor.ec2.interruptions import Interruptions, NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.node_sets import fold
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, QueuedJob
-from advisor.service.cloud.listening import NoticeSource
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
@@ -32,7 +32,6 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 
 log = structlog.get_logger(__name__)
@@ -69,9 +68,9 @@ class JobWarnings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpotParts:
-    """What the loop needs from outside: EC2's notices, and a way to warn jobs."""
+    """The loop's dependencies: EC2's notices, and a way to warn jobs."""
 
-    source: NoticeSource
+    source: Interruptions
     jobs: JobWarnings
 
 
@@ -92,7 +91,7 @@ class InterruptionLoop:
         settings: Settings,
         *,
         instances: Callable[[], Sequence[Instance]],
-        slurm: SlurmBackend,
+        slurm: CloudScheduler,
         jobs: JobWarnings,
         view: SharedView,
         record: InterruptionRecord,
@@ -206,7 +205,7 @@ class InterruptionLoop:
         before = self._gone_since[instance_id] - end.end_time  # EC2's list is read once a period
         if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
             return  # it failed by itself, earlier
-        self._slurm.requeue([job_id])
+        self._slurm.requeue_ended([job_id])
         self._requeued.add((job_id, instance_id))
         self._record.interrupted([job_id], instance_id)
         log.warning("job.requeued", job=job_id, why="its machine was taken while it ran")

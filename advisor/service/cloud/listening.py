@@ -1,14 +1,14 @@
-"""The notice loop: receives EC2's notices about the end of instances, and writes them down."""
+"""The notice loop: it receives EC2's notices about the end of instances, and stores them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from advisor.ec2.instances import Instance
-from advisor.ec2.interruptions import Notice, NoticeKind, Received
+from advisor.ec2.interruptions import Interruptions, Notice, NoticeKind
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.state.interruption_record import InterruptionRecord
@@ -19,32 +19,11 @@ _PERIOD_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 30.0
 
 
-class NoticeSource(Protocol):
-    """What the loop uses of :class:`advisor.ec2.interruptions.Interruptions`."""
-
-    @property
-    def has_queue(self) -> bool:
-        """Whether there is a queue to receive from."""
-        ...
-
-    def receive(self) -> list[Received]:
-        """Wait a few seconds for messages."""
-        ...
-
-    def delete(self, received: Sequence[Received]) -> None:
-        """Delete messages."""
-        ...
-
-    def poll(self) -> list[Notice]:
-        """Ask the second source: the end of spot requests."""
-        ...
-
-
 class NoticeLoop:
     """Receives notices, in a loop of its own because it mostly waits for messages.
 
     Args:
-        instances: Our instances as the reconcile loop last listed them.
+        instances: Returns the cluster's instances that the reconcile loop has listed last.
         heard: Called after new notices, to wake the loop that acts on them.
     """
 
@@ -54,7 +33,7 @@ class NoticeLoop:
     def __init__(
         self,
         *,
-        source: NoticeSource,
+        source: Interruptions,
         instances: Callable[[], Sequence[Instance]],
         record: InterruptionRecord,
         heard: Callable[[], None],
@@ -84,7 +63,8 @@ class NoticeLoop:
             self._note(
                 item.notice
                 for item in received
-                # ends of all the account's instances are sent; warnings are rare, ours may be unlisted yet
+                # the queue has the ends of all the account's instances; warnings are rare, and may be about
+                # an instance that EC2 does not list yet
                 if item.notice is not None
                 and (item.notice.kind is not NoticeKind.ENDED or item.notice.instance_id in ours)
             )

@@ -1,4 +1,4 @@
-"""What nodes cost, which accounts pay, and what their jobs will still cost: from queue and prices. Pure."""
+"""The cost of cloud nodes, the accounts that pay, and the cost to come, from queue and prices. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
-from advisor.model.settings import CapacitySettings
+from advisor.model.periods import user_payer
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us, predicted_cloud_seconds
 from advisor.service.observation.site_view import jobs_by_node
@@ -21,7 +21,7 @@ _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
 _MONTH_SECONDS: Final = 31 * 86400.0
 
 AskSeconds = Callable[[QueuedJob | None], float]
-"""How long a job is expected to run in the cloud; None for an unknown job."""
+"""Function from a job (None: an unknown job) to the seconds that it is expected to run in the cloud."""
 
 
 def usd_per_hour(option: Capacity, instance_type: str, prices: Prices) -> float:
@@ -30,26 +30,6 @@ def usd_per_hour(option: Capacity, instance_type: str, prices: Prices) -> float:
         return 0.0
     both = prices.of(instance_type)
     return (both.spot if option is Capacity.SPOT else both.on_demand).usd_per_hour
-
-
-def reserved_in_force(settings: CapacitySettings, prices: Prices) -> int:
-    """Reserved instances that are paid for: the setting or EC2's list, whichever is more."""
-    found = prices.reserved.count if prices.reserved is not None else 0
-    return max(settings.reserved_nodes, found)
-
-
-def reserved_free(reserved: int, nodes: Iterable[Node], spot_nodes: Collection[str]) -> int:
-    """Reserved instances that no job uses.
-
-    EC2 applies a reservation to any running on-demand instance that matches it, so ``min(reserved, busy
-    on-demand nodes)`` are in use. Busy spot nodes use none; an idle on-demand node is free to use. A node
-    whose kind is unknown counts as on-demand, so that no reserved instance is promised twice.
-
-    Args:
-        nodes: All nodes of the burst partition.
-        spot_nodes: Nodes whose instance EC2 lists as spot.
-    """
-    return max(0, reserved - sum(node.is_busy and node.name not in spot_nodes for node in nodes))
 
 
 def expected_seconds(queued: QueuedJob | None) -> float:
@@ -65,7 +45,7 @@ def worst_seconds(queued: QueuedJob | None, stop_seconds: float | None) -> float
     """Longest run time in the cloud: to its stop, else to its time limit, else a month.
 
     Args:
-        stop_seconds: The stop of a hedged job as the watch loop has it now; None: as its AdminComment says.
+        stop_seconds: The stop of a hedged job in the watch loop's record; None: that of its AdminComment.
     """
     if queued is None:
         return _MAX_SECONDS
@@ -82,30 +62,30 @@ def running_nodes(
     alive: Mapping[str, Instance],
     prices: Prices,
     *,
-    reserved_nodes: int = 0,
+    covered: Collection[str] = (),
     boots: bool = False,
     run_seconds: AskSeconds = expected_seconds,
     idle_seconds: float = 0.0,
 ) -> list[RunningNode]:
-    """Every node that costs money now; the oldest on-demand instances use the reservations.
+    """Every node that costs money now. `advisor.model.bill` says how jobs share a node.
 
-    `advisor.model.bill` says how jobs share a node. ``boots``: promises to booting nodes are unknown, so they
-    get the expected cost of their jobs. ``run_seconds``: how long a job is reckoned to run in the cloud;
-    ``idle_seconds``: how long a node idles behind its last job.
+    Args:
+        snapshot: The last snapshot of Slurm.
+        nodes: The burst partition's nodes, by name.
+        alive: The instance of each node, by the node's name.
+        prices: The prices in force.
+        covered: Ids of the instances that are paid for already; they cost nothing more.
+        boots: True if the money promised to booting nodes at their launch is not known: they then get the
+            expected cost of their jobs. False: their ``left_usd`` is None, and the promise stays.
+        run_seconds: Returns how long a job is expected to run in the cloud.
+        idle_seconds: How long a node costs money after its last job has ended.
     """
     on_node = jobs_by_node(snapshot)
-    on_demand = [
-        item
-        for item in alive.values()
-        if item.option is not Capacity.SPOT and item.instance_type not in prices.others
-    ]
-    on_demand.sort(key=lambda item: (item.launch_time, item.instance_id))
-    paid_for = {item.instance_id for item in on_demand[:reserved_nodes]}
     found = []
     for name, instance in alive.items():
         jobs = on_node.get(name, [])
         price = usd_per_hour(instance.option, instance.instance_type, prices)
-        price = 0.0 if instance.instance_id in paid_for else price
+        price = 0.0 if instance.instance_id in covered else price
         node = nodes.get(name)
         is_up = node is not None and node.power is NodePower.UP
         left = _left_seconds(jobs, snapshot.time, run_seconds) if is_up or jobs else _MAX_SECONDS
@@ -124,7 +104,7 @@ def running_nodes(
 
 
 def alive_by_node(instances: Iterable[Instance], nodes: Mapping[str, Node]) -> dict[str, Instance]:
-    """The instance of each node; of two, the one that Slurm talks to."""
+    """The instance of each node, by the node's name; of two, the one whose address Slurm has."""
     alive: dict[str, Instance] = {}
     for item in instances:
         if not item.is_alive or item.node is None:
@@ -137,9 +117,9 @@ def alive_by_node(instances: Iterable[Instance], nodes: Mapping[str, Node]) -> d
 
 
 def _shares(jobs: Sequence[QueuedJob]) -> dict[str, float]:
-    return shares(
-        (queued.job.account or "", queued.job.processors / (queued.job.nodes or 1)) for queued in jobs
-    )
+    cores = [(queued.job, queued.job.processors / (queued.job.nodes or 1)) for queued in jobs]
+    users = [(user_payer(job.user), held) for job, held in cores if job.user]
+    return shares((job.account or "", held) for job, held in cores) | shares(users)
 
 
 def _left_seconds(jobs: Sequence[QueuedJob], now: float, run_seconds: AskSeconds) -> float:

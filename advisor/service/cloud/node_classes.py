@@ -8,10 +8,12 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.classes import instance_types_of
 from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node
-from advisor.model.node_classes import NodeClassState
+from advisor.model.node_classes import NodeClassState, ReservedUntil
 from advisor.model.settings import Ec2Settings
 from advisor.service.observation.site_view import nodes_with
 
+AskReserved = Callable[[Sequence[str]], tuple[int, tuple[ReservedUntil, ...]]]
+"""Gives the free nodes of some instance types that are paid for: for ever, and until some moment."""
 AskBoot = Callable[[Sequence[Node], Sequence[str]], float | None]
 """Gives the learned boot time of some nodes of some instance types, seconds; None: unknown."""
 
@@ -23,6 +25,7 @@ def class_states(
     prices: Prices,
     is_open: Callable[[Sequence[str]], tuple[bool, bool]],
     boot_seconds: AskBoot,
+    reserved: AskReserved,
 ) -> tuple[NodeClassState, ...]:
     """The classes that have usable nodes; nodes that no class names are one class without a name.
 
@@ -36,7 +39,7 @@ def class_states(
         if node.processors:
             members.setdefault(class_of.get(node.name, ""), []).append(node)
     return tuple(
-        _state(name, nodes, settings, prices, is_open, boot_seconds)
+        _state(name, nodes, settings, prices, is_open, boot_seconds, reserved)
         for name, nodes in sorted(members.items())
     )
 
@@ -48,8 +51,9 @@ def _state(
     prices: Prices,
     is_open: Callable[[Sequence[str]], tuple[bool, bool]],
     boot_seconds: AskBoot,
+    reserved: AskReserved,
 ) -> NodeClassState:
-    types = instance_types_of(settings, name or None)
+    free, until = reserved(types := instance_types_of(settings, name or None))
     spot_open, on_demand_open = is_open(types)
     said = settings.classes.get(name)
     return NodeClassState(
@@ -67,4 +71,6 @@ def _state(
         spot_open=spot_open and not all(is_never_spot(node.features) for node in nodes),
         on_demand_open=on_demand_open,
         boot_seconds=boot_seconds(nodes, types),
+        reserved_free_nodes=free,
+        reserved_until=until,
     )

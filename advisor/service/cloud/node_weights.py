@@ -15,9 +15,9 @@ import structlog
 
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
+from advisor.model.scheduler import CloudScheduler
 from advisor.service.running.isolating import for_each
 from advisor.service.state.records import OwnWeights
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class NodeWeights:
     that is wrong by at most `MAX_ADDED` until the next ``scontrol reconfigure``.
     """
 
-    def __init__(self, slurm: SlurmBackend, state: StateFile[OwnWeights]) -> None:
+    def __init__(self, slurm: CloudScheduler, state: StateFile[OwnWeights]) -> None:
         self._slurm = slurm
         self._state = state
         self._own = state.read()

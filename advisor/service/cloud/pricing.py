@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from advisor.ec2.prices import PriceCache, Prices
+from advisor.ec2.reading_account import AccountCache
 from advisor.service.running.loops import Step
+
+_RESERVATIONS_SECONDS: Final = 60.0
 
 AskPrices = Callable[[], Prices]
 """Gives the prices in force, without a call to EC2."""
@@ -15,25 +18,48 @@ _PERIOD_SECONDS: Final = 900.0  # spot prices move within hours, the others with
 
 
 class PriceLoop:
-    """Refreshes the prices; each source in a step of its own, so that a failure hides no other price."""
+    """Refreshes the prices, discounts and quotas; each source by itself, so that a failure hides no other."""
 
     name = "prices"
     period_seconds = _PERIOD_SECONDS
 
-    def __init__(self, prices: PriceCache) -> None:
+    def __init__(self, prices: PriceCache, account: AccountCache | None = None) -> None:
         self._prices = prices
+        self._account = account
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
             Step("spot price", self._prices.refresh_spot),
             Step("on-demand price", self._prices.refresh_on_demand),
-            Step("reserved instances", self._prices.refresh_reserved),
+            *(() if self._account is None else _account_steps(self._account)),
         )
 
 
+def _account_steps(account: AccountCache) -> tuple[Step, ...]:
+    return (
+        Step("reserved instances", account.refresh_reserved),
+        Step("Savings Plans", account.refresh_plans),
+        Step("quotas", account.refresh_quotas),
+    )
+
+
+class ReservationLoop:
+    """Reads capacity reservations and others' instances: they change whenever anybody launches something."""
+
+    name = "reservations"
+    period_seconds = _RESERVATIONS_SECONDS
+
+    def __init__(self, account: AccountCache) -> None:
+        self._account = account
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("capacity reservations", self._account.refresh_reservations),)
+
+
 def price_table(prices: Prices, now: float) -> dict[str, Mapping[str, Any]]:
-    """What `advisor status` shows: dollars for one node and hour, and their age (None: from the settings)."""
+    """The prices in `advisor status`: US dollars for a node and hour; their age (None: of settings)."""
     quotes = {"spot": prices.spot, "on_demand": prices.on_demand}
     table: dict[str, Mapping[str, Any]] = {
         name: {
@@ -42,11 +68,4 @@ def price_table(prices: Prices, now: float) -> dict[str, Mapping[str, Any]]:
         }
         for name, quote in quotes.items()
     }
-    if prices.reserved is not None:
-        reserved = prices.reserved
-        table["reserved"] = {
-            "usd_per_hour": reserved.usd_per_hour,
-            "count": reserved.count,
-            "age_seconds": max(0.0, now - reserved.time),
-        }
     return table

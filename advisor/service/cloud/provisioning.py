@@ -1,4 +1,4 @@
-"""The provision loop: does in EC2 what slurmctld handed over, and reports the result to Slurm."""
+"""The provision loop: it acts in EC2 on slurmctld's hand-overs, and reports the results to Slurm."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ import structlog
 from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.decide.submission.capacity import is_never_spot, requeueable, too_often_interrupted
+from advisor.decide.submission.capacity import is_never_spot, too_often_interrupted
 from advisor.ec2.errors import Failure, FailureClass
+from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
-from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
+from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes, reason_of
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.resumed_jobs import ResumedJobs
+from advisor.service.cloud.spot_choice import Narrowed, spot_pools_of
+from advisor.service.cloud.unbegun import UnbegunJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
-from advisor.service.running.isolating import for_each
+from advisor.service.observation.site_view import jobs_by_node
+from advisor.service.running.isolating import do_all, for_each
 from advisor.service.running.loops import Step
 
 log = structlog.get_logger(__name__)
@@ -36,14 +40,15 @@ _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureC
 
 
 class ProvisionLoop:
-    """Acts on hand-overs, oldest first; a file is deleted once its request is done.
+    """Acts on hand-overs, the oldest first; each file is deleted when its request is done.
 
     Args:
-        kept: Nodes that are kept for no particular job: they are spot.
+        kept: Names of the nodes that are kept up without a job; they are spot.
 
     Attributes:
         launches, refusals: Launches by pool, and nodes without an instance by code, since the start.
         returning: Jobs whose nodes could not be launched.
+        unbegun: Keeps jobs alive that have not begun; a loop of its own.
     """
 
     name = "provision"
@@ -64,6 +69,8 @@ class ProvisionLoop:
             context.budget_guard(),
             context.addresses(),
         )
+        self._choice = context.spot_choice()
+        self._blocks = context.blocks
         self.folder = folder
         self._kept = kept
         self._resumed_jobs = ResumedJobs(view, clock)
@@ -76,22 +83,23 @@ class ProvisionLoop:
         self.launches: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
-        self._requeued_unbegun: set[int] = set()
+        self.unbegun = UnbegunJobs(settings, slurm=slurm, view=view, clock=clock)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
             Step("hand-overs", self.act_on_handovers),
             Step("addresses", self.find_addresses),
+            Step("capacity blocks", self._blocks.keep),
             Step("boots", self.watch_boots),
             Step("keep the budget", self.keep_budget),
             Step("return jobs", self.return_jobs),
         )
 
     def act_on_handovers(self) -> None:
-        """Do what slurmctld asked.
+        """Act on all hand-overs of slurmctld.
 
-        A request that fails for now stays, and delays only those about its nodes.
+        A request that fails for the moment stays, and delays only other requests for its nodes.
         """
         if self._unsettled:
             # an answer of EC2 was lost: its outcome must be known before those nodes are launched again
@@ -99,12 +107,13 @@ class ProvisionLoop:
             self._fleet.recover(self._booting.keys())
         self._asked_nodes.refresh()
         behind: set[str] = set()  # nodes of hand-overs that are not done yet
+        all_waiting: list[tuple[Path, HandOver]] = []
 
         def act(waiting: tuple[Path, HandOver]) -> None:
             nodes = behind.intersection(waiting[1].nodes)
             behind.update(waiting[1].nodes)
             if nodes:
-                # out of order, an old suspend would end the instance of a newer resume
+                # in another order an old suspend would end the instance of a newer resume
                 raise RetryLater(
                     f"{fold(nodes)}: an earlier hand-over of these nodes must be done first",
                     code="cloud.in_order",
@@ -112,7 +121,11 @@ class ProvisionLoop:
             if self._act(waiting):
                 behind.difference_update(waiting[1].nodes)
 
-        for_each(self.folder.waiting(), act)
+        def act_on_all() -> None:
+            self._resumed_jobs.note_newest(asked for _, asked in all_waiting)
+            for_each(all_waiting, act)
+
+        do_all(lambda: all_waiting.extend(self.folder.waiting()), act_on_all)
 
     def _act(self, waiting: tuple[Path, HandOver]) -> bool:
         """Do what a hand-over asks; False if it must wait for the next poll of Slurm."""
@@ -131,9 +144,10 @@ class ProvisionLoop:
                     return False
                 self._resume(hand_over, jobs)
             case "suspend":
-                # also for nodes of other partitions: only an instance that EC2 calls ours can end
+                # also for nodes of other partitions: only instances with the cluster's tag are terminated
                 refused = "" if self._suspend(asked) else refused
             case "resume_fail" if hand_over.nodes:
+                hand_over = replace(hand_over, nodes=self._not_come(hand_over.nodes))
                 self._boot_failed(hand_over)
         if hand_over.operation != "resume":
             self._forget_boots(hand_over.nodes)
@@ -163,16 +177,27 @@ class ProvisionLoop:
 
     def _resume(self, hand_over: HandOver, jobs: Mapping[str, QueuedJob]) -> None:
         priorities = {node: queued.priority for node, queued in jobs.items()} | hand_over.priorities
-        # where money or capacity is short, the job that Slurm would start first gets its nodes
-        wanted = sorted(self._still_wanted(hand_over), key=lambda node: -priorities.get(node, 0))
+        # if money or capacity is short, the job that Slurm would start first gets its nodes
+        wanted = sorted(self._resumed_jobs.wanted(hand_over), key=lambda node: -priorities.get(node, 0))
         capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
 
-        def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
-            return self._guard.put_aside(nodes, jobs, capacity_of)
+        of_several = [nodes for nodes in hand_over.allocated.values() if len(nodes) > 1]
+        capacity_of, pools_of = self._narrowed(jobs, capacity_of, of_several)
+        boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
+        ends = self._resumed_jobs.ends(wanted, jobs, self._clock.wall() + boot)
+
+        def too_dear(nodes: Sequence[str], listed: Sequence[Instance] | None) -> Mapping[str, Failure]:
+            return self._guard.put_aside(nodes, jobs, capacity_of, ends=ends, listed=listed)
 
         self._books.settle(self._fleet.instances)
-        of_several = [nodes for nodes in hand_over.allocated.values() if len(nodes) > 1]
-        report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear, jobs=of_several)
+        report = self._fleet.resume(
+            wanted,
+            capacity_of=capacity_of,
+            refuse=too_dear,
+            jobs=of_several,
+            pools_of=pools_of,
+            ends=ends,
+        )
         for node in wanted:
             self._booting.setdefault(node, hand_over.time)
         self._no_address |= {item.node for item in report.launched}
@@ -185,31 +210,41 @@ class ProvisionLoop:
             log.error("cloud.quota", code=failure.code, message=failure.message)
         self._launch_failed(hand_over, report.failed)
 
-    def _still_wanted(self, hand_over: HandOver) -> list[str]:
-        """Leave out nodes that slurmctld has given up: after its time-out, no job waits for them."""
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:
-            return list(hand_over.nodes)
-        if snapshot.time <= hand_over.time:
-            return list(hand_over.nodes)
-        gone = {node.name for node in snapshot.nodes if node.is_cloud and node.power is NodePower.DOWN}
-        return [node for node in hand_over.nodes if node not in gone]
+    def _narrowed(
+        self,
+        jobs: Mapping[str, QueuedJob],
+        capacity_of: Mapping[str, Capacity],
+        of_several: Sequence[Sequence[str]],
+    ) -> Narrowed:
+        """Node to the spot pools that it may use."""
+        if not jobs or Capacity.SPOT not in capacity_of.values():
+            return Narrowed(dict(capacity_of), {})
+        booting = {node: key for node, key in self._pool_of.items() if key.startswith(Capacity.SPOT.value)}
+        return self._choice.narrow(
+            jobs,
+            capacity_of,
+            together=frozenset(node for nodes in of_several for node in nodes),
+            snapshot=self._view.fresh(),
+            pool_of_node=spot_pools_of(self._fleet.instances()) | booting,
+        )
 
     def _launch_failed(self, hand_over: HandOver, failed: Mapping[str, Failure]) -> None:
         if not failed:
             return
         for_now = {node: failure for node, failure in failed.items() if failure.kind in _AGAIN}
         for_good = {node: failure for node, failure in failed.items() if node not in for_now}
+        # slurmctld may have given a node that boots to a later job, without another hand-over
+        jobs = {hand_over.jobs[node] for node in for_good if node in hand_over.jobs}
+        jobs |= self.unbegun.on_nodes(for_good)
+        self.unbegun.keep_alive(jobs)
         for node, failure in for_good.items():
             log.warning("cloud.not_launched", node=node, code=failure.code, message=failure.message)
             # slurmctld need not wait for its time-out: the job goes back into the queue at once
-            self._keep_alive(hand_over.jobs.get(node))
-            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=_reason(failure))
+            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason_of(failure))
             self._booting.pop(node, None)
             self.refusals[failure.code] += 1
         self._cloud.budget.release(for_good, launched=False)
-        self._give_back({hand_over.jobs[node] for node in for_good if node in hand_over.jobs})
+        self._give_back(jobs)
         if for_now:
             self._unsettled = True
             code = next(iter(for_now.values())).code
@@ -218,20 +253,17 @@ class ProvisionLoop:
                 code="cloud.launch_later",
             )
 
-    def _keep_alive(self, job_id: int | None) -> None:
-        """Let a job be requeued that may not be: it has not begun, and slurmctld would end it with its node.
+    def _not_come(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Those of nodes that have no job by now.
 
-        `return_jobs` takes that back.
+        A machine may come after ResumeTimeout and run jobs when its hand-over has its turn.
         """
-        if job_id is None or job_id in self._requeued_unbegun:
-            return
-        known = {queued.job.job_id: queued for queued in self._view.fresh().jobs}
-        queued = known.get(job_id)
-        if queued is None or requeueable(queued.job, self._settings):
-            return
-        self._slurm.update_job([job_id], {"requeue": "1"})
-        self._requeued_unbegun.add(job_id)
-        log.info("job.requeued_unbegun", job=job_id)
+        snapshot = self._slurm.snapshot(self._clock.wall())
+        up = {node.name for node in snapshot.nodes if node.power is NodePower.UP and not node.is_down}
+        came = up.intersection(nodes, jobs_by_node(snapshot))
+        if came:
+            log.warning("cloud.boot_late", nodes=sorted(came))
+        return tuple(node for node in nodes if node not in came)
 
     def _boot_failed(self, hand_over: HandOver) -> None:
         """After Slurm's ResumeTimeout: make the node usable again and terminate its instance.
@@ -239,6 +271,8 @@ class ProvisionLoop:
         A failed boot counts once, however often the hand-over must be tried.
         """
         nodes = hand_over.nodes
+        if not nodes:
+            return
         self._fleet.suspend(nodes)
         if hand_over.identity not in self._counted:
             self._counted[hand_over.identity] = self._clock.monotonic()
@@ -320,12 +354,17 @@ class ProvisionLoop:
                 pool = self._pool_of.pop(node.name, "")
                 self._cloud.booted(snapshot.time - self._booting.pop(node.name), pool)
 
+    def give_back(self, job_id: int) -> None:
+        """Bring a job back whose start fails before it has begun, as soon as slurmctld has requeued it."""
+        self.unbegun.keep_alive([job_id])
+        self._give_back([job_id])
+
     def _give_back(self, job_ids: Iterable[int]) -> None:
-        """Remember jobs to bring back on-premise: the cloud has no capacity for them now (F01)."""
+        """Remember jobs to return on-premise, because EC2 has no capacity for them now (F01)."""
         self.returning.update(job_ids)
 
     def return_jobs(self) -> None:
-        """Bring jobs back that we moved and EC2 had no capacity for, once slurmctld has requeued them.
+        """Return moved jobs for which EC2 had no capacity, as soon as slurmctld has requeued them.
 
         A job that its user sent to the burst partition stays there and waits a while: otherwise slurmctld
         would give it a node and take it away again every few seconds.
@@ -339,30 +378,18 @@ class ProvisionLoop:
             moved = moved_by_us(queued)
             if queued is None or (moved is None and queued.state == RUNNING):
                 self.returning.discard(job_id)
-                self._requeued_unbegun.discard(job_id)
             elif queued.state != PENDING or queued.job.queue != self._settings.cluster.burst_partition:
                 continue
             elif moved is None:
-                kept = self._not_to_requeue(job_id)
+                kept = self.unbegun.taken_back(job_id)
                 self._slurm.update_job([job_id], {"starttime": f"now+{_PATIENCE_SECONDS}", **kept})
-                self._requeued_unbegun.discard(job_id)
+                self.unbegun.forget(job_id)
                 log.info("job.waits_for_capacity", job=job_id, seconds=_PATIENCE_SECONDS)
                 self.returning.discard(job_id)
             else:
                 changes = returned(queued, moved, self._settings)
-                kept = self._not_to_requeue(job_id)
+                kept = self.unbegun.taken_back(job_id)
                 self._slurm.update_job([job_id], {**changes, "starttime": "now", **kept})
-                self._requeued_unbegun.discard(job_id)
+                self.unbegun.forget(job_id)
                 log.info("job.returned", job=job_id, partition=changes["partition"])
                 self.returning.discard(job_id)
-
-    def _not_to_requeue(self, job_id: int) -> dict[str, str]:
-        """What makes a job again one that may not be requeued."""
-        return {"requeue": "0"} if job_id in self._requeued_unbegun else {}
-
-
-def _reason(failure: Failure) -> str:
-    """Why a node got no instance, as slurmctld shows it to everybody."""
-    if failure.kind is FailureClass.BUDGET:
-        return f"burst advisor: budget: {failure.message}"
-    return f"burst advisor: EC2 gave no instance ({failure.code})"

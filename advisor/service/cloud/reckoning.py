@@ -1,4 +1,4 @@
-"""How long jobs and idle nodes are reckoned to cost money: expected, or at worst where a budget must hold."""
+"""How long jobs and idle nodes are assumed to cost money: the forecast, or the worst case under a budget."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from advisor.model.errors import AdvisorError
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.money import expected_seconds, worst_seconds
 from advisor.service.running.clock import Clock
-from advisor.slurm.protocol import SlurmBackend
 
 AskStop = Callable[[int], float | None]
-"""Job id to the stop of its slice as it is now, seconds in the cloud; None: it has none."""
+"""Function from a job id to the present stop of its hedge, seconds in the cloud; None: it has none."""
 
 _ASK_SECONDS: Final = 600.0
 _UNKNOWN_IDLE_SECONDS: Final = 300.0
@@ -22,14 +22,14 @@ _MAX_IDLE_SECONDS: Final = 86_400.0
 
 
 class Reckoning:
-    """What is promised to nodes: the forecasts of their jobs; with a budget, the worst case.
+    """The time for which money is promised to nodes: their jobs' forecasts; under a budget, the worst case.
 
     Args:
-        stop_of: The stops of slices in the cloud.
+        stop_of: Returns the present stop of a hedged job.
     """
 
     def __init__(
-        self, settings: Settings, *, slurm: SlurmBackend, clock: Clock, stop_of: AskStop | None = None
+        self, settings: Settings, *, slurm: CloudScheduler, clock: Clock, stop_of: AskStop | None = None
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -39,19 +39,19 @@ class Reckoning:
         self._asked_at = float("-inf")
 
     def run_seconds(self, queued: QueuedJob | None) -> float:
-        """How long a job is reckoned to run in the cloud."""
-        if not self._settings.budget.usd:
+        """How long a job is assumed to run in the cloud, seconds."""
+        if not self._settings.budget.limits_spending:
             return expected_seconds(queued)
         stop = None if queued is None or self._stop_of is None else self._stop_of(queued.job.job_id)
         return worst_seconds(queued, stop)
 
     @property
     def idle_seconds(self) -> float:
-        """How long a node costs money behind its last job: Slurm's SuspendTime, a day at most.
+        """How long a node costs money after its last job, seconds: Slurm's SuspendTime, at most a day.
 
         0 without a budget.
         """
-        if not self._settings.budget.usd:
+        if not self._settings.budget.limits_spending:
             return 0.0
         now = self._clock.monotonic()
         if now - self._asked_at >= _ASK_SECONDS:

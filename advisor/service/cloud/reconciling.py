@@ -1,6 +1,6 @@
-"""The reconcile loop: compares Slurm's nodes with EC2's instances, and is slow to terminate.
+"""The reconcile loop: it compares Slurm's nodes with EC2's instances, and terminates with a delay.
 
-An instance or a node is only given up when both sides agree (docs/designs/0001, rule 4); if either cannot be
+An instance or a node is only given up if Slurm and EC2 agree (docs/designs/0001, rule 4). If either cannot be
 read, nothing is done.
 """
 
@@ -31,9 +31,9 @@ _PROTECTED_SECONDS: Final = 1800.0
 
 
 def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance | None) -> bool:
-    """Whether Slurm needs an instance no more.
+    """Whether Slurm no longer needs an instance.
 
-    Its node does not exist or is powered down, or another instance is its node's.
+    Its node does not exist or is powered down, or another instance serves the node.
     """
     is_double = instance.node is not None and instance_of_node is not instance
     return instance.is_alive and (node is None or node.power is NodePower.DOWN or is_double)
@@ -43,10 +43,10 @@ class ReconcileLoop:
     """Finds and repairs what hand-overs missed.
 
     Attributes:
-        instances: What EC2 listed in this round; empty if it could not be read.
-        last_listed: What EC2 listed when it was last read.
-        listed_at: When that was, epoch seconds.
-        orphans_collected, nodes_lost: Since the start.
+        instances: The instances that EC2 listed in this round; empty if it could not be read.
+        last_listed: The instances that EC2 listed when it was last read.
+        listed_at: When EC2 was last read, epoch seconds.
+        orphans_collected, nodes_lost: Numbers since the start.
     """
 
     name = "reconcile"
@@ -95,7 +95,7 @@ class ReconcileLoop:
         self._fleet.tag_unnamed()
 
     def read_instances(self) -> None:
-        """List all our instances; if EC2 cannot be read, the later steps see none and do nothing."""
+        """List the cluster's instances; if EC2 cannot be read, the later steps see none and do nothing."""
         self.instances, self._is_read = (), False
         listed = self._fleet.instances()
         self._young = self._fleet.unlisted_nodes(listed)
@@ -197,7 +197,7 @@ class ReconcileLoop:
         for_each(ripe, give_up)
 
     def _is_said_gone(self, instance: Instance, node: Node) -> bool:
-        """Whether EC2 has also sent a notice of the instance's end, and the node was up."""
+        """Whether EC2 has also sent a notice of the instance's end, for a node that was up."""
         return node.power is NodePower.UP and self._interruptions.said(
             instance.instance_id, NoticeKind.INTERRUPTION, NoticeKind.ENDED
         )

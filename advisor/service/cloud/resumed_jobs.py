@@ -1,27 +1,35 @@
-"""Which job each node is for that slurmctld resumes.
+"""Find the job for which slurmctld resumes each node.
 
-A job that starts as soon as it is submitted is in no snapshot of Slurm yet, nor is a task that slurmctld has
-just split from an array. Its advice is unknown then: launched at once, all its nodes would be on-demand, the
-only capacity that suits every job, whatever the advice says. A boot takes a minute or more and a poll comes
-every few seconds, so the hand-over waits for the next poll.
+A hand-over is the list of nodes that Slurm's ResumeProgram gives to `advisor control`. A job that starts as
+soon as it is submitted is in no snapshot of Slurm yet, nor is a task that slurmctld has just split from an
+array. Its advice is unknown at that moment: if its nodes were launched at once, all would be on-demand, the
+only capacity that suits every job. A boot takes a minute or more, and Slurm is polled every few seconds, so
+the hand-over waits for the next poll.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
 
+from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
 
 _PATIENCE_SECONDS: Final = 20.0
-"""Several polls at the default period, should one fail; slurmctld waits a minute or more for a node."""
+"""Longest wait of a hand-over: several polls at the default period, in case one fails.
+
+slurmctld waits a minute or more for a node.
+"""
 
 
 class ResumedJobs:
@@ -31,11 +39,36 @@ class ResumedJobs:
         self._view = view
         self._clock = clock
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
+        self._newest: dict[str, str] = {}  # node: its newest hand-over
+
+    def note_newest(self, waiting: Iterable[HandOver]) -> None:
+        """Note which of the hand-overs that wait, oldest first, is the last word about each node."""
+        self._newest = {node: asked.identity for asked in waiting for node in asked.nodes}
+
+    def wanted(self, hand_over: HandOver) -> list[str]:
+        """Its nodes, less those that slurmctld has given up: no job of the hand-over waits for them.
+
+        A later hand-over of a node says so, or a later snapshot. By then the node may be another job's, whose
+        account was not asked for money: that job's own hand-over asks it.
+        """
+        nodes = [
+            node
+            for node in hand_over.nodes
+            if self._newest.get(node, hand_over.identity) == hand_over.identity
+        ]
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            return nodes
+        if snapshot.time <= hand_over.time:
+            return nodes
+        gone = {node.name for node in snapshot.nodes if node.is_cloud and node.power is NodePower.DOWN}
+        return [node for node in nodes if node not in gone]
 
     def of(self, hand_over: HandOver) -> dict[str, QueuedJob] | None:
-        """The job of each node, by node; None while some are unknown and the next poll will show them.
+        """Node to job; None while some jobs are unknown and the next poll is expected to show them.
 
-        The wait is short: while Slurm does not answer, nodes are launched without their jobs' advice.
+        The wait is limited: while Slurm does not answer, nodes are launched without their jobs' advice.
         """
         if not hand_over.jobs:
             return {}
@@ -56,12 +89,32 @@ class ResumedJobs:
             return found
         return None
 
+    def ends(self, nodes: Iterable[str], jobs: Mapping[str, QueuedJob], up_at: float) -> dict[str, float]:
+        """When the last job of each node ends at the latest, epoch seconds.
+
+        Args:
+            nodes: The nodes; a node of a job without a time limit is left out of the result.
+            jobs: Node to the job for which it is resumed.
+            up_at: When the nodes are up, epoch seconds.
+        """
+        try:
+            on_node = jobs_by_node(self._view.fresh())
+        except RetryLater:
+            on_node = {}
+        found = {node: [*on_node.get(node, ()), *([jobs[node]] if node in jobs else [])] for node in nodes}
+        longest = {
+            node: max(each.job.requested_time or math.inf for each in there)
+            for node, there in found.items()
+            if there
+        }
+        return {node: up_at + limit for node, limit in longest.items() if limit < math.inf}
+
     def done(self, hand_over: HandOver) -> None:
         """Forget a hand-over that has been acted upon."""
         self._first_asked.pop(hand_over.identity, None)
 
     def _may_wait(self, hand_over: HandOver) -> bool:
-        """Whether to go on waiting; counted from when we first saw the hand-over, not by its own clock."""
+        """Whether to wait longer; the wait counts from the first call here, not from the hand-over's time."""
         now = self._clock.monotonic()
         first = self._first_asked.setdefault(hand_over.identity, now)
         if first == now:

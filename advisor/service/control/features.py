@@ -7,20 +7,25 @@ A feature that is off is not constructed, and the modules that only it needs are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.decide.submission.waiting import has_gate
+from advisor.ec2.account import Account
+from advisor.ec2.fleet import Fleet
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache, Prices
+from advisor.ec2.reading_account import AccountCache
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
+from advisor.lsf.backend import LsfBackend
+from advisor.lsf.cloud_hosts import CloudHosts
 from advisor.model.job import Job
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
-from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.exchange import spool
 from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.learn.feature import LearnFeature
@@ -40,11 +45,13 @@ from advisor.service.state.state_files import (
     PRICE,
     SMALL_JOBS,
 )
+from advisor.slurm.block_ends import BlockEnds
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.steering import BurstSteering
 
 if TYPE_CHECKING:
     from advisor.service.cloud.feature import CloudFeature
+    from advisor.service.cloud.resource_connector import ResourceConnector
     from advisor.service.hedge.feature import HedgeFeature
     from advisor.service.price.feature import PriceFeature
     from advisor.service.stability.feature import StabilityFeature
@@ -53,13 +60,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
-    """What reaches Slurm and EC2. A part that is None switches off what needs it.
+    """The connections to Slurm and EC2. A part that is None switches off the features that need it.
 
     Attributes:
         slurm: Polled and changed by every loop.
         fleet: Launches and ends instances; None where ``ec2.image_id`` is empty.
         breakers: Which pools the fleet leaves alone.
         prices: What nodes cost; None: what the settings say.
+        account: What the AWS account has paid for already, others' instances, quotas.
+        block_ends: Tells Slurm when the nodes of capacity blocks end.
         spot: What EC2 says about the end of instances, and the jobs that are warned.
         places: Submits and cancels placeholders.
         steering: Steers the burst partition for the portfolio.
@@ -68,13 +77,15 @@ class Connections:
         again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
         first: The same about a job that was not advised before.
-        models: Where models are kept; None: in ``paths.models``.
+        models: The store of models; None: that in ``paths.models``.
     """
 
     slurm: Scheduler
-    fleet: CloudFleet | None = None
+    fleet: Fleet | None = None
     breakers: UnavailablePools | None = None
     prices: PriceCache | None = None
+    account: AccountCache | None = None
+    block_ends: BlockEnds | None = None
     spot: SpotParts | None = None
     places: Placeholders | None = None
     steering: BurstSteering | None = None
@@ -87,7 +98,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What the features share inside the process."""
+    """The objects that the features share."""
 
     clock: Clock
     store: HistoryStore
@@ -97,6 +108,7 @@ class Shared:
     folder: HandoverFolder
     metrics: ControlMetrics
     prices: Callable[[], Prices]
+    account: Callable[[], Account]
     wake_poll: Callable[[], None]
 
 
@@ -104,8 +116,8 @@ class Features:
     """Constructs the features that are on.
 
     Attributes:
-        all: In the order in which they start and take in a poll. Learning is the last: it reads the history
-            first.
+        all: The features, in the order in which they start and get each poll. Learning is the last: it reads
+            the history first.
     """
 
     def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:
@@ -116,6 +128,7 @@ class Features:
         self.price: PriceFeature | None = None
         self.hedge = self._hedge()
         self.cloud = self._cloud()
+        self.connector = self._connector()
         self.stability = self._stability()
         self.price = self._price()
         features = (
@@ -202,8 +215,21 @@ class Features:
             clock=shared.clock,
             session=session_by_socket(self._settings) if first is None else lambda: nullcontext(first),
             hedged=shared.wake_poll,
+            join=self._join_submissions(),
         )
         return AdvisingFeature(loop, shared.clock)
+
+    def _join_submissions(self) -> Callable[[], None] | None:
+        """How advice given to LSF's esub finds its job; None where no esub asks."""
+        scheduler, store = self._connections.slurm, self._shared.store
+        if not (self._settings.submit.every_user and isinstance(scheduler, LsfBackend)):
+            return None
+
+        def join() -> None:
+            spool.collect(self._settings.paths.spool, store)
+            scheduler.join(store, source=SOURCE)
+
+        return join
 
     def _waiting(self) -> Feature | None:
         """On where jobs may wait by policy, and where moves are under way."""
@@ -293,7 +319,10 @@ class Features:
             interruptions=InterruptionRecord(INTERRUPTIONS.at(self._settings.paths.state)),
             prices=shared.prices,
             paid_since=shared.store.paid_since,
+            spot_pools=lambda: () if self.stability is None else self.stability.spot_pools(),
             stop_of=None if self.hedge is None else self.hedge.watch.stop_of,
+            account=shared.account,
+            block_ends=connections.block_ends,
         )
         return CloudFeature(
             context,
@@ -301,15 +330,46 @@ class Features:
             spot=connections.spot,
             breakers=connections.breakers,
             cache=connections.prices,
-            kept_nodes=lambda: () if self.stability is None else self.stability.kept_nodes(),
+            account=connections.account,
+            kept_nodes=self._kept_nodes,
             describe_node=lambda node: stability_columns(self.stability, node),
             today=lambda: self.learn.loop.costs.today,
             registry=shared.metrics.registry,
         )
 
+    def _kept_nodes(self) -> Collection[str]:
+        """Nodes that are launched for no particular job: LSF's resource connector says none."""
+        kept = () if self.stability is None else self.stability.kept_nodes()
+        hosts = self._cloud_hosts
+        return {*kept, *(() if hosts is None else hosts.spot())}
+
+    @property
+    def _cloud_hosts(self) -> CloudHosts | None:
+        slurm = self._connections.slurm
+        return slurm.cloud_hosts if isinstance(slurm, LsfBackend) else None
+
+    def _connector(self) -> ResourceConnector | None:
+        """On where LSF's resource connector gets its hosts from us."""
+        hosts, fleet, cloud, shared = self._cloud_hosts, self._connections.fleet, self.cloud, self._shared
+        if hosts is None or fleet is None or cloud is None:
+            return None
+        from advisor.ec2.interruptions import NoticeKind
+        from advisor.service.cloud.resource_connector import ResourceConnector
+
+        return ResourceConnector(
+            hosts,
+            fleet=fleet,
+            folder=shared.folder,
+            view=shared.view,
+            clock=shared.clock,
+            arrived=cloud.handed_over,
+            queue=self._settings.cluster.burst_partition,
+            is_taken_back=lambda instance_id: cloud.interruptions.said(instance_id, NoticeKind.INTERRUPTION),
+        )
+
     def _stability(self) -> StabilityFeature | None:
         connections, breakers = self._connections, self._connections.breakers
-        if self.cloud is None or connections.spot is None:
+        if self.cloud is None or connections.spot is None or self._cloud_hosts is not None:
             return None
         from advisor.service.stability.feature import StabilityFeature
 
@@ -321,6 +381,8 @@ class Features:
             spot=connections.spot,
             pool_order=connections.pool_order,
             closed_pools=lambda: () if breakers is None else breakers.unavailable(),
+            prices=self._shared.prices,
+            lost_together=lambda pool: None if breakers is None else breakers.lost_together(pool),
         )
 
     def _take_back(self) -> Feature | None:

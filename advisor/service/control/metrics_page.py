@@ -63,7 +63,7 @@ class MetricsPage:
     """A small HTTP server with one page.
 
     Args:
-        address: Where it listens; port 0 takes any free one.
+        address: Host and port to listen on; port 0 takes any free one.
         text: The page.
     """
 
@@ -91,7 +91,9 @@ class MetricsPage:
             raise BadInput(
                 f"/metrics cannot be served ({error.strerror})",
                 where=f"{address[0]}:{address[1]}",
-                mend="Set loops.metrics_address and loops.metrics_port to what is free, or the port to 0",
+                mend="Set loops.metrics_address to an address of this host and loops.metrics_port to a "
+                "free port, "
+                "or the port to 0 for no page",
                 code="metrics.address",
             ) from None
         self._server.daemon_threads = True

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import structs
 
-from advisor.decide.submission.capacity import is_never_spot
+from advisor.decide.submission.capacity import boot_seconds, is_never_spot
 from advisor.decide.submission.policy import QUEUE_POLICIES
+from advisor.ec2.account import Account
 from advisor.ec2.classes import class_of_nodes
+from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
@@ -19,9 +21,10 @@ from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.model.snapshot import ClusterSnapshot
-from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.node_classes import class_states
+from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.startable import startable, without_room
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
@@ -52,7 +55,7 @@ class PollLoop:
     """Polls Slurm, hands the poll to the features, and publishes the site's state.
 
     Args:
-        settings: In force.
+        settings: The settings in force.
         slurm: Polled.
         view: Keeps the snapshot for the other loops.
         cloud: Boot times and money.
@@ -61,7 +64,8 @@ class PollLoop:
         clock: Wall and monotonic time.
         features: Take in each poll and add to the state that is published.
         prices: Prices in force; the settings' own without it.
-        spot_nodes: Cloud nodes known to be spot: they use up no reserved instance.
+        instances: Our instances as EC2 last listed them.
+        account: What the account has paid for already.
     """
 
     name = "poll"
@@ -78,7 +82,8 @@ class PollLoop:
         clock: Clock,
         features: Sequence[Feature] = (),
         prices: AskPrices | None = None,
-        spot_nodes: Callable[[], Collection[str]] = frozenset,
+        instances: Callable[[], Sequence[Instance]] = tuple,
+        account: AskAccount = Account,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -89,7 +94,9 @@ class PollLoop:
         self._clock = clock
         self._features = features
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
-        self._spot_nodes = spot_nodes
+        self._instances = instances
+        self._account = account
+        self._paid = PaidNow(settings, account, self._prices)
         self._class_of = class_of_nodes(settings.ec2)
         self._last: Poll | None = None
         self._next_config = -math.inf  # monotonic seconds
@@ -164,7 +171,7 @@ class PollLoop:
         )
 
     def _met(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """What a new job meets: the queue without those that are advised after it was submitted."""
+        """The queue for a new job: without the jobs that are advised after it was submitted."""
         return snapshot if self._settings.cluster.hook else before_unadvised(snapshot)
 
     def _queue(self, snapshot: ClusterSnapshot) -> SeenQueue | None:
@@ -176,29 +183,42 @@ class PollLoop:
         """The cloud, and when its nodes have room for further jobs."""
         nodes = burst_nodes(poll.snapshot, self._settings)
         usable = _usable(nodes)
-        rooms = cloud_rooms(usable, poll.snapshot, self._settings.cluster.burst_partition, self._class_of)
-        return structs.replace(poll.cloud, rooms=dict(NO_ROOM) if nodes and not usable else rooms)
+        listed = self._instances()
+        able = startable(
+            usable,
+            self._paid.types_of,
+            self._account(),
+            listed,
+            self._paid.at_poll(nodes, listed),
+            use_spot=self._settings.capacity.use_spot,
+        )
+        boot = boot_seconds(poll.cloud, self._settings)
+        burst = self._settings.cluster.burst_partition
+        rooms = cloud_rooms(able, poll.snapshot, burst, self._class_of, boot)
+        rooms = without_room(rooms, usable, able, self._class_of)
+        return structs.replace(poll.cloud, rooms=dict(NO_ROOM) if nodes and not able else rooms)
 
     def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
         usable = _usable(nodes)
         powers = Counter(node.power for node in usable)
+        budget = self._settings.budget
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure(
-            self._settings.budget.period
+            budget.period, budget.account_period, budget.user_period
         )
         _, on_demand_open = self._is_open()
         of_all = {node.features for node in usable}
         common = set[str].intersection(*map(set, of_all)) if of_all else set[str]()
         processors = min((node.processors for node in usable), default=0)
         prices = self._prices()
+        # a node that is drained uses its instance up as long as it has a job
+        paid = self._paid.at_poll(nodes, self._instances())
+        reserved_free, reserved_until = paid.free((self._settings.ec2.instance_type,))
         return CloudState(
             boot_seconds=self._boot_seconds(usable),
-            reserved_free_nodes=reserved_free(
-                # one that is drained uses its instance up as long as it has a job
-                reserved_in_force(self._settings.capacity, prices),
-                nodes,
-                self._spot_nodes(),
-            ),
+            staging_mb_per_second=self._cloud.staging_mb_per_second,
+            reserved_free_nodes=reserved_free,
+            reserved_until=reserved_until,
             spot_open=self._is_spot_open(usable),
             on_demand_open=on_demand_open,
             protected=self._cloud.protected,
@@ -217,7 +237,13 @@ class PollLoop:
             nodes_with=nodes_with(usable),
             steady_free_nodes=self._steady_free(usable),
             classes=class_states(
-                usable, self._class_of, self._settings.ec2, prices, self._is_open, self._boot_seconds
+                usable,
+                self._class_of,
+                self._settings.ec2,
+                prices,
+                self._is_open,
+                self._boot_seconds,
+                paid.free,
             ),
         )
 

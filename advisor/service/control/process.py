@@ -1,4 +1,4 @@
-"""The life of `advisor control`: put together, run until a signal says otherwise."""
+"""The process of `advisor control`: make its parts, and run them until a signal ends it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Pool, UnavailablePools
 from advisor.ec2.prices import PriceCache, cheapest_first
+from advisor.ec2.reading_account import AccountCache
 from advisor.lsf.backend import LsfBackend
+from advisor.lsf.jobs_unwarned import JobsUnwarned
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
@@ -26,12 +28,14 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
 from advisor.service.stability.outlook import PoolOrder
-from advisor.service.state.state_files import CLOSED_POOLS, LSF_ADVICE, PRICES
+from advisor.service.state.records import APPLIED_NAME
+from advisor.service.state.state_files import CLOSED_POOLS, LSF_ADVICE, LSF_HOSTS, PRICES
+from advisor.slurm.block_ends import BlockEnds
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.pyslurm_backend import backend_of
 from advisor.slurm.running_jobs import RunningJobs
-from advisor.slurm.steering import Steering
+from advisor.slurm.steering import BurstSteering
 
 log = structlog.get_logger(__name__)
 
@@ -41,14 +45,14 @@ _LEFT_AT_WORK: Final = 75  # EX_TEMPFAIL: systemd starts it anew
 
 
 def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Control:
-    """Put the real parts together.
+    """Make `advisor control` with the real Slurm or LSF, and EC2.
 
     Raises:
         BadInput: A folder cannot be made.
     """
     _make_folder(settings.paths.state, "paths.state")
     _make_folder(settings.paths.run, "paths.run")
-    fleet, breakers, prices, spot = None, None, None, None
+    fleet, breakers, prices, account, spot = None, None, None, None, None
     pool_order = PoolOrder()
     commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
     if settings.ec2.image_id:
@@ -56,32 +60,53 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         journal = Journal(settings.paths.state / "launches.jsonl")
         prices = cache = PriceCache(settings.ec2, PRICES.at(settings.paths.state), Clock().wall)
 
+        account = seen = AccountCache(settings.ec2, settings.cluster.name)
+
         def order(pools: Sequence[Pool]) -> Sequence[Pool]:
             return cheapest_first(pool_order(pools), cache.prices)
 
-        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=order)
+        fleet = Fleet(
+            settings.ec2,
+            settings.cluster.name,
+            journal,
+            breakers,
+            order=order,
+            account=lambda: seen.account,
+        )
         spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     if settings.cluster.scheduler == "lsf":
-        backend = LsfBackend.of(settings, LSF_ADVICE.at(settings.paths.state))
-        return Control(settings, Connections(slurm=backend), notifier=notifier)
+        return Control(settings, _under_lsf(settings, fleet, breakers, prices), notifier=notifier)
     connections = Connections(
         slurm=backend_of(settings),
         fleet=fleet,
         breakers=breakers,
         prices=prices,
+        account=account,
+        block_ends=BlockEnds(commands),
         spot=spot,
         places=_places(settings, commands),
-        steering=Steering(commands),
+        steering=BurstSteering(commands),
         pool_order=pool_order,
         wishes=RunningJobs(commands),
     )
     return Control(settings, connections, notifier=notifier)
 
 
+def _under_lsf(
+    settings: Settings, fleet: Fleet | None, breakers: UnavailablePools | None, prices: PriceCache | None
+) -> Connections:
+    """The connections to LSF, whose resource connector gets hosts from the advisor with ``ec2.image_id``."""
+    state = settings.paths.state
+    backend = LsfBackend.of(settings, LSF_ADVICE.at(state), None if fleet is None else LSF_HOSTS.at(state))
+    notices = Interruptions(settings.ec2, settings.cluster.name)
+    spot = None if fleet is None else SpotParts(notices, JobsUnwarned())
+    return Connections(slurm=backend, fleet=fleet, breakers=breakers, prices=prices, spot=spot)
+
+
 def _places(settings: Settings, commands: Commands) -> Placeholders:
-    """Placeholders submitted by the helper; root does without one where none listens."""
+    """Placeholders that the helper submits; root submits them itself if no helper listens."""
     places, helper = Placeholders(commands), settings.hedge.helper_socket
     return places if os.geteuid() == 0 and not helper.is_socket() else HelpedPlaceholders(places, helper)
 
@@ -102,14 +127,14 @@ def _make_folder(path: Path, setting: str) -> None:
 
 
 def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
-    """Run until SIGTERM or SIGINT. SIGHUP starts anew with the settings as they are then, if good."""
-    signals = DaemonSignals()
+    """Run until SIGTERM or SIGINT. SIGHUP restarts the loops with the present settings, if they are valid."""
+    signals = DaemonSignals(settings.paths.state / APPLIED_NAME)
     notifier = Notifier.from_environment(os.environ)
     tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 3 * _TICK_SECONDS) / 3)
     keeper = None
     if settings.paths.shared:
         keeper = _stand_by(settings, signals, notifier)
-        settings, _ = _reloaded(settings, reload_settings)  # it may have stood by for months
+        settings, _ = _reloaded(settings, reload_settings)  # it may have been the standby for months
     while not signals.stop.is_set():
         signals.reload.clear()
         control = make_control(settings, notifier=notifier)

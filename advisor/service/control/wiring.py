@@ -1,4 +1,4 @@
-"""`advisor control` put together: the poll loop, the features, hand-overs and metrics."""
+"""The parts of `advisor control`: the poll loop, the features, hand-overs and metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 
 from advisor import __version__
+from advisor.ec2.account import Account
 from advisor.ec2.prices import Prices
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
@@ -23,6 +24,7 @@ from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.handover import ControlSocket, HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile, permitted_uids
+from advisor.service.exchange.staged import Staged
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
@@ -49,11 +51,11 @@ _OPTIONAL_FIELDS: Final = (
 
 
 class Control:
-    """The poll loop, all features, and what they share.
+    """The poll loop, all features, and the objects that they share.
 
     Args:
-        settings: In force; read again only at the next start.
-        connections: What reaches Slurm and EC2.
+        settings: The settings in force; they are read again only at the next start.
+        connections: The connections to Slurm and EC2.
         clock: Wall and monotonic time.
         notifier: Says to systemd that the process is ready, alive or stopping.
 
@@ -71,7 +73,7 @@ class Control:
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
-        # opened by the loops that learn: whatever is wrong with it, instances have to be ended
+        # the loops that learn open it: a problem with it must not keep instances from being ended
         self.store = HistoryStore(settings.history_url, later=True)
         self.metrics = ControlMetrics()
         self.view = SharedView(self.clock, settings.submit.snapshot_max_age_seconds)
@@ -100,6 +102,7 @@ class Control:
             folder=self.folder,
             metrics=self.metrics,
             prices=self.prices,
+            account=self.account,
             wake_poll=self._wake_poll,
         )
 
@@ -115,16 +118,22 @@ class Control:
             clock=self.clock,
             features=self.features,
             prices=self.prices,
-            spot_nodes=frozenset if cloud is None else cloud.report.spot_nodes,
+            instances=tuple if cloud is None else lambda: cloud.listed()[0],
+            account=self.account,
         )
 
     def prices(self) -> Prices:
-        """Prices in force; asks nothing outside."""
+        """The prices in force, without a call."""
         cache = self._connections.prices
         return Prices.of_settings(self.settings.ec2) if cache is None else cache.prices
 
+    def account(self) -> Account:
+        """The last data read of the AWS account, without a call."""
+        cache = self._connections.account
+        return Account() if cache is None else cache.account
+
     def start(self) -> None:
-        """Take hand-overs, poll Slurm once, then run all loops.
+        """Accept hand-overs, poll Slurm once, then run all loops.
 
         Raises:
             BadInput: The socket, a folder or the metrics page cannot be had.
@@ -138,6 +147,8 @@ class Control:
             self.handover_arrived,
             self.slot_came,
             self.hedges_announced,
+            self.stage_in_ended,
+            None if self._named.connector is None else self._named.connector.answer,
         )
         self._socket.start()
         try:
@@ -154,7 +165,7 @@ class Control:
         log.info("control.ready", loops=sorted(self.runners), status=self.status_line())
 
     def prepare(self) -> None:
-        """Do once what `start` does before its loops run, for a caller that runs their rounds itself.
+        """Make the preparations of `start`, for a caller that runs the loops' rounds itself.
 
         Raises:
             BadInput: The hand-over folder cannot be made.
@@ -229,7 +240,7 @@ class Control:
         return self.store.is_another
 
     def history_problem(self) -> str:
-        """What is wrong with the history, in words; empty when its last use succeeded in every loop."""
+        """The problem with the history, in words; empty if its last use succeeded in every loop."""
         for health in self.health().values():
             for failure in health.open_failures.values():
                 if failure.code.startswith("history."):
@@ -237,7 +248,7 @@ class Control:
         return ""
 
     def status(self) -> Mapping[str, Any]:
-        """What `advisor status` shows besides the cluster."""
+        """The fields of `advisor status` besides those of the cluster."""
         breakers = self._connections.breakers
         content: dict[str, Any] = {
             "release": __version__,
@@ -263,7 +274,7 @@ class Control:
         return f"{cases} jobs known; " + (", ".join(troubles) if troubles else "all loops well")
 
     def handover_arrived(self) -> None:
-        """Act on a hand-over that has been written down."""
+        """Wake the loop that acts on hand-overs: one was stored."""
         if self._named.cloud is not None:
             self._named.cloud.handed_over()
 
@@ -279,6 +290,10 @@ class Control:
         """Submit placeholders now for jobs that start hedged."""
         if self._named.hedge is not None:
             self._named.hedge.announced(jobs)
+
+    def stage_in_ended(self, ended: Staged) -> bool:
+        """Learn from the stage-in of a job's data, or bring the job back; whether that is settled."""
+        return self._named.cloud is not None and self._named.cloud.stage_in_ended(ended)
 
     def _is_open(self, types: Sequence[str] = ()) -> tuple[bool, bool]:
         breakers = self._connections.breakers

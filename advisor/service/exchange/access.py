@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import stat
 from pathlib import Path
 from typing import Final
 
+from advisor.files.owners import group_name, user_name
 from advisor.model.errors import TellAdmin
 
 DENIED: Final = "access.denied"
@@ -17,13 +16,13 @@ DENIED: Final = "access.denied"
 
 def denied(path: Path) -> TellAdmin:
     """The error for a login that may not use ``path``: it names the login, the owner and who may use it."""
-    login = _user(os.geteuid())
+    login = user_name(os.geteuid())
     blocking = next((one for one in (*reversed(path.parents), path) if not _may_pass(one, path)), path)
     try:
         found = blocking.stat()
     except OSError:
         return TellAdmin(f"{path}: this login ({login}) may not use it. Run the command as root", code=DENIED)
-    owner, group, mode = _user(found.st_uid), _group(found.st_gid), stat.S_IMODE(found.st_mode)
+    owner, group, mode = user_name(found.st_uid), group_name(found.st_gid), stat.S_IMODE(found.st_mode)
     members = f", from a login of the group {group}" if mode & stat.S_IRWXG else ""
     return TellAdmin(
         f"{path}: this login ({login}) may not use it: {blocking} belongs to {owner}:{group}, "
@@ -39,17 +38,3 @@ def _may_pass(part: Path, whole: Path) -> bool:
     if part == whole and not part.is_dir():
         wanted = os.R_OK | os.W_OK if part.is_socket() else os.R_OK
     return os.access(part, wanted, effective_ids=True)
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _group(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)

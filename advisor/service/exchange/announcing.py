@@ -1,8 +1,8 @@
 """`advisor serve` announces each submission that starts hedged to `advisor control`, right after its answer.
 
-A job that is submitted between a job and its placeholder goes before it, so the placeholder must follow at
-once and not at the next poll. The message is a hint: without it the placeholder comes at the next poll, and a
-wrong one costs a poll. What is done about a job depends on what Slurm says of it.
+Jobs that are submitted after a job and before its placeholder go before it, so the placeholder must be
+submitted at once and not at the next poll. The message is a hint: without it the placeholder comes at the
+next poll, and a wrong one costs a poll. What is done with a job depends on Slurm's data about it only.
 """
 
 from __future__ import annotations

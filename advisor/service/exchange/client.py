@@ -64,7 +64,7 @@ class SubmitClient:
         """Ask about one submission; ``fields`` are those of ``ExplainRequest``.
 
         Raises:
-            RetryLater: Nobody listens, or no answer in time (``submit.unreachable``).
+            RetryLater: No server listens, or no answer in time (``submit.unreachable``).
             TellAdmin: The login may not ask, or the process may not open the socket (``access.denied``).
             UseFallback: The server refused, or answered something else (the refusal's code).
         """
@@ -98,12 +98,14 @@ class SubmitClient:
                 raise denied(self._path) from error
             if error.errno == errno.EAFNOSUPPORT:
                 raise TellAdmin(
-                    f"{self._path}: this process may open no Unix socket "
-                    " (see RestrictAddressFamilies in its systemd unit)",
+                    f"{self._path}: this process may open no Unix socket. "
+                    "Add AF_UNIX to RestrictAddressFamilies in its systemd unit",
                     code=DENIED,
                 ) from error
             raise RetryLater(
-                f"{self._path}: no answer from the submit server ({error})", code="submit.unreachable"
+                f"{self._path}: no answer from the submit server ({error}). "
+                "`systemctl status advisor-serve` says whether it runs",
+                code="submit.unreachable",
             ) from error
 
     def _next(self) -> int:
@@ -137,14 +139,20 @@ class SubmitClient:
         except msgspec.MsgspecError as error:
             self.close()
             raise UseFallback(
-                f"{self._path}: not an answer of a submit server: {error}", code="protocol.malformed"
+                f"{self._path}: not an answer of a submit server of this release: {error}. "
+                "Restart advisor-serve",
+                code="protocol.malformed",
             ) from error
 
     def _refused(self, code: str) -> NoReturn:
         if code == NOT_ALLOWED:
             raise TellAdmin(
-                f"{self._path}: this login may not ask: root, the service's own user, SlurmUser and "
-                "submit.allowed_uids may",
+                f"{self._path}: this login may not ask. Run the command as root, the service's user or "
+                "SlurmUser, or add this login's user id to submit.allowed_uids",
                 code=DENIED,
             )
-        raise UseFallback(f"{self._path}: refused: {code}", code=code)
+        raise UseFallback(
+            f"{self._path}: the submit server has refused the request ({code}). "
+            "`journalctl -u advisor-serve` may say more",
+            code=code,
+        )

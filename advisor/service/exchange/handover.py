@@ -24,15 +24,16 @@ import structlog
 from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 from advisor.model.node_sets import expand
-from advisor.service.exchange import announcing
+from advisor.service.exchange import announcing, staged
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.socket_file import SocketFile, peer_uid
+from advisor.service.exchange.staged import Staged
 
 log = structlog.get_logger(__name__)
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 TURN: Final = b'{"v":1,"op":"turn"}\n'
-"""What `prolog_slurmctld` sends when a placeholder starts."""
+"""The message of `prolog_slurmctld` when a placeholder starts."""
 _OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
 _IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
 _READ_SECONDS: Final = 2.0
@@ -42,16 +43,16 @@ _MAX_SET_ASIDE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """What slurmctld wants.
+    """A request of slurmctld about nodes.
 
     Attributes:
-        identity: Unique; sorts by time.
+        identity: A unique id, which sorts by time.
         operation: ``resume``, ``suspend`` or ``resume_fail``.
         nodes: Node names.
         time: When slurmctld asked, epoch seconds.
-        jobs: Node to the job it is wanted for, where Slurm says so.
-        priorities: Node to that job's priority, where Slurm says so (from 26.05 on).
-        allocated: Job to all its nodes, also those that are up, where Slurm says so.
+        jobs: Node to the job for which it is resumed, if Slurm names one.
+        priorities: Node to that job's priority, if Slurm names it (from 26.05 on).
+        allocated: Job to all its nodes, including those that are up, if Slurm names them.
     """
 
     identity: str
@@ -67,7 +68,7 @@ def decode(line: bytes) -> HandOver:
     """Read one message.
 
     Raises:
-        BadInput: It is none.
+        BadInput: It is not a hand-over.
     """
     try:
         message = json.loads(line)
@@ -97,7 +98,7 @@ def decode(line: bytes) -> HandOver:
 
 
 def by_node(resume_file: Any, key: str) -> dict[str, int]:
-    """A number of the job that each node is for, from Slurm's resume file; empty when it cannot be read.
+    """Node to a number of the job that needs it, from Slurm's resume file; empty if it cannot be read.
 
     22.05 writes ``nodes``, later releases ``nodes_alloc`` and ``nodes_resume``; 26.05 writes ``priority``.
     A job without this number is left out.
@@ -126,7 +127,7 @@ def by_job(resume_file: Any) -> dict[int, tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """A resume file that is none says nothing."""
+    """Parse a resume file; empty if it is malformed."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, BadInput) as error:
@@ -137,11 +138,11 @@ class HandoverFolder:
     """The hand-overs not yet acted upon.
 
     Args:
-        folder: Only the service's user and slurmctld's may write there: what lies there is not trusted all
-            the same.
+        folder: The folder. Only the service's user and slurmctld's may write there; its files are not trusted
+            all the same.
 
     Attributes:
-        set_aside_since_start: Entries that nothing could be done with, by this process.
+        set_aside_since_start: Number of entries that this process could not use.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -173,14 +174,14 @@ class HandoverFolder:
             ) from None
 
     def put(self, hand_over: HandOver, line: bytes) -> None:
-        """Write one down; on disk when this returns."""
+        """Store one hand-over; it is on disk when this returns."""
         replace_file(self._folder / f"{hand_over.identity}.json", line, durable=True)
 
     def waiting(self) -> Iterator[tuple[Path, HandOver]]:
-        """Everything not yet acted upon, oldest first.
+        """The hand-overs not yet acted upon, the oldest first.
 
-        What is not a plain file, cannot be read or is no hand-over is set aside (`set_aside`); none of it
-        keeps the others from their turn.
+        An entry that is not a plain file, cannot be read or is not a hand-over is set aside (`set_aside`),
+        and the others are returned all the same.
 
         Raises:
             TellAdmin: The folder itself cannot be read (``handover.folder``).
@@ -241,7 +242,7 @@ class HandoverFolder:
         self.set_aside_since_start += 1
         log.warning("handover.set_aside", file=str(kept), why=why[:300])
         for old in sorted(self._folder.glob("*.bad"))[:-_MAX_SET_ASIDE]:
-            with contextlib.suppress(OSError):  # a folder, say: it stays
+            with contextlib.suppress(OSError):  # for example a folder, which stays
                 old.unlink()
 
     def _say_stuck(self, path: Path, why: str, error: OSError) -> None:
@@ -256,14 +257,20 @@ class HandoverFolder:
         return tuple(sorted(self._stuck))
 
 
+AskConnector = Callable[[str, object], dict[str, Any]]
+"""Answers a question of LSF's resource connector: its name and its input."""
+
+
 class ControlSocket:
-    """The socket to which `resume` and the other programs hand over.
+    """The socket that receives the hand-overs of `resume` and the other programs.
 
     Args:
         arrived: Called after each hand-over was written, to wake the loop that acts.
-        slot_came: Called when a placeholder has started: a hint that a poll of Slurm is worth it, and nothing
-            else.
-        announced: Called with submissions that start hedged; a hint as well.
+        slot_came: Called when a placeholder has started; the message is only a hint that Slurm should be
+            polled.
+        announced: Called with submissions that start hedged; this is a hint as well.
+        stage_in_ended: Called when a job's stage-in has ended; says whether that is settled.
+        asked: Answers the calls of LSF's resource connector; None: there is none.
     """
 
     def __init__(
@@ -274,6 +281,8 @@ class ControlSocket:
         arrived: Callable[[], None],
         slot_came: Callable[[], None] = lambda: None,
         announced: Callable[[Sequence[Announced]], None] = lambda _: None,
+        stage_in_ended: Callable[[Staged], bool] = lambda _: False,
+        asked: AskConnector | None = None,
     ) -> None:
         self._file = socket_file
         self._folder = folder
@@ -281,6 +290,8 @@ class ControlSocket:
         self._arrived = arrived
         self._slot_came = slot_came
         self._announced = announced
+        self._stage_in_ended = stage_in_ended
+        self._asked = asked
         self._stopping = threading.Event()
         self._listener: socket.socket | None = None
         self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
@@ -297,7 +308,7 @@ class ControlSocket:
         self._thread.start()
 
     def stop(self) -> None:
-        """Hang up; programs leave files from now on."""
+        """Close the socket; the programs leave files from now on."""
         self._stopping.set()
         self._file.remove()
         if self._thread.is_alive():
@@ -344,6 +355,10 @@ class ControlSocket:
         if (announced := announcing.decode(bytes(line))) is not None:
             self._announced(announced)
             return {"v": 1, "ok": True}
+        if (ended := staged.decode(bytes(line))) is not None:
+            return {"v": 1, "ok": self._stage_in_ended(ended)}
+        if self._asked is not None and (question := _question(bytes(line))) is not None:
+            return self._asked(*question)
         try:
             hand_over = decode(bytes(line))
         except AdvisorError as error:
@@ -352,6 +367,16 @@ class ControlSocket:
         log.info("handover.taken", operation=hand_over.operation, nodes=len(hand_over.nodes))
         self._arrived()
         return {"v": 1, "ok": True}
+
+
+def _question(line: bytes) -> tuple[str, object] | None:
+    """The name and the input of a question of LSF's resource connector; None for another message."""
+    try:
+        message = json.loads(line)
+        is_one = message["v"] == 1 and message["op"] == "connector"
+        return (str(message["call"]), message["input"]) if is_one else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _refused(why: str) -> BadInput:

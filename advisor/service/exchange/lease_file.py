@@ -24,7 +24,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """What the holder counts up while it lives."""
+    """The counter that the holder increases while it lives."""
 
     fence: int = 0
     count: int = 0

@@ -48,17 +48,17 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         user, account, qos, name, comment, features, licenses, reservation, dependency, req_nodes: As
             submitted. Everything a user typed is data.
         generic_resources: GPUs and the like (``--gres``, ``--gpus``).
-        default_partition: Where slurmctld would put the job when the user named none.
+        default_partition: The partition to which slurmctld assigns a job whose user named none.
         array: Index expression of a job array, such as ``1-100%5``.
         requeue: ``--requeue`` / ``--no-requeue``.
         interactive: True without a batch script (srun, salloc).
-        time_limit, partition_time_limit: Minutes: what the user asked for; what holds when he did not.
+        time_limit, partition_time_limit: Minutes: what the user asked for; what holds without that.
         min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node: Size of the job (of one task of an
             array).
         memory_per_cpu, memory_per_node: MiB.
         begin_time: Earliest start the user asked for, seconds since the epoch.
         held: Submitted held (``--hold``).
-        burst_buffer: As submitted.
+        burst_buffer: The user's burst buffer specification.
         dry: True for a question that submits nothing: it is not spooled and not counted as queued.
         configured_at: Since when slurmctld has run with its present configuration, as far as the hook can
             tell; seconds since the epoch, rounded up. A snapshot from before is outdated. None: unknown, or
@@ -113,7 +113,7 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
     """The same question about a job that waits on-premise already; answered as ``explain`` is.
 
     Attributes:
-        job: As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that
+        job: The job as it is now; ``submit_time`` says since when it has waited. An advice that
             moves it goes into the ledger; the server does not store any other.
         wait_seconds: Forecast wait from now on, by its place in the queue; None: the server forecasts it.
         is_new: It was not advised before (``cluster.hook = false``): the answer is the one inside ``sbatch``,
@@ -128,7 +128,7 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
 
 
 class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):
-    """Is anybody there, and what do you know?"""
+    """A question about the server's health."""
 
     v: Number
     seq: Number = 0
@@ -145,7 +145,7 @@ Request = AdviseRequest | ExplainRequest | AgainRequest | PingRequest | MetricsR
 
 
 class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What to set; a field that is absent is not touched.
+    """The fields of a job to set; a field that is absent is not changed.
 
     Attributes:
         id: The advice's id, as in ``admin_comment``.

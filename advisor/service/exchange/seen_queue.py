@@ -1,8 +1,6 @@
-"""The on-premise queue as a poll saw it, in the snapshot: what a submission's forecast wait rests on."""
+"""The on-premise queue of a snapshot, from which `advisor serve` forecasts the wait of a new job."""
 
 from __future__ import annotations
-
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -10,18 +8,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-NO_LIMIT_SECONDS: Final = 365.0 * 86_400.0
-"""Stands for the time limit of a job that has none."""
-
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):
-    """Jobs that have or wait for on-premise processors.
+    """The jobs that run or wait on-premise, packed for the snapshot's file.
 
     Attributes:
-        processors: Of the nodes that are usable.
-        running: float64, shape ``(r, 3)``: processors, start (epoch seconds) and limit (seconds).
-        waiting: float64, shape ``(w, 2)``: processors and limit (seconds), first of the queue first; the
-            tasks of an array one by one, and many of them as one wide job.
+        processors: Number of processors of the usable nodes.
+        running: Bytes of a float64 array, shape ``(r, 3)``: processors, start (epoch seconds) and time limit
+            (seconds) of each running job.
+        waiting: Bytes of a float64 array, shape ``(w, 2)``: processors and time limit (seconds) of each
+            waiting job, in the order of the queue. The first tasks of an array are a row each; the rest of a
+            large array is one row.
     """
 
     processors: int

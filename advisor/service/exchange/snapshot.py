@@ -84,6 +84,13 @@ def write(path: Path, snapshot: Snapshot) -> None:
     replace_file(path, _encoder.encode(wire), check=fence.check)
 
 
+def _unreadable(path: Path, why: str) -> UseFallback:
+    return UseFallback(
+        f"{path} cannot be read: {why}. Restart `advisor control`, which writes a new one",
+        code="snapshot.unreadable",
+    )
+
+
 def read(path: Path) -> Snapshot:
     """Read the snapshot file.
 
@@ -95,15 +102,18 @@ def read(path: Path) -> Snapshot:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
-        raise UseFallback(f"{path}: no snapshot yet", code="snapshot.missing") from None
+        raise UseFallback(
+            f"{path}: no snapshot yet. `advisor control` writes it: see `systemctl status advisor-control`",
+            code="snapshot.missing",
+        ) from None
     except OSError as error:
-        raise UseFallback(f"{path}: {error.strerror}", code="snapshot.unreadable") from error
+        raise _unreadable(path, error.strerror or type(error).__name__) from error
     if len(content) > _MAX_BYTES:
-        raise UseFallback(f"{path}: longer than {_MAX_BYTES} bytes", code="snapshot.unreadable")
+        raise _unreadable(path, f"it is longer than {_MAX_BYTES} bytes")
     try:
         wire = _decoder.decode(content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UseFallback(f"{path}: {error}", code="snapshot.unreadable") from error
+        raise _unreadable(path, str(error)) from error
     if wire.format != FORMAT:
-        raise UseFallback(f"{path}: format {wire.format}, not {FORMAT}", code="snapshot.unreadable")
+        raise _unreadable(path, f"it has format {wire.format}, this release reads format {FORMAT}")
     return Snapshot(state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters, queue=wire.queue)

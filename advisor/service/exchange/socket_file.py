@@ -32,7 +32,7 @@ class SocketFile:
     """A listening Unix socket and its file.
 
     Args:
-        path: At most 107 bytes.
+        path: Path of the socket, at most 107 bytes.
         group: Group of a file that is created here; empty keeps the process's own.
         every_user: Whether all users may connect; who connects is known by `peer_uid`.
     """

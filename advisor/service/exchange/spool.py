@@ -25,6 +25,7 @@ from typing import IO, Final
 import msgspec
 import structlog
 
+from advisor.history.ledger import Ledger
 from advisor.history.records import AdviceRecord
 from advisor.model.errors import BadInput
 
@@ -225,6 +226,15 @@ def frame(record: AdviceRecord) -> bytes:
     return _LENGTH.pack(len(content)) + content
 
 
+def collect(folder: Path, store: Ledger) -> None:
+    """Move complete files into the ledger; a stored file is deleted. Two threads may do it at once."""
+    for file in complete_files(folder):
+        store.add_advice(file.records)
+        file.path.unlink(missing_ok=True)
+        if file.unreadable:
+            log.warning("spool.unreadable_lines", file=file.path.name, lines=file.unreadable)
+
+
 def complete_files(folder: Path) -> Iterator[SpoolFile]:
     """Complete files, oldest first, each read as a whole. The caller deletes a file once it is stored.
 
@@ -233,7 +243,11 @@ def complete_files(folder: Path) -> Iterator[SpoolFile]:
     for path in sorted(folder.glob(f"*{_COMPLETE}")):
         records: list[AdviceRecord] = []
         unreadable = 0
-        for content in _frames(path.read_bytes()):
+        try:
+            stored = path.read_bytes()
+        except FileNotFoundError:
+            continue  # another thread has stored it
+        for content in _frames(stored):
             try:
                 records.append(_decoder.decode(content))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

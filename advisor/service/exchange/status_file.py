@@ -1,4 +1,4 @@
-"""What `advisor control` says about itself: a small JSON file, so that `advisor status` polls nothing."""
+"""The status of `advisor control`, a small JSON file, so that `advisor status` needs no poll."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from advisor.service.exchange.access import denied
 
 NAME: Final = "control-status.json"
 MISSING: Final = "status.missing"
+HOW_TO_START: Final = "`systemctl status advisor-control` says whether it runs"
 _MAX_BYTES: Final = 64 * 1024 * 1024
 """A cloud of ten thousand nodes takes a few; whatever else lies there is not read whole."""
 
@@ -42,14 +43,17 @@ def read(folder: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = json.loads(file.read(_MAX_BYTES))
     except FileNotFoundError:
-        raise UseFallback(f"{path}: advisor control has not run yet", code=MISSING) from None
+        raise UseFallback(f"{path}: advisor control has not run yet. {HOW_TO_START}", code=MISSING) from None
     except PermissionError as error:
         raise denied(path) from error
     except (OSError, ValueError) as error:
-        raise UseFallback(f"{path}: {error}", code="status.unreadable") from error
+        raise UseFallback(
+            f"{path} cannot be read: {error}. `advisor control` writes a new one every few seconds",
+            code="status.unreadable",
+        ) from error
     if not isinstance(content, dict):
         raise UseFallback(
-            f"{path}: not a status file of this release; `advisor control` writes a new one",
+            f"{path}: not a status file of this release. Start `advisor control`, which writes a new one",
             code="status.unreadable",
         )
     return content

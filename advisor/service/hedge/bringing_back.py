@@ -13,12 +13,12 @@ import structlog
 
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, JobView
-from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.advice_of_jobs import changes_home
 from advisor.service.observation.placeholders import was_changed
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -35,8 +35,8 @@ _MAX_STEPS: Final = 6
 """More than the steps that a return has."""
 
 
-def view_of(places: PlaceholderBackend, entry: HedgeEntry) -> JobView | None:
-    """A hedged job as it is now, also after the advisor's own requeue (`PlaceholderBackend.killed`)."""
+def view_of(places: Placeholders, entry: HedgeEntry) -> JobView | None:
+    """A hedged job as it is now, also after the advisor's own requeue (`Placeholders.killed`)."""
     view = places.view(entry.job_id)
     if view is None and entry.is_requeued and entry.phase is Phase.RETURNING:
         return places.killed(entry.job_id)
@@ -61,7 +61,7 @@ class BringingBack:
         settings: Settings,
         *,
         slurm: SlurmBackend,
-        places: PlaceholderBackend,
+        places: Placeholders,
         record: HedgeRecord,
         clock: Clock,
         pause: Callable[[float], None],
@@ -135,7 +135,10 @@ class BringingBack:
             return True
         if not entry.is_requeued:
             self._record.put(entry, is_requeued=True)
-        self._slurm.requeue([entry.job_id])
+        if view.state == "FAILED":  # see `view_of`
+            self._slurm.requeue_ended([entry.job_id])
+        else:
+            self._slurm.requeue([entry.job_id])
         log.info("hedge.requeued", job=entry.job_id, why=entry.why)
         return True
 

@@ -190,10 +190,15 @@ class HelpedPlaceholders(Placeholders):
                 code="hedge.no_helper",
             ) from None
         except (OSError, msgspec.DecodeError) as error:
-            raise RetryLater(f"the place helper failed: {error}", code="hedge.helper") from error
+            raise RetryLater(
+                f"the place helper has failed: {error}. `journalctl -u 'advisor-places@*'` has the reason",
+                code="hedge.helper",
+            ) from error
         if found.placeholder > 0:
             return found.placeholder
         kind = TellAdmin if found.is_for_admin else RetryLater
         raise kind(
-            found.message or "the place helper's answer names no job", code=found.code or "hedge.helper"
+            found.message
+            or "the place helper's answer names no job. `journalctl -u 'advisor-places@*'` has the reason",
+            code=found.code or "hedge.helper",
         )

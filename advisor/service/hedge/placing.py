@@ -21,13 +21,12 @@ from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.awaited import Awaited
 from advisor.service.hedge.bringing_back import view_of
-from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.advice_of_jobs import home_of, moved_by_us, own_features
 from advisor.service.observation.placeholders import placeholders_of, shape_kept, submitted_for
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
-from advisor.slurm.placeholders import PlaceholderRequest
+from advisor.slurm.placeholders import PlaceholderRequest, Placeholders
 
 log = structlog.get_logger(__name__)
 
@@ -38,14 +37,14 @@ _RETRY_SECONDS: Final = 30.0
 _ERRORS_FOR_ALL: Final = frozenset(
     {"slurm.timeout", "hedge.helper", "hedge.no_helper", "hedge.not_root", "slurm.no_command"}
 )
-"""Codes of errors that the next job's placeholder would meet as well."""
+"""Codes of errors that would occur for the next job's placeholder as well."""
 
 
 class Placing:
     """Submits the placeholders of jobs that start hedged."""
 
     def __init__(
-        self, settings: Settings, *, places: PlaceholderBackend, record: HedgeRecord, clock: Clock
+        self, settings: Settings, *, places: Placeholders, record: HedgeRecord, clock: Clock
     ) -> None:
         self._settings = settings
         self._places = places

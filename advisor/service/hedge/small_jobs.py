@@ -16,11 +16,11 @@ from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING, QueuedJob
-from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.records import RequeuedSmallJobs
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class SmallJobs:
         settings: Settings,
         *,
         slurm: SlurmBackend,
-        places: PlaceholderBackend,
+        places: Placeholders,
         view: SharedView,
         state: StateFile[RequeuedSmallJobs],
         divider: AskDivider,

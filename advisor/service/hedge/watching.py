@@ -25,7 +25,6 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
-from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.hedge.placing import Placing, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.observation.accounting import SOURCE
@@ -37,6 +36,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ AskSlowdown = Callable[[QueuedJob], float]
 
 
 class SliceDecider(Protocol):
-    """What becomes of a slice in the cloud (`advisor.service.price.slice_decider`)."""
+    """Decides what is done at a slice's end (`advisor.service.price.slice_decider`)."""
 
     def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
         """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
@@ -74,7 +74,7 @@ class WatchLoop:
         settings: Settings,
         *,
         slurm: SlurmBackend,
-        places: PlaceholderBackend,
+        places: Placeholders,
         view: SharedView,
         record: HedgeRecord,
         small_jobs: SmallJobs,
@@ -152,7 +152,7 @@ class WatchLoop:
         return min(map(due, self._record.all()), default=math.inf)
 
     def report(self) -> Mapping[str, Any]:
-        """What `advisor status` shows: hedge entries by phase, and counts since the first start."""
+        """The fields of `advisor status`: hedge entries by phase, and counts since the first start."""
         return {
             "now": dict(Counter(entry.phase.value for entry in self._record.all())),
             "counts": dict(self._record.counts),
@@ -351,7 +351,7 @@ def watch_loop(
     settings: Settings,
     *,
     slurm: SlurmBackend,
-    places: PlaceholderBackend,
+    places: Placeholders,
     view: SharedView,
     store: HistoryStore,
     clock: Clock,

@@ -1,4 +1,4 @@
-"""What ended jobs teach: the history, run and wait times, sizes, a hedge's price.
+"""Learning from jobs that have ended: the history, run times, waits, sizes, a hedge's price.
 
 Everything that learns off the hot path and saves what `advisor serve` reads is here.
 """

@@ -17,9 +17,9 @@ from advisor.service.observation.accounting import SOURCE
 log = structlog.get_logger(__name__)
 
 _PAST_JOBS: Final = 50_000
-"""Newest jobs of the history that are searched for jobs that ran on both sides."""
+"""The number of newest jobs in the history that are searched for jobs that ran on both sides."""
 _MAX_RUNS: Final = 20
-"""Newest runs of the same work that are kept of each side."""
+"""The number of newest runs of the same work that are kept for each side."""
 _MAX_WORK: Final = 100_000
 
 _Work: TypeAlias = tuple[str, str | None, int, str | None]
@@ -33,7 +33,7 @@ class PerformanceRatioBook:
     ledger gives the partition to which a job in the cloud was submitted.
 
     Attributes:
-        current: As learned so far; None: too little ran on both sides, or learning is off in ``settings``.
+        current: The ratios learned so far; None: too few jobs ran on both sides, or learning is switched off.
     """
 
     def __init__(self, settings: Settings, store: HistoryStore) -> None:

@@ -1,16 +1,16 @@
-"""What jobs cost in the cloud: the history gets paid time and runs, and jobs get their shares of the cost."""
+"""The cost of jobs in the cloud: paid time and runs go into the history, and each job gets its share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
-from advisor.model.bill import NodeUse, PaidTime, Rows, midnight
+from advisor.model.bill import NodeUse, Rows, midnight
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.node_sets import expand
@@ -20,26 +20,17 @@ from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
+from advisor.service.state.budget import SpendingBudget
 
 _LATEST_SECONDS: Final = 86_400.0  # after a restart: how long ago a job may have ended whose node is not paid
-
-
-class Meter(Protocol):
-    """The cost of nodes (:class:`advisor.service.state.budget.SpendingBudget`)."""
-
-    def paid(self) -> list[PaidTime]:
-        """Paid time that is not yet in the history."""
-
-    def noted(self, paid: Iterable[PaidTime]) -> None:
-        """Confirm that the history has this paid time."""
 
 
 class Costs:
     """Shares the cost of nodes among the jobs that ran on them.
 
     Args:
-        meter: None where another program launches the nodes: a job then costs whole nodes at the settings'
-            prices.
+        meter: Measures the paid time of nodes. None where another program launches the nodes: a job then
+            costs whole nodes at the settings' prices.
 
     Attributes:
         today: The day's rows of the bill as of the last `bill_today`; None before it.
@@ -52,7 +43,7 @@ class Costs:
         store: HistoryStore,
         view: SharedView,
         clock: Clock,
-        meter: Meter | None = None,
+        meter: SpendingBudget | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -65,7 +56,7 @@ class Costs:
         self.today: Rows | None = None
 
     def note(self, ended: Sequence[JobOutcome]) -> None:
-        """Store what was paid since the last round and which jobs ran then; set the jobs' shares."""
+        """Store the paid time since the last round and the jobs that ran in it; set the jobs' shares."""
         runs = [(outcome, self._runs_of(outcome)) for outcome in ended]
         if self._meter is None:
             reckoned = {outcome.job.job_id: self._reckoned(outcome, own) for outcome, own in runs if own}
@@ -83,7 +74,8 @@ class Costs:
         self._store.add_uses(final)
         since = now - _LATEST_SECONDS if self._metered is None else self._metered
         self._share(self._store.beside(final) | self._store.jobs_ended_after(since))
-        # the earliest of all nodes: a minute is paid in advance, and some node may be counted no longer
+        # the earliest end of all pieces: EC2's minimum of a minute is counted in advance, and a node may have
+        # been counted for the last time some while ago
         self._metered = min((piece.until for piece in paid), default=since)
         self._noted_day = midnight(now)
         self._is_billed = False
@@ -131,7 +123,7 @@ class Costs:
         ]
 
     def _runs_of(self, outcome: JobOutcome) -> list[JobOutcome]:
-        """The job's runs in the cloud, with those that a requeue ended, such as a hedge that came back."""
+        """The job's runs in the cloud, with those that a requeue ended, such as that of a returned hedge."""
         runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
         burst = self._settings.cluster.burst_partition
         return [run for run in runs if run.partition == burst]

@@ -14,11 +14,11 @@ from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.model.snapshot import QueuedJob
-from advisor.service.learn.as_here import queued_here
 from advisor.service.learn.both_sides import PerformanceRatioBook
-from advisor.service.learn.costs import Meter
+from advisor.service.learn.drift_book import DriftBook
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.learning import LearnLoop
+from advisor.service.learn.on_premise_equivalents import on_premise_job
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.observation.accounting import Accounting
@@ -27,6 +27,8 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
 from advisor.service.running.metrics import ControlMetrics
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.state_files import TRAININGS
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +37,7 @@ class LearnFeature(Feature):
     """The learn loop and its estimators.
 
     Args:
-        models: Where `advisor serve` finds the models.
+        models: The store in which `advisor serve` finds the models.
         meter: What cloud nodes have cost; None where another program launches them.
     """
 
@@ -49,7 +51,7 @@ class LearnFeature(Feature):
         view: SharedView,
         metrics: ControlMetrics,
         clock: Clock,
-        meter: Meter | None,
+        meter: SpendingBudget | None,
     ) -> None:
         self._settings = settings
         self.ratios = PerformanceRatioBook(settings, store)
@@ -59,6 +61,7 @@ class LearnFeature(Feature):
             if settings.cluster.policy == "price"
             else None
         )
+        self.drift = DriftBook(settings, clock, self.ratios.ratio)
         self.loop = LearnLoop(
             settings,
             slurm=slurm,
@@ -71,6 +74,7 @@ class LearnFeature(Feature):
             clock=clock,
             meter=meter,
             run_times=self.run_times,
+            drift=self.drift,
         )
         self.runners = (LoopRunner(self.loop, clock),)
 
@@ -79,6 +83,7 @@ class LearnFeature(Feature):
 
         Another process may lock the history for a while; after an error the learn loop tries again.
         """
+        self.drift.load()
         try:
             self.knowledge.prepare()
         except AdvisorError as error:
@@ -88,11 +93,16 @@ class LearnFeature(Feature):
 
     def slowdown(self, queued: QueuedJob) -> float:
         """How many times longer a queued job runs in the cloud than on-premise."""
-        return self.ratios.ratio(queued_here(queued, self._settings).job)
+        return self.ratios.ratio(on_premise_job(queued, self._settings).job)
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
-        return structs.replace(site, cutoff=self.knowledge.cutoff, ratios=self.ratios.current)
+        return structs.replace(
+            site,
+            cutoff=self.knowledge.cutoff,
+            ratios=self.ratios.current,
+            fallen_back=self.drift.current,
+        )
 
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""
@@ -100,12 +110,26 @@ class LearnFeature(Feature):
             "knowledge_base_jobs": self.knowledge.cases,
             "jobs_learned": self.loop.jobs_learned,
             "performance_ratios": self.ratios.current,
+            "fallen_back": self.drift.report(),
             **({} if self.run_times is None else {"promises": self.run_times.report()}),
         }
 
     def gauges(self) -> Gauges:
         """See :class:`Feature`."""
+        promises = {"made": 0, "kept": 0} if self.run_times is None else self.run_times.report()
         return {
+            "promises_made": (float(promises["made"]), "Promises that are over."),
+            "promises_kept": (float(promises["kept"]), "Promises that are over and were kept."),
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
+            "partitions_fallen_back": (
+                float(len(self.drift.current)),
+                "Partitions whose jobs stay on-premise because forecasts have not held for a week.",
+            ),
+            "training_failed": (
+                float(
+                    any(one.failed for one in TRAININGS.at(self._settings.paths.state).read().last.values())
+                ),
+                "1: the last weekly training has failed.",
+            ),
             "jobs_learned": (float(self.loop.jobs_learned), "Jobs learned since the start."),
         }

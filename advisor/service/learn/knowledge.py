@@ -23,7 +23,7 @@ from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn.fitness import Target
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
-from advisor.service.learn.as_here import AskRatio, outcome_here
+from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
 from advisor.service.submit.models import PREDICTOR_KIND
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class Knowledge:
         ratio: s(c) of a job as learned; the settings' without it.
 
     Attributes:
-        total_processors: Of the on-premise partitions; 0 while unknown.
+        total_processors: Number of processors of the on-premise partitions; 0 while unknown.
         cutoff: The published rule's cutoff that `advisor tune --weekly` has put in force; None: none.
     """
 
@@ -162,7 +162,7 @@ class Knowledge:
         else:  # another run of it may end
             self._waits.add(outcome.job.job_id)
         state = state_at(outcome.job.submit_time)
-        here = outcome_here(outcome, self._settings, self._store, self._ratio)
+        here = on_premise_outcome(outcome, self._settings, self._store, self._ratio)
         # the wait of one that ran in the cloud was not the on-premise queue's
         predictor.learn(here, state, wait=wait_is_new and not self._is_burst(outcome.partition))
 

@@ -14,10 +14,11 @@ from advisor.history.store import HistoryStore
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.exchange import spool
-from advisor.service.learn.as_here import outcome_here, queued_here
 from advisor.service.learn.both_sides import PerformanceRatioBook
-from advisor.service.learn.costs import Costs, Meter
+from advisor.service.learn.costs import Costs
+from advisor.service.learn.drift_book import DriftBook
 from advisor.service.learn.knowledge import Knowledge
+from advisor.service.learn.on_premise_equivalents import on_premise_job, on_premise_outcome
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.observation.accounting import SOURCE, Accounting, ingest_accounting
@@ -27,6 +28,7 @@ from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.running.metrics import ControlMetrics
+from advisor.service.state.budget import SpendingBudget
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +48,7 @@ class LearnLoop:
         ratios: How much longer jobs run in the cloud.
         meter: What cloud nodes have cost; None where another program launches them.
         run_times: Run times as distributions; None where no decision asks for them.
+        drift: Whether forecasts hold; None: that is not watched.
     """
 
     name = "learn"
@@ -62,8 +65,9 @@ class LearnLoop:
         metrics: ControlMetrics,
         clock: Clock,
         ratios: PerformanceRatioBook | None = None,
-        meter: Meter | None = None,
+        meter: SpendingBudget | None = None,
         run_times: RunTimeKnowledge | None = None,
+        drift: DriftBook | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -71,6 +75,7 @@ class LearnLoop:
         self._knowledge = knowledge
         self._sizes = sizes
         self._run_times = run_times
+        self._drift = drift
         self._ratios = ratios or PerformanceRatioBook(settings, store)
         self._view = view
         self._metrics = metrics
@@ -100,6 +105,7 @@ class LearnLoop:
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
             *(() if self._run_times is None else (Step("learn run times", self._run_times.learn),)),
+            *(() if self._drift is None else (Step("watch for drift", self._drift.decide),)),
             Step("note costs", self.note_costs),
             Step("bill of today", self.costs.bill_today),
             Step("save knowledge", self.save_knowledge),
@@ -108,12 +114,8 @@ class LearnLoop:
         )
 
     def collect_advice(self) -> None:
-        """Move the submit server's complete files into the ledger; a stored file is deleted."""
-        for file in spool.complete_files(self._settings.paths.spool):
-            self._store.add_advice(file.records)
-            file.path.unlink(missing_ok=True)
-            if file.unreadable:
-                log.warning("spool.unreadable_lines", file=file.path.name, lines=file.unreadable)
+        """Move the submit server's complete files into the ledger."""
+        spool.collect(self._settings.paths.spool, self._store)
 
     def link_jobs(self) -> None:
         """Record which job each advice belongs to, from the AdminComments of the jobs in the queue."""
@@ -153,17 +155,20 @@ class LearnLoop:
         standing = standing_for_others(snapshot.jobs)
         jobs = [queued for queued in snapshot.jobs if queued.job.job_id not in standing]
         self._knowledge.learn_starts(jobs, self._view.state_at)
-        self._sizes.observe((queued_here(queued, self._settings) for queued in jobs), snapshot.time)
+        self._sizes.observe((on_premise_job(queued, self._settings) for queued in jobs), snapshot.time)
 
     def learn_ends(self) -> None:
         """Learn run times and sizes of ended jobs; compare their predictions with what they needed."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
         self._sizes.learn(
-            outcome_here(outcome, self._settings, self._store, self._ratios.ratio) for outcome in outcomes
+            on_premise_outcome(outcome, self._settings, self._store, self._ratios.ratio)
+            for outcome in outcomes
         )
         for outcome in outcomes:
             self._judge(outcome)
+        if self._run_times is not None and self._settings.promise.enabled:
+            self._run_times.count_open(self._view.fresh().jobs)
 
     def save_knowledge(self) -> None:
         """Save the k-NN estimators; once in ten minutes under the policy "price", which does not ask them."""
@@ -197,6 +202,8 @@ class LearnLoop:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
         if record is not None and outcome.is_whole and self._run_times is not None:
             self._run_times.judge_promise(record, outcome)
+        if record is not None and outcome.is_whole and self._drift is not None:
+            self._drift.judge(record, outcome)
         if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
             if self._run_times is not None:
                 self._run_times.judge(record, outcome)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.promise.promised import kind_of
+from advisor.history.ledger import Wanted
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
+from advisor.history.schema import SAME_MOMENT_SECONDS
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
-from advisor.model.job import Job, JobOutcome, JobState
+from advisor.model.job import Job, JobOutcome, JobState, limit_seconds
 from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.known import PromisesKnown
+from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import GRID, Floats
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
-from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
-from advisor.service.learn.as_here import AskRatio, outcome_here
+from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
 from advisor.service.running.clock import Clock
 from advisor.service.submit.run_times import RUN_TIMES_KIND
 
@@ -26,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 _SAVE_SECONDS: Final = 600.0
 _ROUNDING: Final = 1.0  # seconds; Slurm's times are whole
+_MOST_ADVICE: Final = 100
+"""Of one job: it is advised when it is submitted, and when it moves."""
 _FIRST_JOBS: Final = 200_000
 """Newest jobs that a first start learns from: half a minute on one core."""
 
@@ -52,6 +60,7 @@ class RunTimeKnowledge:
         self._ratio = ratio
         self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
         self._position: int | None = None
+        self._promised: dict[int, str] = {}  # job in the queue to its first advice
         self._saved_at, self._is_changed = -math.inf, False
 
     @property
@@ -88,22 +97,59 @@ class RunTimeKnowledge:
         self._is_changed = True
 
     def judge_promise(self, record: AdviceRecord, outcome: JobOutcome) -> None:
-        """Learn whether a job that named a time was done by then, wherever it ran."""
-        job, time, end = record.job, record.advice.time, outcome.end_time
-        values = record.advice.values()
-        submitted = outcome.job.submit_time
-        kind = kind_of(values, time - submitted)
-        if kind is None or end is None:
+        """Learn whether a job that named a time was done by then, wherever it ran.
+
+        Args:
+            record: Its newest advice.
+        """
+        if "deadline_in" not in record.advice.values():
             return
-        due = time + values["deadline_in"] + _ROUNDING
+        first = self._first_advice(record, outcome)
+        values = first.advice.values()
+        kind = kind_of(values, has_moved=first.advice.advice_id != record.advice.advice_id)
+        if kind is None:
+            return
+        job, end = first.job, outcome.end_time
+        due = first.advice.time + values["deadline_in"] + _ROUNDING
         if outcome.state is JobState.CANCELLED and end <= due:
             return  # its user did not want it any more: that keeps no promise and breaks none
         levels = self._known.promises.levels
-        third = levels.third_of(job.processors * (job.requested_time or NO_LIMIT_SECONDS))
+        third = levels.third_of(job.processors * limit_seconds(job))
         is_kept = end <= due
-        levels.learn(kind, third, is_kept=is_kept)
+        was_paid = outcome.partition == self._settings.cluster.burst_partition
+        expected = job.processors * record.estimates.run.seconds
+        levels.learn(kind, third, is_kept=is_kept, was_paid=was_paid, core_seconds=expected)
         self._is_changed = True
         log.info("promise.kept" if is_kept else "promise.broken", job=outcome.job.job_id)
+
+    def count_open(self, jobs: Iterable[QueuedJob]) -> Mapping[Kind, int]:
+        """Count the promises that jobs in the queue still have, and return their numbers.
+
+        A job's AdminComment has its newest advice. That it has moved is known of jobs that were seen here
+        with an earlier one.
+        """
+        levels = self._known.promises.levels
+        first, open_now = dict[int, str](), list[tuple[Kind, int]]()
+        for queued in jobs:
+            recorded = parse_admin_comment(queued.admin_comment)
+            if recorded is None or "deadline_in" not in recorded.numbers:
+                continue
+            job_id = queued.job.job_id
+            first[job_id] = self._promised.get(job_id, recorded.advice_id)
+            kind = kind_of(recorded.numbers, has_moved=first[job_id] != recorded.advice_id)
+            if kind is not None:
+                size = queued.job.processors * limit_seconds(queued.job)
+                open_now.append((kind, levels.third_of(size)))
+        self._promised = first
+        levels.set_open(open_now)
+        return Counter(kind for kind, _ in open_now)
+
+    def _first_advice(self, newest: AdviceRecord, outcome: JobOutcome) -> AdviceRecord:
+        """The advice of a job's submission; a later one has moved it."""
+        since = outcome.job.submit_time - SAME_MOMENT_SECONDS  # ids wrap around: an old job may have had it
+        wanted = Wanted(since=since, job_id=outcome.job.job_id)
+        given = self._store.newest_decisions(wanted, _MOST_ADVICE)
+        return given[-1].record if given else newest
 
     def report(self) -> dict[str, int]:
         """What `advisor status` shows: promises that are over, and those that were kept."""
@@ -118,10 +164,9 @@ class RunTimeKnowledge:
             self._saved_at, self._is_changed = now, False
 
     def _learn(self, outcome: JobOutcome) -> None:
-        asked = outcome.job.processors * (outcome.job.requested_time or NO_LIMIT_SECONDS)
-        self._known.promises.levels.learn_size(asked)
+        self._known.promises.levels.learn_size(outcome.job.processors * limit_seconds(outcome.job))
         if outcome.is_whole and outcome.run_seconds > 0.0:
-            self._known.learn(outcome_here(outcome, self._settings, self._store, self._ratio))
+            self._known.learn(on_premise_outcome(outcome, self._settings, self._store, self._ratio))
             self._is_changed = True
 
     def _loaded(self) -> int | None:

@@ -1,8 +1,8 @@
 """When cloud nodes have room for another job, from one snapshot of Slurm. Pure.
 
-This gives a moved job's wait in the cloud's own queue (:mod:`advisor.decide.submission.room`). A running job
-ends as forecast, and at its time limit at the latest. Waiting jobs are put on nodes in the order of their
-submission, each where it can start first.
+This gives a moved job's wait in the cloud's own queue (:mod:`advisor.decide.submission.cloud_times`). A
+running job ends as forecast, and at its time limit at the latest. Waiting jobs are put on nodes in the order
+of their submission, each where it can start first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.decide.submission.room import ANY
+from advisor.decide.submission.cloud_times import ANY
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.site import Room, class_kind
@@ -44,27 +44,34 @@ def cloud_rooms(
     snapshot: ClusterSnapshot,
     burst_partition: str,
     class_of: Mapping[str, str] = MappingProxyType({}),
+    boot_seconds: float = 0.0,
 ) -> dict[str, tuple[Room, ...]]:
     """Rooms by kind of node, as :class:`~advisor.model.site.CloudState` has them.
 
     ``nodes`` are those of the burst partition that accept jobs; nodes of unknown power state are left out.
     Jobs that already wait for the burst partition take their room first. ``class_of``: the class of each
-    node that a class names.
+    node that a class names. ``boot_seconds``: how long a node boots; those that boot already have room when
+    that is over.
     """
     known = [node for node in nodes if node.power is not NodePower.UNKNOWN]
     if not known:
         return {}
-    ends = _ends(known, snapshot)
+    powers = [node.power for node in known]
+    is_up = np.array([power is NodePower.UP for power in powers])
+    ends = _ends(known, powers, snapshot, boot_seconds)
+    boots = np.array([boot_seconds if power is NodePower.DOWN else 0.0 for power in powers])
     rows_with: dict[frozenset[str], _Rows] = {}
     for queued in _waiting(snapshot.jobs, burst_partition):
         wanted = frozenset(queued.job.features if queued.job.plain_constraint else ())
         if wanted not in rows_with:
             rows_with[wanted] = _rows_with(wanted, known)
-        _put(ends, rows_with[wanted], queued, snapshot.time)
-    found = {ANY: _rooms(ends, known, snapshot.time)}
+        _put(ends, boots, rows_with[wanted], queued, snapshot.time)
+    widths = [node.processors for node in known]
+    found = {ANY: _rooms(ends, min(widths), is_up, snapshot.time)}
     for kind, rows in (_kinds(known) | _classes(known, class_of)).items():
         if 0 < len(rows) < len(known):
-            found[kind] = _rooms(ends[rows], [known[row] for row in rows], snapshot.time)
+            whole = min(widths[row] for row in rows)
+            found[kind] = _rooms(ends[rows], whole, is_up[rows], snapshot.time)
     return found
 
 
@@ -82,7 +89,9 @@ def left_seconds(queued: QueuedJob, now: float) -> float:
     return max(1.0, left) if math.isfinite(left) else _UNKNOWN_SECONDS
 
 
-def _ends(nodes: Sequence[Node], snapshot: ClusterSnapshot) -> Times:
+def _ends(
+    nodes: Sequence[Node], powers: Sequence[NodePower], snapshot: ClusterSnapshot, boot_seconds: float
+) -> Times:
     """When each processor becomes free: epoch seconds, shape (nodes, processors), ascending in each row.
 
     The entries beyond a node's own processors are infinite.
@@ -90,21 +99,36 @@ def _ends(nodes: Sequence[Node], snapshot: ClusterSnapshot) -> Times:
     on_node, now = jobs_by_node(snapshot), snapshot.time
     widths = np.array([node.processors for node in nodes])
     ends = np.where(np.arange(widths.max()) < widths[:, None], _FREE, math.inf)
-    for row, node in enumerate(nodes):
-        if node.name not in on_node and "POWERING_DOWN" not in node.states:
+    for row, (node, power) in enumerate(zip(nodes, powers, strict=True)):
+        is_changing = power is NodePower.POWERING_UP or power is NodePower.POWERING_DOWN
+        if not is_changing and node.name not in on_node:
             continue
         jobs = on_node.get(node.name, [])
         own = ends[row, : node.processors]
-        own[:] = now + _POWERING_DOWN_SECONDS if node.power is NodePower.POWERING_DOWN else _FREE
+        boot = _boot_left(node, jobs, now, boot_seconds)
+        own[:] = now + boot if is_changing and boot else _FREE
         taken = 0
         for queued in jobs:
             processors = min(processors_on_a_node(queued), node.processors - taken)
-            own[taken : taken + processors] = now + left_seconds(queued, now)
+            own[taken : taken + processors] = now + boot + left_seconds(queued, now)
             taken += processors
         if jobs and "ALLOCATED" in node.states:  # whole nodes are allocated: the rest is free only then
             own[taken:] = own[:taken].max(initial=now + 1.0)
     ends.sort(axis=1)
     return ends
+
+
+def _boot_left(node: Node, jobs: Sequence[QueuedJob], now: float, boot_seconds: float) -> float:
+    """Seconds until a node that boots is up; of one that powers down, until it is up again.
+
+    slurmctld lets the run time of a job begin anew when its nodes are up.
+    """
+    if node.power is NodePower.POWERING_DOWN:
+        return _POWERING_DOWN_SECONDS + boot_seconds
+    if node.power is not NodePower.POWERING_UP:
+        return 0.0
+    begun = min((queued.start_time for queued in jobs if queued.start_time is not None), default=now)
+    return max(0.0, boot_seconds - max(0.0, now - begun))
 
 
 def _waiting(jobs: Sequence[QueuedJob], burst_partition: str) -> Iterator[QueuedJob]:
@@ -133,8 +157,11 @@ def _rows_with(wanted: Collection[str], nodes: Sequence[Node]) -> _Rows:
     return _Rows(np.array(rows, dtype=np.int64), np.array(width, dtype=np.int64))
 
 
-def _put(ends: Times, usable: _Rows, queued: QueuedJob, now: float) -> None:
-    """Put a waiting job on the nodes where it can start first; a job that fits on none is ignored."""
+def _put(ends: Times, boots: Times, usable: _Rows, queued: QueuedJob, now: float) -> None:
+    """Put a waiting job on the nodes where it can start first; a job that fits on none is ignored.
+
+    ``boots``: how long each node would boot first, seconds; it is up once a job was put on it.
+    """
     job = queued.job
     rows, width = usable
     smallest = int(width.min(initial=ends.shape[1])) or 1
@@ -143,10 +170,12 @@ def _put(ends: Times, usable: _Rows, queued: QueuedJob, now: float) -> None:
         return
     # a job on one node takes its own processors; a job on several nodes takes whole nodes
     taken = np.full(len(rows), job.processors) if needed == 1 else width
-    starts = ends[rows, taken - 1]
+    free_at = ends[rows, taken - 1]
+    starts = np.where(free_at > now, free_at, now + boots[rows])
     chosen = np.argsort(starts, kind="stable")[:needed]
     seconds = predicted_cloud_seconds(queued) or job.requested_time or _UNKNOWN_SECONDS
-    begins = max(float(starts[chosen].max()), now)
+    begins = float(starts[chosen].max())
+    boots[rows[chosen]] = 0.0
     for index in chosen:
         row = ends[rows[index]]
         row[: taken[index]] = begins + seconds
@@ -180,9 +209,8 @@ def _kinds_with(features: tuple[str, ...], active: tuple[str, ...]) -> tuple[str
     return (*sorted(named), *(() if is_never_spot(features) else (Capacity.SPOT.value,)))
 
 
-def _rooms(ends: Times, nodes: Sequence[Node], now: float) -> tuple[Room, ...]:
-    """Rooms for jobs of 1, 2, 4, ... processors, up to whole nodes."""
-    whole = min(node.processors for node in nodes)
+def _rooms(ends: Times, whole: int, is_up: NDArray[np.bool_], now: float) -> tuple[Room, ...]:
+    """Rooms for jobs of 1, 2, 4, ... processors, up to the ``whole`` smallest node; ``is_up``: each node."""
     sizes = [2**power for power in range(whole.bit_length()) if 2**power < whole] + [whole]
     found = list[Room]()
     for size in sizes:
@@ -193,6 +221,7 @@ def _rooms(ends: Times, nodes: Sequence[Node], now: float) -> tuple[Room, ...]:
         room = Room(
             processors=size,
             free=len(times) - len(later),
+            up=int((ends[is_up, size - 1 :: size] <= now).sum()),
             later=tuple(later[:_MAX_LATER].tolist()),
             total=len(times),
         )

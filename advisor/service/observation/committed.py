@@ -1,4 +1,4 @@
-"""Money and reserved nodes that moved jobs will take once their nodes are launched. Pure.
+"""The money and reserved nodes that moved jobs will use once their nodes are launched. Pure.
 
 The submit server counts a job's cost until a poll shows the job; the day's budget
 (:mod:`advisor.service.state.budget`) counts it from the launch of its node on. In between it is counted
@@ -8,11 +8,12 @@ here: otherwise each of many simultaneous submissions would see a budget that is
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
-from advisor.decide.submission.capacity import cost_usd
+from advisor.decide.submission.staging import cost_usd
 from advisor.model.advice import Capacity
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -22,8 +23,11 @@ from advisor.service.observation.advice_of_jobs import moved_by_us
 
 
 def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Settings) -> CloudState:
-    """The state of the cloud, less the money and the reserved nodes of moved jobs that wait there."""
-    usd, reserved = 0.0, 0
+    """The state of the cloud, less the money and the reserved nodes of moved jobs that wait for a node.
+
+    With a budget a job's cost is that of its longest run, else that of its predicted run.
+    """
+    usd, reserved = 0.0, Counter[str]()
     by_account = dict[str, float]()
     for queued in jobs:
         job = queued.job
@@ -33,23 +37,24 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
         if moved is None or moved.capacity not in set(Capacity):
             continue
         capacity = Capacity(moved.capacity)
+        nodes = cloud.for_job(job)
         if capacity is Capacity.RESERVED:
-            reserved += job.array_tasks * cloud.as_met_by(job).nodes_at_most(job)
+            reserved[nodes.class_name] += job.array_tasks * nodes.nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)
-        if settings.budget.usd:
+        if settings.budget.limits_spending:
             run = _worst_seconds(job, moved)
-        cost = cost_usd(job, run, capacity, cloud.as_met_by(job), settings)
+        cost = cost_usd(job, run, capacity, nodes, settings)
         if math.isfinite(cost):
             usd += cost
-            if job.account:
-                by_account[job.account] = by_account.get(job.account, 0.0) + cost
+            for payer in job.payers:
+                by_account[payer] = by_account.get(payer, 0.0) + cost
     if not (usd or reserved):
         return cloud
     return cloud.committed(usd, by_account, reserved)
 
 
 def _worst_seconds(job: Job, moved: RecordedAdvice) -> float:
-    """Run time in the cloud at worst: to the stop of its slice, else to its time limit."""
+    """Longest run time in the cloud, seconds: to the stop of its hedge, else to its limit (NaN: none)."""
     limit = math.nan if job.requested_time is None else job.requested_time
     if moved.hedge is None:
         return limit

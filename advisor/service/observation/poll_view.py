@@ -42,7 +42,10 @@ class SharedView:
         with self._lock:
             snapshot, age = self._snapshot, self._clock.monotonic() - self._seen
         if snapshot is None or age > self._max_gap:
-            raise RetryLater("the last successful poll of Slurm is too old", code="view.stale")
+            raise RetryLater(
+                "the last successful poll of Slurm is too old. `advisor status` says why polls fail",
+                code="view.stale",
+            )
         return snapshot
 
     @property
@@ -52,6 +55,6 @@ class SharedView:
             return self._seen - (self._snapshot.seconds if self._snapshot is not None else 0.0)
 
     def state_at(self, time: float) -> ClusterState | None:
-        """What a submission at ``time`` (epoch seconds) met; None without a poll then."""
+        """The cluster's state at a moment (epoch seconds); None without a poll at that time."""
         with self._lock:
             return self._states.at(time)

@@ -1,4 +1,4 @@
-"""What the portfolio sets in Slurm, and how the loop or an admin takes it back."""
+"""The changes of the portfolio in Slurm, and how the loop or an admin undoes them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from advisor.slurm.steering import BurstSteering
 _MAX_ORDERED_JOBS: Final = 50
 """Waiting jobs that are put in the policy's order; each change is one command to slurmctld."""
 UNDO: Final = "advisor portfolio undo"
-"""The command that takes everything back while no loop runs."""
+"""The command that undoes everything while no loop runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortfolioActuators:
-    """Closed nodes, ordered jobs, weights of nodes."""
+    """Closes nodes, orders jobs, and sets the weights of nodes."""
 
     closed: ClosedNodes
     order: OrderedJobs
@@ -32,7 +32,7 @@ class PortfolioActuators:
 
     @classmethod
     def of(cls, settings: Settings, *, slurm: SlurmBackend, steering: BurstSteering) -> PortfolioActuators:
-        """The actuators of a site, with what an earlier process has set."""
+        """The actuators of a site, with the changes that an earlier process has made."""
         folder, ours = settings.paths.state, settings.portfolio
         return cls(
             ClosedNodes(steering, lease_seconds=ours.lease_seconds),

@@ -1,4 +1,4 @@
-"""What idle nodes are worth to jobs that may still arrive, by the last jobs of the burst partition."""
+"""The value of idle nodes to jobs that may still arrive, by the last jobs of the burst partition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RecentJobs:
         self._since += 1
 
     def ready(self, view: BurstView, rules: Rules) -> Readiness:
-        """What idle nodes are worth now."""
+        """The value of idle nodes now."""
         if not self._ended:
             return NOTHING
         now = view.situation.now

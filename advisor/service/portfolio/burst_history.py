@@ -17,7 +17,7 @@ _MAX_NEW: Final = 20_000
 
 
 class BurstHistory:
-    """What jobs that ended in the burst partition say about the next ones. Used by one thread."""
+    """The jobs that ended in the burst partition, which forecast the next. Used by one thread."""
 
     def __init__(self, settings: Settings, store: HistoryStore) -> None:
         self._partition = settings.cluster.burst_partition

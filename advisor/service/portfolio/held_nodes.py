@@ -1,4 +1,4 @@
-"""What the leading policy does to cloud nodes: close, keep, give back, warm up; and how it is undone."""
+"""The leading policy's actions on cloud nodes (close, keep, give back, warm up), and how to undo them."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class SteeredNodes:
 
 
 def ranks(view: BurstView, moment: Moment, policy: RentingPolicy, release: Release) -> dict[str, int]:
-    """What is added to each node's weight, so that the next job gets the idle node that the policy chooses.
+    """Numbers to add to nodes' weights, so that the next job gets the idle node that the policy chooses.
 
     Powered-down nodes come after all nodes that are up. Empty if the choice makes no difference.
     """

@@ -82,7 +82,7 @@ class PortfolioJudge:
     """Judges once an hour, in a thread of its own.
 
     Args:
-        state: Where the prior and the last verdict are stored.
+        state: The state file of the prior and the last verdict.
         burst: Nodes of the burst partition, processors of one node, and boot time in seconds; raises
             RetryLater while they are unknown.
     """
@@ -150,7 +150,10 @@ class PortfolioJudge:
 
     def _tick(self, *_: object) -> None:
         if self._stopping.is_set():
-            raise RetryLater("the process stops", code="portfolio.stopping")
+            raise RetryLater(
+                "advisor control stops, and the simulation with it: it is made again after the start",
+                code="portfolio.stopping",
+            )
         if self._clock.monotonic() - self._began > _MAX_SECONDS:
             self._is_done = True  # once an hour is often enough for that
             raise RetryLater(

@@ -161,7 +161,7 @@ class LeaderChoice:
         return AdaptivePeriod(min_seconds=least, max_seconds=_MAX_PERIODS * least)
 
     def state(self, *, acts: bool) -> PortfolioState:
-        """What is remembered of past choices, to be written down."""
+        """The memory of past choices, for the state file."""
         plain = self._chooser.as_plain() if self._chooser is not None else self._memory
         now = self.in_force
         in_force = (now.policy.name, now.since, now.why) if now is not None else None

@@ -1,4 +1,7 @@
-"""Which powered-down nodes the leading policy leaves open, and in which order they are opened."""
+"""Which powered-down nodes the leading policy leaves open, and in which order they are opened.
+
+A node that is not open is in a reservation of ours, so slurmctld powers it up for no job.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class NodeLimit:
 
 
 def _wants(view: BurstView, moment: Moment, overdue: Overdue, demands: Mapping[int, Demand]) -> list[Want]:
-    """What jobs want, the most urgent first, each with the memory that it asks for."""
+    """The demand of jobs, the most urgent first, each with its requested memory."""
     queue = (view.waiting[at].job for at in moment.order)
     wants = [
         *overdue.stuck,

@@ -29,7 +29,7 @@ class Overdue:
     """Nodes to open beyond the limit.
 
     Attributes:
-        stuck: In addition to the policy's nodes, for jobs that the open nodes did not help.
+        stuck: Number of nodes added to the policy's for jobs that could not start on the open nodes.
         promised: At least these, for jobs that we moved to the cloud and that have waited longer than
             promised.
     """

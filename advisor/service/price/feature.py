@@ -9,12 +9,12 @@ from typing import Any, Final
 from msgspec import structs
 
 from advisor.decide.price.demand_price import DemandKept
-from advisor.decide.price.period_budget import period_span
 from advisor.decide.price.tokens import DAY
 from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
 from advisor.history.columns import on_premise
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
+from advisor.model.periods import period_span
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.price.first_price import MIN_JOBS, SiteTerms, rehearsed_demand

@@ -22,13 +22,14 @@ _DAYS: Final = 28.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTerms:
-    """What the rehearsal must know of the site.
+    """The properties of the site that the rehearsal needs.
 
     Attributes:
         processors: On-premise.
-        usd_per_day: Of the budget.
+        usd_per_day: The budget of a day, US dollars.
         usd_per_core_hour: On-demand.
-        boot_seconds, slowdown: Of the cloud.
+        boot_seconds, slowdown: Boot time of a cloud node, seconds; run time in the cloud over that
+            on-premise.
         loss_weight: How many saved hours one lost hour outweighs.
     """
 
@@ -45,7 +46,7 @@ def rehearsed_demand(here: JobTable, terms: SiteTerms, now: float) -> DemandKept
 
     Args:
         here: Jobs that ran on-premise, in submission order, times in epoch seconds.
-        terms: Of the site.
+        terms: The site's budget and cloud.
         now: Epoch seconds; the demand ends here.
 
     Returns:

@@ -6,25 +6,27 @@ of money here. The tokens follow from it (`advisor.decide.price.period_budget`).
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
-from advisor.decide.price.period_budget import period_span, spent_in_period, tokens_at_hand
+from advisor.decide.price.period_budget import PeriodMoney
 from advisor.decide.price.tokens import DAY
 from advisor.decide.submission.capacity import usd_per_core_hour
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
+from advisor.model.periods import period_span
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, Price
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.budget_records import limits_of
 from advisor.service.state.records import PriceRecord, SeenSlice
 
 log = structlog.get_logger(__name__)
@@ -59,13 +61,13 @@ class PriceKeeper:
         self._clock = clock
         self._lock = threading.Lock()
         now = clock.wall()
-        self._since = now
-        self._demand = DemandPrice(_pace(settings, now), now)
+        self._limits = limits_of(settings)
+        self._demand = DemandPrice(Pace(hours=_READ_HOURS), now)
         self._saved_at = float("-inf")  # monotonic seconds
         self._first_price = 0.0
         self._current: Price | None = None
         self.doubt = "nothing was polled yet"
-        self.is_new = not self._take_up(now)
+        self.is_new = not self._take_up()
 
     @property
     def current(self) -> Price | None:
@@ -82,27 +84,29 @@ class PriceKeeper:
 
         Args:
             now: Epoch seconds.
-            cloud: With what is promised to nodes and to moved jobs that wait.
+            cloud: State of the cloud, with the money promised to nodes and to moved jobs that wait.
         """
         self._first_price = 3600.0 / max(1e-9, usd_per_core_hour(Capacity.ON_DEMAND, cloud, self._settings))
         self.doubt = self._doubt()
         if self.doubt:
             self._current = None
             return
-        budget = self._settings.budget
-        tokens, by_account = float("inf"), dict[str, float]()
-        days = {} if self._spending is None else self._spending.days()
-        if budget.usd > 0.0:
-            spent = {day: sum(accounts.values()) for day, accounts in days.items()}
-            tokens = self._tokens(budget.usd, spent, cloud.promised_usd, now)
-        for account, usd in budget.accounts.items():
-            own = {day: accounts.get(account, 0.0) for day, accounts in days.items()}
-            promised = cloud.promised_by_account.get(account, 0.0)
-            by_account[account] = self._tokens(usd, own, promised, now)
+        money, by_payer = None, dict[str, float]()
+        if self._spending is not None:
+            books = self._spending.books()
+            known = {*books.payers(), *cloud.promised_by_account}
+            for limit in self._limits:
+                if limit.usd:  # the price paces the site's money alone
+                    money = books.money(
+                        limit, "", now, promised=cloud.promised_usd, observed_since=self._demand.since
+                    )
+                for payer in {*limit.payers, *limit.others(known)}:
+                    promised = cloud.promised_by_account.get(payer, 0.0)
+                    by_payer[payer] = books.money(limit, payer, now, promised=promised).left
         self._current = Price(
-            seconds_per_usd=self._price(now, tokens),
-            tokens_usd=tokens,
-            tokens_by_account=MappingProxyType(by_account),
+            seconds_per_usd=self._price(now, money),
+            tokens_usd=math.inf if money is None else money.left,
+            tokens_by_account=MappingProxyType(by_payer),
         )
 
     def note(self, key: str, *, index: float, usd: float, now: float) -> None:
@@ -110,11 +114,11 @@ class PriceKeeper:
         with self._lock:
             self._demand.note(key, index=index, cost=usd, now=now)
 
-    def commit(self, usd: float, account: str | None) -> None:
+    def commit(self, usd: float, payers: Iterable[str]) -> None:
         """Take tokens for a start that may cost so many dollars; the next poll knows it by itself."""
         with self._lock:
             if self._current is not None:
-                self._current = self._current.committed(usd, {account or "": usd})
+                self._current = self._current.committed(usd, dict.fromkeys(payers, usd))
 
     def rehearsed(self, kept: DemandKept) -> None:
         """Begin with the demand of a rehearsal of the site's history; seen demand is added to it."""
@@ -140,7 +144,6 @@ class PriceKeeper:
         newest = sorted(kept.seen.items(), key=lambda item: item[1][0])[-_MAX_SEEN:]
         self._state.write(
             PriceRecord(
-                since=self._since,
                 observed_since=kept.since,
                 price=kept.price,
                 next_reading=kept.next_reading,
@@ -152,13 +155,13 @@ class PriceKeeper:
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows; times in seconds, money in US dollars."""
         budget, price = self._settings.budget, self._current
-        now = self._clock.wall()
-        days = {} if self._spending is None else self._spending.days()
-        spent = {day: sum(accounts.values()) for day, accounts in days.items()}
+        spent = 0.0
+        if self._spending is not None:
+            (spent, _), _ = self._spending.exposure(budget.period)
         return {
             "budget_usd": budget.usd or None,
             "period": budget.period,
-            "spent_usd": spent_in_period(spent, now, budget.period),
+            "spent_usd": spent,
             "tokens_usd": price.tokens_usd if price is not None and budget.usd else None,
             "tokens_by_account": dict(price.tokens_by_account) if price is not None else {},
             "seconds_per_usd": price.seconds_per_usd if price is not None else None,
@@ -170,64 +173,35 @@ class PriceKeeper:
     def _doubt(self) -> str:
         if not self._settings.budget.is_set:
             return _NO_BUDGET
-        if not self._settings.budget.usd:
+        if not self._limits:
             return ""
         if self._spending is None:
             return _NO_MONEY
         return self._spending.doubt
 
-    def _tokens(self, usd: float, spent: Mapping[str, float], promised: float, now: float) -> float:
-        return tokens_at_hand(
-            usd=usd,
-            period=self._settings.budget.period,
-            since=self._since,
-            now=now,
-            spent_by_day=spent,
-            promised=promised,
-            ahead=self._ahead(usd, now),
-        )
-
-    def _ahead(self, usd: float, now: float) -> float:
-        """What is there of a budget before it accrues, US dollars."""
-        begin, end = period_span(now, self._settings.budget.period)
-        period_days = (end - begin) / DAY
-        return usd * self._demand.days_ahead(now, period_days) / period_days
-
-    def _price(self, now: float, tokens: float) -> float:
-        fixed = self._settings.budget.usd_per_hour_saved
-        if fixed:
-            return 3600.0 / fixed
+    def _price(self, now: float, money: PeriodMoney | None) -> float:
         budget = self._settings.budget
+        if budget.usd_per_hour_saved:
+            return 3600.0 / budget.usd_per_hour_saved
+        if money is None:
+            return math.inf
         begin, end = period_span(now, budget.period)
         with self._lock:
             if not self._demand.is_known:
                 return self._first_price
             return self._demand.price(
-                now,
-                held=tokens,
-                per_day=budget.usd * DAY / (end - begin),
-                ahead=self._ahead(budget.usd, now),
+                now, held=money.left, reserve=money.planned, per_day=budget.usd * DAY / (end - begin)
             )
 
-    def _take_up(self, now: float) -> bool:
+    def _take_up(self) -> bool:
         """Go on where another process has ended; False where there was none, or its record is damaged."""
         try:
             found = self._state.load()
         except AdvisorError as error:
             self._state.set_aside(str(error))
-            # the tokens follow from the record of spending, as if the budget began with this period
-            self._since, _ = period_span(now, self._settings.budget.period)
             return False
         if found is None:
             return False
-        self._since = found.since
         seen = {key: (one.time, one.index, one.usd) for key, one in found.seen.items()}
         self._demand.take_up(DemandKept(found.observed_since, found.price, found.next_reading, seen))
         return True
-
-
-def _pace(settings: Settings, now: float) -> Pace:
-    """The pace at which the price follows; of a short period's budget, half is the reserve."""
-    begin, end = period_span(now, settings.budget.period)
-    usual = Pace(hours=_READ_HOURS)
-    return replace(usual, reserve_days=min(usual.reserve_days, 0.5 * (end - begin) / DAY))

@@ -14,8 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept
-from advisor.decide.promise.promised import names_a_time
-from advisor.model.errors import RetryLater
+from advisor.model.deadline import deadline_for
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -25,9 +24,8 @@ from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import OnPremiseQueue, on_premise_queue
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.running.clock import Clock
-from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.waiting.asking import MAX_MOVED, Asking
+from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import QueueChange
 
@@ -146,24 +144,17 @@ class PriceLoop:
         named = [
             queued
             for queued in queue.waiting
-            if names_a_time(queued.job, self._settings)
+            if deadline_for(queued.job, self._settings) is not None
             and queued.job.job_id not in self._moves
             and may_be_asked(queued, self._settings) is not None
         ]
         if not named:
             return
         waits = self._valuer.waits(queue)
-        going: list[int] = []
-
-        def ask(queued: QueuedJob) -> None:
-            if len(going) < MAX_MOVED and self._asking.goes(queued, waits[queued.job.job_id]):
-                going.append(queued.job.job_id)
-
-        try:
-            for_each(named[:_MAX_ASKED], ask)
-        finally:
-            if going:
-                self._moves.make(going)
+        self._asking.move(
+            ((queued.job.job_id, queued) for queued in named[:_MAX_ASKED]),
+            lambda queued: bool(self._asking.goes(queued, waits[queued.job.job_id])),
+        )
 
     def _note_bought(self, snapshot: ClusterSnapshot) -> None:
         """Count jobs that moved at their submission as demand, by what their AdminComment says of it."""
@@ -189,49 +180,42 @@ class PriceLoop:
             and now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
             # a job that slurmctld has not looked at yet may be asked about a poll later
             and may_be_asked(queued, self._settings) is not None
-            and not names_a_time(queued.job, self._settings)
+            and deadline_for(queued.job, self._settings) is None
         ]
         self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
         return due
 
     def _ask_and_move(self, best: Sequence[Valued]) -> None:
-        going: list[int] = []
         asked = 0
-        is_over = False
 
-        def ask(one: Valued) -> None:
-            nonlocal is_over, asked
+        def next_round(job_id: int) -> None:
+            self._valued_at.pop(job_id, None)
+
+        def goes(one: Valued) -> bool:
+            nonlocal asked
             job_id = one.queued.job.job_id
-            if is_over or asked >= _MAX_ASKED or len(going) >= MAX_MOVED:
-                self._valued_at.pop(job_id, None)  # the next round has its turn
-                return
+            if asked >= _MAX_ASKED:
+                next_round(job_id)
+                return False
             price = self._keeper.current
-            if price is None or one.worst_usd > price.tokens_of(one.queued.job.account):
-                return
+            if price is None or one.worst_usd > price.tokens_of(one.queued.job.payers)[0]:
+                return False
             asked += 1
-            try:
-                goes = self._asking.goes(one.queued, one.wait)
-                if goes is None:
-                    self._valued_at.pop(job_id, None)  # its advice is on its way to the ledger
-                elif goes:
-                    log.info(
-                        "price.moves",
-                        job=job_id,
-                        seconds_per_usd=round(one.value, 1),
-                        wait_seconds=round(one.wait),
-                        usd=round(one.usd, 4),
-                    )
-                    self._keeper.commit(one.worst_usd, one.queued.job.account)
-                    going.append(job_id)
-            except RetryLater:  # a submit server that hangs is not asked for 100 jobs
-                is_over = True
-                raise
+            found = self._asking.goes(one.queued, one.wait)
+            if found is None:
+                next_round(job_id)  # its advice is on its way to the ledger
+            elif found:
+                log.info(
+                    "price.moves",
+                    job=job_id,
+                    seconds_per_usd=round(one.value, 1),
+                    wait_seconds=round(one.wait),
+                    usd=round(one.usd, 4),
+                )
+                self._keeper.commit(one.worst_usd, one.queued.job.payers)
+            return bool(found)
 
-        try:
-            for_each(best, ask)
-        finally:
-            if going:
-                self._moves.make(going)
+        self._asking.move(((one.queued.job.job_id, one) for one in best), goes, skip=next_round)
 
 
 def _key(queued: QueuedJob) -> str:

@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
-from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS, SeenQueue
+from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.observation.site_view import without_doubles
 from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
 
@@ -28,10 +29,10 @@ class OnPremiseQueue:
 
     Attributes:
         time: Epoch seconds of the snapshot.
-        processors: Of the nodes that are usable.
-        running: In no order.
-        waiting: In Slurm's order of priority; jobs that are held, wait for a time or another job are left
-            out.
+        processors: Number of processors of the usable nodes.
+        running: The running jobs, in no order.
+        waiting: The waiting jobs in Slurm's order of priority; jobs that are held, wait for a time or another
+            job are left out.
     """
 
     time: float
@@ -117,8 +118,7 @@ def _rows(queue: OnPremiseQueue) -> Iterator[tuple[int, int, float]]:
 
 def limit_of(queued: QueuedJob) -> float:
     """A job's time limit, seconds."""
-    limit = queued.job.requested_time
-    return NO_LIMIT_SECONDS if limit is None else max(1.0, limit)
+    return limit_seconds(queued.job)
 
 
 def _ints(values: Iterable[int]) -> NDArray[np.int64]:

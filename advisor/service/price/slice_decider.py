@@ -1,4 +1,4 @@
-"""What becomes of a slice in the cloud at its stop, and when its place's turn on-premise comes."""
+"""The decision about a slice at its stop, and when its on-premise slot is available."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import structlog
 
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
-from advisor.decide.submission.capacity import cores_billed, usd_per_core_hour
+from advisor.decide.submission.capacity import usd_per_second
 from advisor.model.advice import Capacity
 from advisor.model.errors import RetryLater
+from advisor.model.job import NO_LIMIT_SECONDS
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
-from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
-from advisor.service.learn.as_here import queued_here
+from advisor.service.learn.on_premise_equivalents import on_premise_job
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
@@ -60,8 +60,8 @@ class Slices:
         """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back.
 
         Args:
-            queued: In the cloud, at its stop.
-            elapsed_seconds: What it has run there.
+            queued: The job, which runs in the cloud and has reached its stop.
+            elapsed_seconds: The time that it has run there.
             placeholder: The job that keeps its place; 0: none, and it would begin at the queue's end.
         """
         waits = self._forecast()
@@ -78,7 +78,7 @@ class Slices:
         return self._is_bought(queued, best, left, elapsed_seconds)
 
     def _best(self, queued: QueuedJob, elapsed_seconds: float, wait: float, *, is_whole: bool) -> Slice:
-        here = queued_here(queued, self._settings).job
+        here = on_premise_job(queued, self._settings).job
         slowdown = self._slowdown(queued)
         elapsed = elapsed_seconds / slowdown
         chances = self._chances.chances(here)
@@ -92,7 +92,7 @@ class Slices:
             offer=CloudOffer(
                 start_seconds=0.0,
                 slowdown=slowdown,
-                processors=self._usd_per_second(queued),
+                cost_per_second=self._usd_per_second(queued),
                 paid_start_seconds=0.0,
                 is_whole=is_whole,
             ),
@@ -107,19 +107,18 @@ class Slices:
         if price is None or best.value <= 0.0 or best.value < price.seconds_per_usd:
             return False
         worst = self._usd_per_second(queued) * (more_seconds + ENDING_SECONDS)
-        account = queued.job.account
-        if worst > price.tokens_of(account):
+        payers = queued.job.payers
+        if worst > price.tokens_of(payers)[0]:
             log.info("price.slice_not_covered", job=queued.job.job_id, usd=round(worst, 4))
             return False
-        self._keeper.commit(worst, account)
+        self._keeper.commit(worst, payers)
         return True
 
     def _usd_per_second(self, queued: QueuedJob) -> float:
-        cloud, moved = self._cloud().as_met_by(queued.job), moved_by_us(queued)
+        cloud, moved = self._cloud().for_job(queued.job), moved_by_us(queued)
         named = moved.capacity if moved is not None else None
         capacity = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
-        usd = cores_billed(queued.job, cloud) * usd_per_core_hour(capacity, cloud, self._settings) / 3600.0
-        return max(usd, _FREE_USD_PER_SECOND)
+        return max(usd_per_second(queued.job, capacity, cloud, self._settings), _FREE_USD_PER_SECOND)
 
     def _forecast(self) -> Mapping[int, float]:
         """Forecast waits by job id, once for each poll; empty where no poll is fresh."""

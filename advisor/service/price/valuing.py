@@ -1,4 +1,4 @@
-"""What the waiting jobs that may move are worth: forecast waits, run times and prices put together. Pure."""
+"""The value of the waiting jobs that may move, from forecast waits, run times and prices. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
 from advisor.decide.price.queue_values import QueueOffers, value_queue
 from advisor.decide.price.slices import Floats
-from advisor.decide.submission.capacity import boot_seconds, choose, cores_billed, usd_per_core_hour
+from advisor.decide.submission.capacity import choose, usd_per_second
 from advisor.decide.submission.rules import may_move
+from advisor.decide.submission.staging import start_of
 from advisor.model.advice import Verdict
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -67,7 +68,7 @@ class Valued:
 
 
 class Valuer:
-    """Values waiting jobs. The forecast of a job's run time is made once, at first sight.
+    """Values waiting jobs. The forecast of a job's run time is made once, when the job is first seen.
 
     Args:
         chances: Forecasts of run times.
@@ -106,7 +107,6 @@ class Valuer:
             waits: :meth:`waits`.
             now: Epoch seconds.
         """
-        boot = boot_seconds(cloud, self._settings)
         movable = [
             q for q in jobs if waits.get(q.job.job_id, 0.0) > _NOW_SECONDS and self._may_move(q, cloud)
         ]
@@ -118,19 +118,23 @@ class Valuer:
         prices = np.array(
             [self._usd_per_second(q, s, cloud, now) for q, s in zip(movable, slowdowns, strict=True)]
         )
+        begun = [start_of(q.job, cloud.for_job(q.job), self._settings) for q in movable]
+        starts, transfers = np.array([s.seconds for s in begun]), np.array([s.usd for s in begun])
+        usd_per_second = np.where(np.isfinite(prices), prices, 1.0)
         offers = QueueOffers(
             limits=limits,
             waits=np.array([waits[queued.job.job_id] for queued in movable]),
-            starts=np.full(len(movable), boot),
+            starts=starts,
             slowdowns=slowdowns,
-            usd_per_second=np.where(np.isfinite(prices), prices, 1.0),
-            paid_starts=np.full(len(movable), boot),
+            usd_per_second=usd_per_second,
+            # what data's transfer costs, as if it were paid by time as well
+            paid_starts=starts + transfers / usd_per_second,
             are_whole=np.array([not self.is_sliced(queued.job) for queued in movable]),
         )
         found = value_queue(
             chances, self._chances.edges, offers, loss_weight=self._settings.price.loss_weight
         )
-        worst = offers.usd_per_second * (boot + slowdowns * found.stops + ENDING_SECONDS)
+        worst = usd_per_second * (starts + slowdowns * found.stops + ENDING_SECONDS) + transfers
         return [
             Valued(
                 queued=queued,
@@ -159,19 +163,18 @@ class Valuer:
         return (
             recorded is not None
             and recorded.reason not in _SEEN_BY_THE_HOOK_ALONE
-            and may_move(queued.job, cloud.as_met_by(queued.job), self._settings).verdict is Verdict.YES
+            and may_move(queued.job, cloud.for_job(queued.job), self._settings).verdict is Verdict.YES
         )
 
     def _usd_per_second(self, queued: QueuedJob, slowdown: float, cloud: CloudState, now: float) -> float:
         """Price of what the job takes in the cloud; NaN where there is no capacity for it."""
         job = queued.job
-        cloud = cloud.as_met_by(job)
+        cloud = cloud.for_job(job)
         likely = float(self.chances_of(queued) @ np.minimum(self._middles, limit_of(queued)))
         capacity, _ = choose(job, slowdown * likely, cloud, self._settings, now)
         if capacity is None:
             return float("nan")
-        usd = cores_billed(job, cloud) * usd_per_core_hour(capacity, cloud, self._settings) / 3600.0
-        return max(usd, _FREE_USD_PER_SECOND)
+        return max(usd_per_second(job, capacity, cloud, self._settings), _FREE_USD_PER_SECOND)
 
 
 def _key(queued: QueuedJob) -> tuple[int, float, float | None]:

@@ -1,4 +1,4 @@
-"""Time, passed in: what o'clock it is, and how much time has gone by."""
+"""The clocks that loops and servers get: the wall clock, and elapsed time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Clock:
     Attributes:
         wall: Epoch seconds: for records and for what Slurm and EC2 say. May jump.
         monotonic: Seconds that only ever grow: for every period, age and time-out.
-        sleep: Waits so many seconds.
+        sleep: Waits for a number of seconds.
     """
 
     wall: Callable[[], float] = time.time

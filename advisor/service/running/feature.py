@@ -1,4 +1,4 @@
-"""What every feature of `advisor control` offers, so that the process can run them as one list.
+"""The interface of a feature of `advisor control`, so that the process can run all features as one list.
 
 The class is here, and not in `advisor.service.control`, because the features' own packages implement it and
 know nothing of `control`.
@@ -16,12 +16,18 @@ from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.running.loops import LoopRunner
 
 Gauges: TypeAlias = Mapping[str, tuple[float, str]]
-"""Metrics of the moment: name without the prefix ``advisor_`` to value and help text."""
+"""Gauges for `/metrics`: name without the prefix ``advisor_`` to the present value and the help text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """What one poll of Slurm saw, and the cloud as decisions reckon with it at that moment."""
+    """What one poll of Slurm saw.
+
+    Attributes:
+        snapshot: The queue and the nodes.
+        cluster: The on-premise partitions, summed up for decisions.
+        cloud: The burst partition as decisions at that moment assume it: free nodes, prices, spending.
+    """
 
     snapshot: ClusterSnapshot
     cluster: ClusterState
@@ -32,16 +38,16 @@ class Feature:
     """One thing that `advisor control` does. A feature that is off is not constructed.
 
     Attributes:
-        runners: Its loops, each in a thread of its own, in the order in which they start.
-        steering: Names of those loops that set in Slurm what `release` takes back. They end before it is
-            called.
+        runners: The feature's loops, each in a thread of its own, in the order in which they start.
+        steering: Names of the loops whose changes in Slurm (weights, features, priorities) `release` undoes.
+            These loops have ended when `release` is called.
     """
 
     runners: Sequence[LoopRunner] = ()
     steering: Collection[str] = ()
 
     def prepare(self) -> None:
-        """Do what comes before the first round of a loop. Slurm was polled once before."""
+        """Do what must be done before the first round of a loop. Slurm was polled once before."""
 
     def start(self) -> None:
         """Prepare, then start the loops."""
@@ -50,10 +56,10 @@ class Feature:
             runner.start()
 
     def polled(self, poll: Poll) -> None:
-        """Take in a poll; called in the thread of the poll loop, which waits for it."""
+        """Use the result of a poll. The poll loop calls this in its own thread and waits for it."""
 
     def publish(self, site: SiteState) -> SiteState:
-        """Return the state that `advisor serve` decides with, with this feature's fields set."""
+        """Return a copy of the state that `advisor serve` decides with, with this feature's fields set."""
         return site
 
     def status(self) -> Mapping[str, Any]:
@@ -65,7 +71,7 @@ class Feature:
         return {}
 
     def stop(self) -> None:
-        """Abandon what takes long; does not wait."""
+        """Ask long computations and calls to end early; return at once."""
 
     def release(self) -> None:
-        """Give Slurm back what was set there, after the last round of the steering loops."""
+        """Undo in Slurm what the steering loops have set, after the last round of each."""

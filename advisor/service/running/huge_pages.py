@@ -22,7 +22,7 @@ _HEAP: Final = "[heap]"
 def collapse() -> int:
     """Ask for huge pages wherever the heap fills one; returns how many there are then.
 
-    Takes some milliseconds the first time and stops nobody who only reads and writes: other threads go on.
+    Takes some milliseconds the first time and does not stop threads that only read and write.
     """
     try:
         lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -28,7 +28,8 @@ def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
         except AdvisorError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 -- the other items go on; it is raised below
-            text = f"{str(item)[:_MAX_ITEM_CHARACTERS]}: {type(error).__name__}: {error}"
+            text = f"{str(item)[:_MAX_ITEM_CHARACTERS]}: {type(error).__name__}: {error}. "
+            text += "This is an error of the advisor: please report it with the traceback in the journal"
             defect = TellAdmin(text, code="loop.item_failed")
             defect.__cause__ = error
     if defect is not None:

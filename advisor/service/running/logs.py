@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 import structlog
 
 MAX_TEXT_CHARACTERS: Final = 2_000
-"""Longest value of one field; what is longer was written by somebody else, such as a user or an API."""
+"""Longest value of one field; what is longer comes from outside, such as a user or an API."""
 MAX_TRACEBACK_CHARACTERS: Final = 8_000
 """Longest traceback: about 80 frames without locals."""
 _CUT: Final = " [...] "
@@ -29,7 +29,8 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     Warnings that libraries log through the standard library, and what ends a thread, go the same way.
 
     Args:
-        stream: Where to; standard error by default, because standard output belongs to a command's result.
+        stream: The stream to write to; standard error by default, because standard output belongs to a
+            command's result.
         level: The least serious events that are written.
     """
     to = sys.stderr if stream is None else stream

@@ -59,11 +59,11 @@ class Loop(Protocol):
 
     @property
     def period_seconds(self) -> float:
-        """From the start of one round to the start of the next."""
+        """Time from the start of one round to the start of the next."""
         ...
 
     def steps(self) -> Sequence[Step]:
-        """What one round does, in order."""
+        """The steps of one round, in order."""
         ...
 
 
@@ -83,7 +83,7 @@ class LoopHealth:
     Attributes:
         open_failures: Steps that failed in their last round, with what they said.
         last_good_round: Epoch seconds of the last round in which nothing failed.
-        seconds: How long the last round took.
+        seconds: Duration of the last round.
     """
 
     rounds: int = 0
@@ -93,7 +93,7 @@ class LoopHealth:
     seconds: float = 0.0
 
     def summary(self) -> Mapping[str, Any]:
-        """For `advisor status`."""
+        """The loop's health, for `advisor status`."""
         return {
             "rounds": self.rounds,
             "seconds": self.seconds,
@@ -108,8 +108,7 @@ class LoopRunner:
 
     Args:
         clock: Wall and monotonic time.
-        urgent_task: Done between rounds when it is due; `request_urgent_task` says that it may have become
-            so.
+        urgent_task: The task to run between rounds when it is due; `request_urgent_task` says that it may be.
     """
 
     def __init__(self, loop: Loop, clock: Clock, *, urgent_task: UrgentTask | None = None) -> None:
@@ -125,7 +124,7 @@ class LoopRunner:
         self._thread = threading.Thread(target=self._repeat, name=loop.name, daemon=True)
 
     def run_once(self, *, leave_out: Collection[str] = ()) -> bool:
-        """One round; True when every step succeeded. Never raises.
+        """Run one round; return True if every step has succeeded. Never raises.
 
         ``leave_out`` names steps that a rehearsal does not need.
         """
@@ -157,7 +156,7 @@ class LoopRunner:
         return self._is_woken
 
     def take_wake(self) -> None:
-        """Forget that the next round was asked for; who runs the rounds calls it, as a thread's rest does."""
+        """Forget that the next round was requested; the caller that runs the rounds calls it."""
         self._is_woken = False
         self._notified.clear()
 
@@ -167,7 +166,7 @@ class LoopRunner:
         return self._urgent_task.due_in() if self._urgent_task is not None else math.inf
 
     def start(self) -> None:
-        """Repeat in a thread of its own."""
+        """Run the rounds in a thread of its own."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -206,7 +205,7 @@ class LoopRunner:
     def _rest(self, began: float) -> None:
         """Wait until the next round is due or was asked for; urgent tasks are done meanwhile."""
         ended, period = self._clock.monotonic(), self.loop.period_seconds
-        # never back to back: a round that takes longer than its period must not load Slurm all the time
+        # a pause after each round: one that takes longer than its period must not load Slurm all the time
         end = ended + max(period - (ended - began), min(period, 0.5 * self.health.seconds))
         # hundreds of jobs that start at once each wake the loop
         earliest = ended + min(max(_MIN_REST_SECONDS, 0.5 * self.health.seconds), period)

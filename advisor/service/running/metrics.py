@@ -35,11 +35,11 @@ LATENCY_BUCKETS: Final = (
 """Seconds; the bars are 0.3 ms and 1 ms, the hook gives up at 50 ms."""
 
 ERROR_BUCKETS: Final = (30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0)
-"""Seconds a prediction was off."""
+"""Error of a prediction, seconds."""
 
 
 class ServeMetrics:
-    """What the submit server counts. Called after the reply was sent, never before."""
+    """The submit server's counters. They are updated after the reply was sent, never before."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -70,7 +70,7 @@ class ServeMetrics:
     def advised(self, request: AdviseRequest, reply: AdviseReply, seconds: float) -> None:
         """Count one advice."""
         self._tally.add((reply.placement, reply.reason, reply.mode), seconds)
-        if request.dry:  # the hook says its failures again with the next question that it waits for
+        if request.dry:  # the hook repeats its number of failures with the next request for which it waits
             return
         if request.hook_failed > 0:
             self._hook_failed.inc(request.hook_failed)
@@ -121,12 +121,12 @@ class _AdviceTally(Collector):
 
 
 class ServeReadings:
-    """Values of the moment.
+    """The present values.
 
     Args:
         gauges, counters: Name without prefix: value and help text.
-        state_errors: What the watcher could not refresh, by code.
-        model_version: In use, as ``predictor+size``; empty without a model.
+        state_errors: Number of failed refreshes of the watcher, by code.
+        model_version: Versions of the models in use, as ``predictor+size``; empty without a model.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class _ReadingsCollector(Collector):
 
 
 class ControlMetrics:
-    """What `advisor control` counts about predictions; its loops add their own to :attr:`registry`."""
+    """`advisor control`'s metrics of predictions; its loops add their own to :attr:`registry`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -203,7 +203,7 @@ class ControlMetrics:
         ProcessCollector(namespace="advisor_control", registry=self.registry)
 
     def observe_prediction(self, what: str, predicted: Estimate, actual_seconds: float) -> None:
-        """Compare a prediction with what came of it.
+        """Compare a prediction with the actual value.
 
         Args:
             what: ``"wait"`` or ``"run"``.

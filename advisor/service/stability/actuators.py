@@ -1,4 +1,4 @@
-"""What the match loop sets in Slurm, and how it is undone.
+"""The changes of the match loop in Slurm, and how to undo them.
 
 Undoing needs neither EC2 nor a forecast. So expired credentials, or a cloud that was removed from the
 settings, leave no job delayed and no node without its feature (docs/designs/0015-stability-live.md).

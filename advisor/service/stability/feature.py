@@ -1,4 +1,4 @@
-"""What `advisor control` does for nodes that are likely to last: matching, acquisition, and undoing it."""
+"""The feature for nodes that are likely to last: matching, acquisition, and their undoing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
+from msgspec import structs
 
+from advisor.ec2.pools import Pool
+from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
+from advisor.model.site import SiteState
+from advisor.model.spot_pools import SpotPool
 from advisor.service.cloud.feature import CloudFeature
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.observation.poll_view import SharedView
@@ -39,6 +44,8 @@ class StabilityFeature(Feature):
         pool_order: Orders the pools of a launch; of spot pools, the one whose instances last longest comes
             first.
         closed_pools: Pools and purchase options whose breakers are open.
+        prices: The prices in force.
+        lost_together: Called once for each loss of several instances of a pool.
     """
 
     def __init__(
@@ -53,6 +60,8 @@ class StabilityFeature(Feature):
         spot: SpotParts,
         pool_order: PoolOrder | None,
         closed_pools: Callable[[], Collection[str]],
+        prices: Callable[[], Prices],
+        lost_together: Callable[[Pool], None] = lambda _: None,
     ) -> None:
         state = settings.paths.state
         knowledge = StabilityKnowledge(
@@ -61,9 +70,12 @@ class StabilityFeature(Feature):
             said=cloud.interruptions,
             instances=cloud.listed,
             clock=clock,
+            lost_together=lost_together,
         )
         for_both: dict[str, Any] = {"knowledge": knowledge, "slurm": slurm, "view": view, "clock": clock}
         self._settings = settings
+        self.knowledge = knowledge
+        self._prices = prices
         self.match = MatchLoop(settings, jobs=spot.jobs, said=cloud.interruptions, **for_both)
         self.acquire: AcquireLoop | None = None
         keeps_nodes = settings.acquirer.kept_nodes > 0
@@ -85,6 +97,14 @@ class StabilityFeature(Feature):
     def kept_nodes(self) -> Collection[str]:
         """Nodes that the acquirer has requested and that are not up yet."""
         return () if self.acquire is None else self.acquire.wanted()
+
+    def spot_pools(self) -> tuple[SpotPool, ...]:
+        """How long instances of each spot pool last, as far as that is known and used."""
+        return self.knowledge.spot_pools(self._prices()) if self._settings.capacity.spot_by_survival else ()
+
+    def publish(self, site: SiteState) -> SiteState:
+        """See :class:`Feature`."""
+        return structs.replace(site, cloud=structs.replace(site.cloud, spot_pools=self.spot_pools()))
 
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""

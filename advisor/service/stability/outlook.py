@@ -1,32 +1,40 @@
-"""What is expected of each cloud node now, from Slurm's nodes, EC2's instances and the pools' survival."""
+"""The forecast survival of each cloud node, from Slurm's nodes, EC2's instances and the pools' survival."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import structlog
 
 from advisor.decide.matching.tiers import Tier, tiers
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.ec2.pools import Pool, instance_types, pools_for
+from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot
+from advisor.model.spot_pools import SpotPool
 from advisor.predict.survival.pool_survival import PoolSurvival, pool_survival
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.service.state.life_record import LifeRecord
+from advisor.service.state.life_record import NO_LIVES, LifeRecord
+
+log = structlog.get_logger(__name__)
 
 HORIZON_SECONDS: Final = 3600.0
 """The time for which a node's chance of survival is forecast. An hour separates good from bad pools, and most
 steered jobs end within a few of them."""
+LIVES_NEEDED: Final = 20
+"""Spot instances that must have been seen before their survival decides; until then a fixed limit does."""
 _REFIT_SECONDS: Final = 300.0
 _MIN_HAZARD: Final = 1e-9
 
@@ -55,6 +63,7 @@ class StabilityKnowledge:
 
     Args:
         instances: Our instances as last listed, and when that was (epoch seconds; None: never).
+        lost_together: Called once for each loss of several instances of a pool.
     """
 
     def __init__(
@@ -65,9 +74,11 @@ class StabilityKnowledge:
         said: InterruptionRecord,
         instances: Callable[[], tuple[Sequence[Instance], float | None]],
         clock: Clock,
+        lost_together: Callable[[Pool], None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._said = said
+        self._lost_together = lost_together
         self._instances = instances
         self._clock = clock
         self._lock = threading.Lock()
@@ -83,9 +94,14 @@ class StabilityKnowledge:
         """Note what EC2 lists now."""
         instances, listed_at = self._instances()
         if listed_at is not None:
-            self.record.observe(
+            together = self.record.observe(
                 instances, lambda name: self._said.said(name, NoticeKind.INTERRUPTION), listed_at
             )
+            for key in together:
+                log.warning("spot.lost_together", pool=key)
+            for pool in self._spot_pools():
+                if pool.key in together:
+                    self._lost_together(pool)
 
     def model(self) -> PoolSurvival:
         """Survival by pool; fitted again when an instance has ended, and every five minutes."""
@@ -144,6 +160,29 @@ class StabilityKnowledge:
             return 0.0  # EC2 has announced its end, or a higher risk of it
         return model.survives(pool, age, HORIZON_SECONDS)
 
+    def spot_pools(self, prices: Prices) -> tuple[SpotPool, ...]:
+        """How long instances of each spot pool last; none while too few were seen or a price is not read."""
+        ec2 = self._settings.ec2
+        pools = self._spot_pools()
+        if self.record.seen < LIVES_NEEDED or not all(
+            prices.of(kind).spot.is_read and prices.of(kind).on_demand.is_read for kind in instance_types(ec2)
+        ):
+            return ()
+        model = self.model()
+        serves: dict[str, tuple[str, ...]] = {ec2.instance_type: ("",)}
+        for name, each in ec2.classes.items():
+            for kind in each.instance_types:
+                serves[kind] = (*serves.get(kind, ()), name)
+        return tuple(
+            SpotPool(
+                key=pool.key,
+                usd_per_hour=prices.of(pool.instance_type).spot.usd_per_hour,
+                lasts=model.lasts(pool.key),
+                classes=serves[pool.instance_type],
+            )
+            for pool in pools
+        )
+
     def fresh_survives(self, pool: str) -> float:
         """Probability that a node launched now in a pool lasts for the horizon."""
         return self.model().survives(pool, 0.0, HORIZON_SECONDS)
@@ -174,10 +213,9 @@ class StabilityKnowledge:
     def table(self) -> list[dict[str, Any]]:
         """Every pool that was seen or is in the settings, for people."""
         seen = self.record.table()
-        nothing: Mapping[str, Any] = {"lives": 0, "taken": 0, "alive": 0, "hours": 0.0}
         names = sorted({*seen, *(pool.key for pool in self._spot_pools())})
         return [
-            {"pool": name, **seen.get(name, nothing), "fresh_survives": self.fresh_survives(name)}
+            {"pool": name, **seen.get(name, NO_LIVES), "fresh_survives": self.fresh_survives(name)}
             for name in names
         ]
 

@@ -16,15 +16,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from types import MappingProxyType
+from typing import Final
 
 import structlog
 
-from advisor.decide.price.period_budget import Period, period_span, spent_in_period
 from advisor.files.state_file import StateFile
-from advisor.model.bill import MIN_SECONDS, PaidTime, cost_by_day, day_of, midnight
+from advisor.model.bill import MIN_SECONDS, PaidTime, day_of, midnight
 from advisor.model.errors import TellAdmin
+from advisor.model.periods import is_user, user_name
 from advisor.service.running.clock import Clock
+from advisor.service.state.budget_limits import Books, BudgetNow, JudgedBudgets, Limits
 from advisor.service.state.budget_records import (
     Amounts,
     BudgetFile,
@@ -34,23 +36,18 @@ from advisor.service.state.budget_records import (
     Rebuilt,
     RunningNode,
     Seen,
-    SpendingLimit,
-    in_all,
     of_history,
-    share_out,
 )
+from advisor.service.state.spent_days import SpentDays
 
 log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
-_MAX_DAYS: Final = 400
 _MAX_PAID: Final = 100_000  # stretches kept for a history that cannot be written
-
-Limits: TypeAlias = Sequence[SpendingLimit]
 
 
 class SpendingBudget:
-    """What may still be spent in a day or another period (UTC). Thread-safe.
+    """The spending of a day or another period (UTC), with the money promised to nodes. Thread-safe.
 
     Attributes:
         doubt: Why today's spending is unknown until `rebuild`; empty if it is known.
@@ -65,7 +62,8 @@ class SpendingBudget:
         found = self._file.read()
         self._is_known, kept = found is not None, found or BudgetRecord.empty()
         self.is_damaged, self.doubt = self._file.is_damaged, self._file.doubt
-        self._days, self._unattributed = kept.days, kept.unattributed
+        self._days, self._unattributed = SpentDays(kept.days, kept.users), kept.unattributed
+        self._began = kept.began or self._days.first_time() or self._doubted_at
         self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
         self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
         self._last_count: tuple[float, float] | None = None  # wall, monotonic
@@ -106,10 +104,13 @@ class SpendingBudget:
             known = {piece.instance_id for piece in mine}
             if paid is not None:
                 begin = midnight(now) if since is None else since
-                by_day, seen, counted_at = of_history(list(paid), mine, begin, now)
+                paid = list(paid)
+                by_day, seen, counted_at = of_history(paid, mine, begin, now)
                 self._seen = seen | self._seen
-                self._days |= {day: {"": usd} for day, usd in by_day.items()}
+                self._days.replace(by_day)
                 self._unattributed = by_day
+                # nothing is carried over from days of which the history says nothing
+                self._began = min([self._began, *(midnight(piece.since) for piece in paid)])
                 self._last_count = None  # those of the history were counted longer ago
             for item in ended:
                 if item.launch_time > counted_at and item.instance_id not in known | self._seen.keys():
@@ -118,7 +119,8 @@ class SpendingBudget:
             why, self.doubt, self._is_known = self.doubt, "", True
             self._count(running)
             if self.is_damaged:
-                log.warning("budget.rebuilt", why=why, spent_today_usd=round(self._spent()[0], 4))
+                usd, _ = self._days.of_accounts(now, "day")
+                log.warning("budget.rebuilt", why=why, spent_today_usd=round(usd, 4))
 
     @property
     def rebuilt_today(self) -> str:
@@ -149,8 +151,7 @@ class SpendingBudget:
             self._end(gone, now, most)
             self._close(gone.paid(instance_id))
         self._drop_stale({item.node for item in running}, now)
-        for old in sorted(self._days)[:-_MAX_DAYS]:
-            del self._days[old]
+        self._days.forget_old()
         try:
             self._save()
         except OSError as error:  # known in memory still
@@ -176,13 +177,13 @@ class SpendingBudget:
             seen.since = last.since
         elif last is not None:
             self._close(last.paid(item.instance_id))
-        return seen, self._spend(since, until, item.usd_per_hour, seen.shares)
+        return seen, self._days.add(since, until, item.usd_per_hour, seen.shares)
 
     def _end(self, seen: Seen, now: float, most: float) -> None:
         """Count an instance for the last time."""
         if not seen.is_ended:
             begin, seen.is_ended = _not_before(now - most, seen.until), True
-            self._spend(begin, now, seen.usd_per_hour, seen.shares)
+            self._days.add(begin, now, seen.usd_per_hour, seen.shares)
             seen.until = max(seen.until, now) if begin == seen.until else seen.until
 
     def _close(self, paid: PaidTime) -> None:
@@ -192,7 +193,7 @@ class SpendingBudget:
     def _shares(self, item: RunningNode) -> dict[str, float]:
         promise = self._promises.get(item.node)
         if item.left_usd is None and promise is not None:
-            return {promise.account: 1.0}
+            return dict.fromkeys(promise.payers, 1.0)
         return dict(item.shares)
 
     def _keep_promise(self, item: RunningNode, usd: float) -> None:
@@ -201,8 +202,19 @@ class SpendingBudget:
             if promise is not None:
                 promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
             return
-        account = max(item.shares, key=lambda name: item.shares[name], default="")
-        self._promises[item.node] = Promise(account, item.left_usd, self._clock.wall(), is_counted=True)
+        account, user = self._largest(item.shares)
+        now, usd = self._clock.wall(), item.left_usd
+        self._promises[item.node] = Promise(account, usd, now, is_counted=True, user=user)
+
+    @staticmethod
+    def _largest(shares: Mapping[str, float]) -> tuple[str, str]:
+        """The account and the user that pay most of a node."""
+
+        def largest(names: Iterable[str]) -> str:
+            return max(names, key=lambda name: shares[name], default="")
+
+        user = largest(filter(is_user, shares))
+        return largest(name for name in shares if not is_user(name)), user_name(user)
 
     def _drop_stale(self, alive: set[str], now: float) -> None:
         self._promises = {
@@ -225,35 +237,35 @@ class SpendingBudget:
         """
         if self.is_in_the_way(limits):
             raise TellAdmin(
-                f"{self.doubt}: nothing is launched until what was spent today is known", code="budget.doubt"
+                f"{self.doubt}: nothing is launched until today's spending is known. `advisor doctor` says "
+                "what to mend",
+                code="budget.doubt",
             )
         with self._lock:
             for request in requests:  # a node asked for again: its earlier promise is replaced
                 self._promises.pop(request.node, None)
             refused: dict[str, str] = {}
+            judged, now = self._judged(limits), self._clock.wall()
             for request in requests:
-                if why := self._refusal(request, limits):
+                if why := judged.refusal(request):
                     refused[request.node] = why
-                    continue
-                self._promises[request.node] = Promise(
-                    request.account, request.usd, self._clock.wall(), request.usd_per_hour
-                )
+                else:
+                    self._promises[request.node] = request.promise(now)
             try:
                 self._save()
             except OSError as error:
                 if limits:
-                    text = f"{self._file.path} can't be written ({error.strerror})"
-                    raise TellAdmin(
-                        f"{text}: with a budget nothing is launched until it can", code="budget.not_saved"
-                    ) from error
+                    raise self._file.not_saved(error) from error
         return refused
 
-    def _refusal(self, request: LaunchRequest, limits: Limits) -> str:
-        for limit in limits:
-            total, mine = self._exposure(limit, request.account)
-            if why := request.refusal(total, mine, limit):
-                return why
-        return ""
+    def _judged(self, limits: Limits) -> JudgedBudgets:
+        return JudgedBudgets(limits, self._books(), self._clock.wall())
+
+    def _books(self) -> Books:
+        books = Books(spent=self._days, unattributed=self._unattributed, began=self._began)
+        for promise in self._promises.values():
+            books.add(promise)
+        return books
 
     def is_in_the_way(self, limits: Limits) -> bool:
         """Whether nothing may be launched because what was spent is in doubt."""
@@ -283,7 +295,7 @@ class SpendingBudget:
         hours = max(0.0, now - since) / 3600.0
         usd = max(min(promise.usd, hours * price), MIN_SECONDS / 3600.0 * price)
         until = since + usd / price * 3600.0 if price else since
-        self._spend(since, until, price, {promise.account: 1.0})
+        self._days.add(since, until, price, dict.fromkeys(promise.payers, 1.0))
         name = f"{node} launched {since:.0f}"
         self._close(PaidTime(instance_id=name, node=node, since=since, until=until, usd_per_hour=price))
 
@@ -310,68 +322,53 @@ class SpendingBudget:
 
     # ------------------------------------------------------------------ reading
 
-    def exposure(self, period: Period) -> tuple[Amounts, Amounts]:
-        """Dollars spent since the period (UTC) began, and dollars promised, at the same moment."""
+    @property
+    def began(self) -> float:
+        """From when on budgets count, epoch seconds."""
+        return self._began
+
+    def exposure(
+        self, period: str, account_period: str | None = None, user_period: str | None = None
+    ) -> tuple[Amounts, Amounts]:
+        """Dollars spent since the periods (UTC) began, and dollars promised, at the same moment.
+
+        Args:
+            period: Of the sum.
+            account_period, user_period: Of accounts and of users, where they differ.
+        """
         with self._lock:
-            return self._spent(period), self._promised()
+            now, promised = self._clock.wall(), self._books().promised
+            spent, _ = self._days.of_accounts(now, period)
+            payers = self._days.of_payers(now, account_period or period, user_period or period)
+            named = {payer: usd for payer, usd in promised.items() if payer}
+            return (spent, payers), (promised.get("", 0.0), MappingProxyType(named))
 
     def spent_today(self) -> Amounts:
         """Dollars spent since midnight UTC."""
         with self._lock:
-            return self._spent()
+            return self._days.of_accounts(self._clock.wall(), "day")
 
     def days(self) -> dict[str, dict[str, float]]:
         """Every day known to account to dollars; ``""`` is idle time and jobs without an account."""
         with self._lock:
-            return {day: dict(accounts) for day, accounts in self._days.items()}
+            return self._days.copy().days
+
+    def books(self) -> Books:
+        """What was spent and promised; not to be changed."""
+        with self._lock:
+            books = self._books()
+            books.spent = self._days.copy()
+            return books
+
+    def budgets(self, limits: Limits) -> list[BudgetNow]:
+        """Every budget as it is now."""
+        with self._lock:
+            return self._judged(limits).all()
 
     def exhausted(self, limits: Limits) -> tuple[bool, frozenset[str]]:
-        """Whether a limit is reached, and which accounts have reached theirs."""
-        with self._lock:
-            accounts = {
-                account
-                for limit in limits
-                for account, usd in limit.accounts.items()
-                if usd and self._exposure(limit, account)[1] >= usd
-            }
-            is_over = any(limit.usd and self._exposure(limit, "")[0] >= limit.usd for limit in limits)
-        return is_over, frozenset(accounts)
-
-    def _spent(self, period: Period = "day") -> Amounts:
-        begin, _ = period_span(self._clock.wall(), period)
-        by_account: dict[str, float] = {}
-        for day, accounts in self._days.items():
-            if day_of(begin) <= day <= self._today():
-                for account, usd in accounts.items():
-                    by_account[account] = by_account.get(account, 0.0) + usd
-        return in_all(by_account)
-
-    def _promised(self) -> Amounts:
-        by_account: dict[str, float] = {}
-        for promise in self._promises.values():
-            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
-        return in_all(by_account)
-
-    def _exposure(self, limit: SpendingLimit, account: str) -> tuple[float, float]:
-        """Dollars spent or promised in the limit's period: in all, and at most by one account."""
-        now = self._clock.wall()
-        total = dict.fromkeys(self._days, 0.0)
-        own = dict(total)
-        for day, accounts in self._days.items():
-            total[day], own[day] = sum(accounts.values()), accounts.get(account, 0.0)
-        unknown = spent_in_period(self._unattributed, now, limit.period)
-        spent = spent_in_period(total, now, limit.period)
-        mine = spent_in_period(own, now, limit.period) + (unknown if account else 0.0)
-        promises = self._promises.values()
-        promised = sum(promise.usd for promise in promises)
-        return spent + promised, mine + sum(one.usd for one in promises if one.account == account)
-
-    def _spend(self, since: float, until: float, usd_per_hour: float, shares: Mapping[str, float]) -> float:
-        """Add the cost of a stretch of time, to each day its own part."""
-        costs = cost_by_day(since, until, usd_per_hour)
-        for day, usd in costs.items():
-            share_out(self._days.setdefault(day, {}), shares, usd)
-        return sum(costs.values())
+        """Whether the site's limit is reached, and which accounts and users have reached theirs."""
+        payers = {budget.payer for budget in self.budgets(limits) if budget.is_exhausted}
+        return "" in payers, frozenset(payers - {""})
 
     def _today(self) -> str:
         return day_of(self._clock.wall())
@@ -382,13 +379,15 @@ class SpendingBudget:
         self._saved_at = self._clock.wall()
         self._file.write(
             BudgetRecord(
-                days=self._days,
+                days=self._days.days,
                 seen=self._seen,
                 promises=self._promises,
                 paid=self._closed,
                 unattributed=self._unattributed,
                 rebuilt=self._rebuilt,
                 saved_at=self._saved_at,
+                users=self._days.users,
+                began=self._began,
             )
         )
 

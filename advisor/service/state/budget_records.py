@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
 
-from advisor.decide.price.period_budget import Period
 from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
-from advisor.model.errors import AdvisorError
+from advisor.model.errors import AdvisorError, TellAdmin
+from advisor.model.periods import any_of, is_user, payer_words, payers_of, period_now, user_payer
 from advisor.model.settings import Settings
 
 _GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on
 
 
 Amounts = tuple[float, MappingProxyType[str, float]]
-"""US dollars in total and by account; money without an account is in the total alone."""
+"""US dollars in total and by payer, account or user; money without an account is in the total alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class RunningNode:
 
     Attributes:
         launch_time: When EC2 launched it, epoch seconds; 0 if unknown.
-        shares: The share of its price that each account pays; the rest is idle time.
-        left_usd: What its jobs will still cost by their forecasts; None while it boots.
+        shares: The share of its price that each account, and each user, pays; the rest is idle time.
+        left_usd: The cost to come of its jobs by their forecasts, US dollars; None while it boots.
     """
 
     instance_id: str
@@ -44,55 +44,76 @@ class RunningNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """A node about to be launched: its account, its expected cost and its price per hour, in dollars."""
+    """A node about to be launched: account and user, its expected cost and its price per hour, in dollars."""
 
     node: str
     account: str
     usd: float
     usd_per_hour: float
+    user: str = ""
 
-    def refusal(self, total: float, mine: float, limit: SpendingLimit) -> str:
-        """Which limit forbids it, in words; empty if none does.
-
-        ``total`` and ``mine`` are dollars spent or promised in the limit's period: in total, and for the
-        node's account.
-        """
-        when = _WHEN[limit.period]
-        if limit.usd and total + self.usd > limit.usd:
-            return f"{total:.2f} USD of {limit.usd:.2f} for {when} are spent or promised"
-        most = limit.accounts.get(self.account, 0.0)
-        if most and mine + self.usd > most:
-            return f"{mine:.2f} USD of {most:.2f} for account {self.account} {when} are spent or promised"
-        return ""
+    def promise(self, now: float) -> Promise:
+        """Its money, set aside at a time (epoch seconds)."""
+        return Promise(self.account, self.usd, now, self.usd_per_hour, user=self.user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingLimit:
-    """What the burst partition, and single accounts, may spend in a period of UTC.
+    """The money that the burst partition, and single accounts and users, may spend in a period of UTC.
 
     Attributes:
         usd: US dollars in all; 0: no limit.
-        accounts: The same by account; accounts that are not named have no limit of their own.
+        payers: The same by payer (:mod:`advisor.model.periods`); one that is not there, and for which no
+            ``*`` stands, has no limit of its own. 0: nothing may be spent.
+        period: See :mod:`advisor.model.periods`.
+        carries_over: What the period before has left may be spent as well.
     """
 
-    usd: float
-    accounts: Mapping[str, float]
-    period: Period
+    usd: float = 0.0
+    payers: Mapping[str, float] = field(default_factory=dict)
+    period: str
+    carries_over: bool = False
 
-    @property
-    def is_set(self) -> bool:
-        """Whether it limits anything."""
-        return bool(self.usd or any(self.accounts.values()))
+    def of(self, payer: str) -> float | None:
+        """The limit of a payer, ``""`` being the site; None: it has none."""
+        if not payer:
+            return self.usd or None
+        return self.payers.get(payer, self.payers.get(any_of(payer)))
 
+    def others(self, known: Iterable[str]) -> set[str]:
+        """The known payers of a kind, account or user, that has a limit by ``*``."""
+        return {payer for payer in known if any_of(payer) in self.payers}
 
-_WHEN: Final[Mapping[Period, str]] = {"day": "today", "week": "this week", "month": "this month"}
+    def refusal(self, payer: str, usd: float, taken: float, most: float) -> str:
+        """Why ``usd`` more dollars are too many, in words; empty if they are not.
+
+        Args:
+            taken: Spent or promised.
+            most: What may be, with what was carried over.
+        """
+        if taken + usd <= most:
+            return ""
+        whose = f" for {payer_words(payer)}" if payer else ""
+        when = period_now(self.period) if payer else f"for {period_now(self.period)}"
+        return f"{taken:.2f} USD of {most:.2f}{whose} {when} are spent or promised"
 
 
 def limits_of(settings: Settings) -> tuple[SpendingLimit, ...]:
-    """The limits in force: the budget of a period; empty where there is none."""
+    """The limits in force: the site's, those of accounts, those of users; empty where there is none."""
     budget = settings.budget
-    limit = SpendingLimit(usd=budget.usd, accounts=budget.accounts, period=budget.period)
-    return (limit,) if limit.is_set else ()
+    users = {user_payer(user): usd for user, usd in budget.users.items()}
+    found = (
+        SpendingLimit(usd=budget.usd, period=budget.period, carries_over=budget.carry_over),
+        SpendingLimit(
+            payers=budget.accounts,
+            period=budget.account_period or budget.period,
+            carries_over=budget.carry_over,
+        ),
+        SpendingLimit(
+            payers=users, period=budget.user_period or budget.period, carries_over=budget.carry_over
+        ),
+    )
+    return tuple(limit for limit in found if limit.usd or limit.payers)
 
 
 @dataclass(slots=True)
@@ -138,6 +159,12 @@ class Promise:
     time: Amount
     usd_per_hour: Amount = 0.0
     is_counted: bool = False  # its instance has been counted: what it cost is known
+    user: str = ""
+
+    @property
+    def payers(self) -> tuple[str, ...]:
+        """Its account and its user."""
+        return payers_of(self.account, self.user)
 
 
 def in_all(by_account: Mapping[str, float]) -> Amounts:
@@ -148,7 +175,7 @@ def in_all(by_account: Mapping[str, float]) -> Amounts:
 
 def share_out(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:
     """Add dollars to a day's accounts; what the shares leave is idle time."""
-    named = {account: share for account, share in shares.items() if account}
+    named = {account: share for account, share in shares.items() if account and not is_user(account)}
     for account, share in named.items():
         day[account] = day.get(account, 0.0) + usd * share
     day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
@@ -166,11 +193,13 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
 
     Attributes:
         days: US dollars by day of UTC and account; ``""`` is no account's.
+        users: The parts of it that are a user's, by day of UTC and user.
         seen: Instances that were running when they were counted last.
         promises: Money set aside, by node.
         paid: Stretches that have ended and the history has not got.
         unattributed: US dollars by day that were rebuilt: whose they are is not known.
         saved_at: Epoch seconds.
+        began: When the first record was begun, epoch seconds; 0: not known.
     """
 
     days: dict[str, dict[str, Amount]]
@@ -180,6 +209,8 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
     unattributed: dict[str, Amount] = {}
     rebuilt: Rebuilt = msgspec.field(default_factory=Rebuilt)
     saved_at: Amount = 0.0
+    users: dict[str, dict[str, Amount]] = {}
+    began: Amount = 0.0
 
     def __post_init__(self) -> None:
         """Refuse negative amounts in what was paid."""
@@ -187,20 +218,20 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
             raise ValueError("a negative amount in paid")
 
     @classmethod
-    def empty(cls) -> Self:
+    def empty(cls, began: float = 0.0) -> Self:
         """The record of a first start."""
-        return cls(days={}, seen={}, promises={}, paid=[])
+        return cls(days={}, seen={}, promises={}, paid=[], began=began)
 
 
 class BudgetFile:
-    """Where the budget is kept, and its copy of the time before.
+    """The state file of the budget, and the copy of its former content.
 
     Args:
         state: The file; the copy is beside it.
 
     Attributes:
-        is_damaged: What was kept could not be used, and was set aside.
-        doubt: Why what `read` returned may not be all; empty where it is.
+        is_damaged: Whether the file or its copy could not be used and was set aside.
+        doubt: Why spending may be missing in what `read` returned; empty if nothing is.
     """
 
     def __init__(self, state: StateFile[BudgetRecord]) -> None:
@@ -232,11 +263,19 @@ class BudgetFile:
         """
         self._state.write_keeping_former(content)
 
+    def not_saved(self, error: OSError) -> TellAdmin:
+        """The error of a launch whose promise cannot be written, on a site with a budget."""
+        return TellAdmin(
+            f"{self.path} cannot be written ({error.strerror}): with a budget nothing is launched until it "
+            "can. Make room on its disk, or give its folder to the service's user",
+            code="budget.not_saved",
+        )
+
 
 def of_history(
     paid: Sequence[PaidTime], mine: Sequence[PaidTime], since: float, now: float
 ) -> tuple[dict[str, float], dict[str, Seen], float]:
-    """What the history knows of the period, together with what was counted in memory since.
+    """The spending of the period in the history, together with that counted in memory since.
 
     Args:
         mine: Stretches in memory; the history may have some of them, and shorter ones of the same instances.

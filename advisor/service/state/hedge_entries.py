@@ -1,4 +1,8 @@
-"""Jobs that keep a place on-premise, and how far each is: written down before anything is done about them."""
+"""The stored state of hedged jobs. Each change is on disk before anything is done in Slurm.
+
+A hedged job runs in the cloud while another job of its user, its placeholder, keeps its place in the
+on-premise queue. Its slot is the on-premise start that becomes possible when the placeholder starts.
+"""
 
 from __future__ import annotations
 
@@ -14,45 +18,48 @@ from advisor.files.state_file import StateFile, good_entries
 
 log = structlog.get_logger(__name__)
 
-_MOST: Final = 20_000
+_MAX_ENTRIES: Final = 20_000
 
 
 class Phase(enum.StrEnum):
-    """How far a hedge is."""
+    """The phase of a hedged start."""
 
-    PLACING = "placing"  # a placeholder is wanted, and may have been submitted
-    OPEN = "open"  # the job is in the cloud, its placeholder in the queue
-    RETURNING = "returning"  # the job is to be brought back, and may have been requeued
-    SETTLED = "settled"  # decided; only the placeholder may still have to go
+    PLACING = "placing"  # the placeholder is about to be submitted, or was submitted
+    OPEN = "open"  # the job is in the cloud, its placeholder in the on-premise queue
+    RETURNING = "returning"  # the job is to be brought back, and may have been requeued already
+    SETTLED = "settled"  # the outcome is decided; only the placeholder may still have to be cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HedgeEntry:
-    """One job and its place.
+    """One hedged job and its placeholder.
 
     Attributes:
-        advice_id: The advice it was submitted under: the only id that is never given twice. A slurmctld that
-            dies before it wrote a job down gives that job's id to another.
-        kind: ``slice`` or ``speculation``.
-        submitted: When the job was first submitted, epoch seconds: a requeue forgets it.
-        stop_seconds: Longest stay in the cloud before the slot comes; None: no limit.
-        features: Its user's constraint, where ours was added to it.
-        site_factor: What the job would have had on-premise.
-        placeholder: Id of the job that keeps the place; 0: none.
-        restarts: How often the job had been requeued before we do it.
-        is_requeued: Slurm was asked to requeue it, or is about to be.
-        is_raised: It waits here, behind its placeholder.
-        priority: What it then had; before that, what its placeholder had when it was submitted.
-        has_slot: Its placeholder's slot is being handed to it.
-        in_place: It waits here, and has the age that the requeue took.
-        delay_seconds: By so much its placeholder is younger than the job, and has not yet been given for it.
-        place_processors, place_nodes: What its placeholder asked for when it was submitted; 0: not known. Its
-            user may change it.
-        place_limit_seconds: Time limit of its placeholder then; None: none, or not known.
-        tries_after: Epoch seconds before which no placeholder is submitted again: the last attempt may yet
-            succeed.
-        acted: Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
-        why: Why it came back, or stays.
+        advice_id: Id of the advice under which the job was submitted, the only id that is never used twice:
+            a slurmctld that dies before it has stored a job gives that job's id to another one.
+        kind: ``slice`` (time in the cloud bought by the price) or ``speculation`` (Ambati et al. 2021).
+        submitted: When the job was first submitted, epoch seconds; Slurm forgets it at a requeue.
+        stop_seconds: Longest time in the cloud before the slot is available; None: no limit.
+        partition: The on-premise partition to which it was submitted.
+        limit_seconds: The time limit that its user set; None: none.
+        features: The user's own constraint, if the advisor has added a feature to it; None: nothing added.
+        site_factor: The site factor (a term of Slurm's job priority) that the job would have on-premise.
+        placeholder: Job id of the placeholder; 0: none.
+        restarts: How often the job had been requeued before the advisor requeues it.
+        is_requeued: Slurm was asked, or is about to be asked, to requeue the job.
+        is_raised: The job waits on-premise again, behind its placeholder.
+        priority: The job's priority at that moment; before it, the placeholder's at its submission.
+        has_slot: The placeholder has started and its slot is being given to the job.
+        in_place: The job waits on-premise and has got back the age that the requeue took from its priority.
+        delay_seconds: The time by which the placeholder was submitted later than the job, for which its
+            priority has not been raised yet; 0: it has.
+        place_processors, place_nodes: Size of the placeholder at its submission, which its user may change
+            later; 0: not known.
+        place_limit_seconds: Time limit of the placeholder at its submission; None: none, or not known.
+        tries_after: Epoch seconds before which no placeholder is submitted again, because the last attempt
+            may still succeed.
+        acted: Epoch seconds of the last change in Slurm; an older snapshot does not show it.
+        why: The reason for which the job came back, or stays.
     """
 
     job_id: int
@@ -82,9 +89,9 @@ class HedgeEntry:
 
 
 class HedgeEntries(msgspec.Struct):
-    """All hedge entries, and counts since the first start.
+    """All hedge entries, and counts of events since the first start.
 
-    Each entry is decoded by itself: one that a release does not understand costs no other job its place.
+    Each entry is decoded separately: an entry that this release does not understand affects no other job.
     """
 
     kept: list[msgspec.Raw] = []
@@ -113,15 +120,15 @@ class HedgeRecord:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further job is taken in."""
-        return len(self._kept) >= _MOST
+        """Whether no further entry is accepted."""
+        return len(self._kept) >= _MAX_ENTRIES
 
     def all(self) -> list[HedgeEntry]:
-        """Every job, in the order they came."""
+        """Every entry, the oldest first."""
         return list(self._kept.values())
 
     def put(self, kept: HedgeEntry, **changes: Any) -> HedgeEntry:
-        """Write down a job's state; when this returns it survives a power cut."""
+        """Store an entry with changes; when this returns it survives a power cut."""
         kept = replace(kept, **changes)
         self._kept[kept.job_id] = kept
         self._write()
@@ -137,7 +144,7 @@ class HedgeRecord:
             self._write()
 
     def stop_of(self, job_id: int) -> float | None:
-        """A job's stop, seconds in the cloud, infinite for one that stays; None: it has no entry."""
+        """A job's stop, seconds in the cloud; infinite for a job that stays there; None without an entry."""
         kept = self._kept.get(job_id)
         if kept is None:
             return None

@@ -15,12 +15,14 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.reports import pool_of
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
-from advisor.predict.survival.pool_survival import Life
+from advisor.predict.survival.pool_survival import Life, losses_of
 from advisor.service.state.records import EndedLife, Lives, OpenLife
 
 MAX_ENDED: Final = 4000
 """Ended lives remembered; older ones say nothing about today."""
 
+NO_LIVES: Final = {"lives": 0, "taken": 0, "alive": 0, "hours": 0.0, "losses": 0, "lost_together": 0}
+"""A pool in which nothing was seen, as a row of `LifeRecord.table`."""
 _VANISHED_SECONDS: Final = 600.0  # not listed for so long means gone, not listed late
 _SAVE_SECONDS: Final = 60.0
 _MAX_SINCE_SEEN: Final = 60.0  # seconds from the last listing of a life to its supposed end, at most
@@ -42,13 +44,18 @@ class LifeRecord:
         self._ended: deque[EndedLife] = deque(content.ended, maxlen=MAX_ENDED)
         self._saved_at = 0.0
         self.changes = 0
+        self._known_losses = {key for key, loss in self._losses() if len(loss) > 1}
 
     def observe(
         self, instances: Iterable[Instance], is_taken: Callable[[str], bool], listed_at: float
-    ) -> None:
+    ) -> list[str]:
         """Note what EC2 listed at ``listed_at`` (epoch seconds).
 
         ``is_taken`` says whether EC2 has sent an interruption notice for an instance id.
+
+        Returns:
+            The pool of each loss of several instances that was not known before: once for a loss, however
+            many instances it takes and however many lists show it.
         """
         with self._lock:
             changes = self.changes
@@ -61,6 +68,15 @@ class LifeRecord:
                 self._end(name, self._open[name].seen, was_taken=False)
             if changes != self.changes or abs(listed_at - self._saved_at) > _SAVE_SECONDS:
                 self._save(listed_at)
+            if changes == self.changes:
+                return []
+            together = {key for key, loss in self._losses() if len(loss) > 1}
+            fresh, self._known_losses = together - self._known_losses, together
+            return sorted(pool for pool, _ in fresh)
+
+    def _losses(self) -> list[tuple[tuple[str, float], list[Life]]]:
+        """Losses of ended lives, by pool and begin."""
+        return [((loss[0].pool, loss[0].end), loss) for loss in losses_of(map(_as_life, self._ended))]
 
     def _note(self, name: str, item: Instance, now: float, *, has_notice: bool) -> None:
         life = self._open.get(name)
@@ -81,6 +97,12 @@ class LifeRecord:
         if end > life.start:
             self._ended.append(EndedLife(life.pool, life.start, end, was_taken))
 
+    @property
+    def seen(self) -> int:
+        """Instances whose lives are known, ended or not."""
+        with self._lock:
+            return len(self._open) + len(self._ended)
+
     def lives(self) -> list[Life]:
         """All known lives: ended ones, and those that go on, until they were last seen."""
         with self._lock:
@@ -88,27 +110,35 @@ class LifeRecord:
                 Life(pool=life.pool, start=life.start, end=life.seen, was_taken=False)
                 for life in self._open.values()
             ]
-            ended = [
-                Life(pool=life.pool, start=life.start, end=life.end, was_taken=life.was_taken)
-                for life in self._ended
-            ]
-            return [*ended, *going_on]
+            return [*map(_as_life, self._ended), *going_on]
 
     def table(self) -> dict[str, dict[str, Any]]:
-        """For each pool: lives seen, how many EC2 took, how many go on, hours lived in total."""
+        """For each pool: lives seen, how many EC2 took, how many go on, hours lived in total.
+
+        And losses, where instances that were lost together are one, and how many were lost so.
+        """
         found: dict[str, dict[str, Any]] = {}
         with self._lock:
             open_pools = [life.pool for life in self._open.values()]
         for life in self.lives():
-            row = found.setdefault(life.pool, {"lives": 0, "taken": 0, "alive": 0, "hours": 0.0})
+            row = found.setdefault(life.pool, dict(NO_LIVES))
             row["lives"] += 1
             row["taken"] += life.was_taken
             row["hours"] += (life.end - life.start) / 3600.0
         for pool in open_pools:
             found[pool]["alive"] += 1
+        with self._lock:
+            losses = self._losses()
+        for (pool, _), loss in losses:
+            found[pool]["losses"] += 1
+            found[pool]["lost_together"] += len(loss) if len(loss) > 1 else 0
         return found
 
     def _save(self, now: float) -> None:
         self._saved_at = now
         content = Lives(open=self._open, ended=list(self._ended), over=self._over)
         self._state.keep(content, "lives.not_saved")
+
+
+def _as_life(life: EndedLife) -> Life:
+    return Life(pool=life.pool, start=life.start, end=life.end, was_taken=life.was_taken)

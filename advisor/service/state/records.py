@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from advisor.files.field_types import Amount, Count, EpochSeconds, JobId
+from advisor.model.drift import DayMeasured, FallenBack
 
 MAX_REQUEUED: int = 100_000
 
@@ -51,7 +52,7 @@ class SteeredJobs(msgspec.Struct):
 
 
 class AcquirerState(msgspec.Struct):
-    """What the acquirer has planned.
+    """The plan of the acquirer.
 
     Attributes:
         planned: Epoch seconds of the last plan.
@@ -72,7 +73,7 @@ class Move(msgspec.Struct):
     """A waiting job about to be moved to the cloud.
 
     Attributes:
-        words: What its user asked for, to notice a change.
+        words: The user's options of the job, by which a change is noticed.
         time: Epoch seconds.
     """
 
@@ -107,7 +108,7 @@ class SiteFactors(msgspec.Struct):
 
 
 class PortfolioState(msgspec.Struct):
-    """What the portfolio remembers.
+    """The memory of the portfolio loop.
 
     Attributes:
         acts: It has set something in Slurm and not taken it back.
@@ -127,7 +128,7 @@ class PortfolioState(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of judging the policies.
+    """The result of judging the policies.
 
     Attributes:
         champion: The policy of the best score; another order of jobs needs the better days as well.
@@ -187,7 +188,7 @@ class Lives(msgspec.Struct):
 
 
 class Interruptions(msgspec.Struct):
-    """What EC2 has said about instances, and what it cost jobs.
+    """EC2's notices about instances, and the interruptions of jobs.
 
     Attributes:
         notices: Instance to kind of notice to epoch seconds.
@@ -205,18 +206,20 @@ class Interruptions(msgspec.Struct):
 
 
 class BootsSeen(msgspec.Struct):
-    """What is known of booting. A damaged file must not look like a first start: all fields are required.
+    """The record of boots. A damaged file must not look like a first start: all fields are required.
 
     Attributes:
         boots: Pool to the seconds its last boots took.
         failures_in_a_row, boots_seen, failures_seen: Boots that failed since the last good one; good ones and
             failed ones ever.
+        staged: MB/s of the last stage-ins; earlier releases did not measure them.
     """
 
     boots: dict[str, list[Amount]]
     failures_in_a_row: Count
     boots_seen: Count
     failures_seen: Count
+    staged: list[Amount] = []
 
 
 class SeenSlice(msgspec.Struct, array_like=True):
@@ -228,30 +231,61 @@ class SeenSlice(msgspec.Struct, array_like=True):
 
 
 class PriceRecord(msgspec.Struct):
-    """What the price goes on with. All fields are required, as in `BootsSeen`.
+    """The state of the price. All fields are required, as in `BootsSeen`.
 
     Attributes:
-        since: When the budget began to accrue, epoch seconds.
-        observed_since: From when demand was observed, epoch seconds.
+        observed_since: When the observation of demand began, epoch seconds.
         price: Seconds of turnaround that a dollar must save.
         next_reading: When the price is read again, epoch seconds.
         seen: Slices of the last weeks by job.
     """
 
-    since: EpochSeconds
     observed_since: EpochSeconds
     price: Amount
     next_reading: EpochSeconds
     seen: dict[str, SeenSlice]
 
 
+class Drift(msgspec.Struct):
+    """The measures of each partition's forecasts, and the partitions that have fallen back.
+
+    Attributes:
+        days: Partition to its entries, one for each of the last days.
+        fallen_back: Those whose jobs stay on-premise.
+    """
+
+    days: dict[str, list[DayMeasured]] = {}
+    fallen_back: dict[str, FallenBack] = {}
+
+
+class Training(msgspec.Struct):
+    """The last weekly training of one kind.
+
+    Attributes:
+        began, ended: Epoch seconds; ``ended`` is None while it runs, and where it was killed.
+        failed: Why it failed; empty where it did not.
+        refused: Why what it made is not used; empty where it is, or there was nothing to make it from.
+    """
+
+    began: EpochSeconds
+    ended: EpochSeconds | None = None
+    failed: str = ""
+    refused: str = ""
+
+
+class Trainings(msgspec.Struct):
+    """The last trainings, by command."""
+
+    last: dict[str, Training] = {}
+
+
 class ToldNotice(msgspec.Struct):
-    """What is known of something that an admin should know.
+    """The record of a condition that an admin should know.
 
     Attributes:
         since: Seen since then, epoch seconds.
-        told_at: Told last, epoch seconds; None: not yet.
-        text: As it was last.
+        told_at: When the notice was last sent, epoch seconds; None: not yet.
+        text: The last text of the condition.
         is_event: It has no end.
     """
 
@@ -262,6 +296,46 @@ class ToldNotice(msgspec.Struct):
 
 
 class ToldNotices(msgspec.Struct):
-    """What `advisor notify` has seen and told, by key."""
+    """The conditions that `advisor notify` has found, with the notices sent, by key."""
 
     notices: dict[str, ToldNotice] = {}
+
+
+WEB_FOLDER: Final = "web"
+"""The folder in ``paths.state`` that belongs to the pages."""
+APPLIED_NAME: Final = f"{WEB_FOLDER}/applied.json"
+"""Where :class:`AppliedChanges` are in ``paths.state``; the daemons watch that file."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as TOML, as the file had it before and has it after; None where the file does not name it.
+
+    JSON knows no infinity, which is what some settings are.
+    """
+
+    key: str
+    before: str | None = None
+    after: str | None = None
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of the settings.
+
+    Attributes:
+        number: The change's number; the first one is 1.
+        time: Epoch seconds.
+        undoes: Number of the change that this one takes back.
+    """
+
+    number: int
+    time: float
+    author: str
+    reason: str
+    changes: tuple[Change, ...]
+    undoes: int | None = None
+
+
+class AppliedChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, oldest first."""
+
+    entries: tuple[Applied, ...] = ()

@@ -9,12 +9,16 @@ from typing import Any, Final, Generic
 from advisor.ec2.pools import ClosedPools
 from advisor.ec2.prices import ReadPrices
 from advisor.files.state_file import Record, StateFile
+from advisor.lsf.cloud_hosts import HostsAskedFor
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.service.state.budget_records import BudgetRecord
 from advisor.service.state.hedge_entries import HedgeEntries
 from advisor.service.state.records import (
+    APPLIED_NAME,
     AcquirerState,
+    AppliedChanges,
     BootsSeen,
+    Drift,
     Interruptions,
     JudgedPolicies,
     Lives,
@@ -27,6 +31,7 @@ from advisor.service.state.records import (
     SiteFactors,
     SteeredJobs,
     ToldNotices,
+    Trainings,
 )
 
 
@@ -36,7 +41,7 @@ class KnownFile(Generic[Record]):
 
     Attributes:
         writer: The module that writes it, below `advisor`.
-        loss: What it costs when it is lost or damaged, in words for an admin.
+        loss: The consequence if the file is lost or damaged, in words for an admin.
     """
 
     name: str
@@ -117,6 +122,14 @@ LSF_ADVICE: Final = KnownFile(
     readers=("lsf/backend.py",),
     loss="Waiting jobs of LSF are advised once more; one that was moved stays where it is.",
 )
+LSF_HOSTS: Final = KnownFile(
+    name="lsf_hosts.json",
+    record=HostsAskedFor,
+    writer="lsf/cloud_hosts.py",
+    readers=("lsf/backend.py",),
+    loss="Hosts that LSF's resource connector has from us count as not asked for: their instances are ended "
+    "after the grace of orphans, and their jobs are run again.",
+)
 MOVES: Final = KnownFile(
     name="asked_again.json",
     record=MovesUnderWay,
@@ -179,7 +192,27 @@ PRICE: Final = KnownFile(
     record=PriceRecord,
     writer="service/price/price_keeper.py",
     loss="The price is read anew from the history and from demand; what may be spent follows from the record "
-    "of spending, as if the budget had begun with its present period.",
+    "of spending.",
+)
+DRIFT: Final = KnownFile(
+    name="drift.json",
+    record=Drift,
+    writer="service/learn/drift_book.py",
+    readers=("service/admin/doctor.py", "service/admin/accuracy.py"),
+    loss="A partition that has fallen back moves jobs again, and its week is measured anew.",
+)
+TRAININGS: Final = KnownFile(
+    name="trainings.json",
+    record=Trainings,
+    writer="service/learn/training_record.py",
+    readers=("service/admin/model_troubles.py", "service/learn/feature.py"),
+    loss="A failed weekly training is not told of.",
+)
+APPLIED: Final = KnownFile(
+    name=APPLIED_NAME,
+    record=AppliedChanges,
+    writer="service/state/applied.py",
+    loss="Settings stay as they are; what the pages changed before cannot be undone there any more.",
 )
 NOTICES: Final = KnownFile(
     name="notices.json",
@@ -198,6 +231,7 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     HEDGE_ENTRIES,
     SMALL_JOBS,
     LSF_ADVICE,
+    LSF_HOSTS,
     MOVES,
     PORTFOLIO,
     VERDICT,
@@ -208,6 +242,9 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     STEERED_JOBS,
     ACQUIRER,
     PRICE,
+    DRIFT,
+    TRAININGS,
+    APPLIED,
     NOTICES,
 )
 

@@ -1,4 +1,4 @@
-"""From a request to an advice to a reply: the hot path, in memory only.
+"""The hot path: make an advice of a request and a reply of the advice, in memory only.
 
 Nothing here reads a file, starts a program or asks a name service: slurmctld holds its locks until the reply
 is there.
@@ -21,12 +21,11 @@ from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.promise.promised import names_a_time
-from advisor.decide.submission.advise import advise
-from advisor.decide.submission.mode import tells_user
+from advisor.decide.submission.advise import advise, tells_user
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
+from advisor.model.deadline import deadline_for
 from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.job_words import MAX_CONSTRAINT
@@ -39,14 +38,13 @@ from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import job_of
 
-_NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
 _RESERVED: Final = Capacity.RESERVED
 _AT_ONCE: Final = Estimate(seconds=0.0, variance=0.0, lower=0.0, upper=0.0, coverage=1.0)
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One advice as given: the reply's content, the record for the ledger, what the job does to the site."""
+    """One answer: the content of the reply, the record for the ledger, and the job's effect on the site."""
 
     reply: AdviseReply
     record: AdviceRecord
@@ -54,10 +52,10 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Answerer:
-    """Answers one question at a time.
+    """Answers one request at a time.
 
-    The lock makes the account of recent submissions exact; there is nothing to gain by answering two at once,
-    since slurmctld's own mutex lets one hook run at a time.
+    The lock makes the account of recent submissions exact. Two answers at once would gain nothing, since a
+    mutex of slurmctld lets one hook run at a time.
 
     Args:
         clock: Seconds since the epoch.
@@ -77,7 +75,7 @@ class Answerer:
 
     @property
     def lock(self) -> threading.Lock:
-        """Held while an answer is worked out; the watchdog takes it to see that answers end."""
+        """The lock that is held during an answer; the watchdog acquires it to check that answers end."""
         return self._lock
 
     def answer(self, request: AdviseRequest) -> Answered:
@@ -94,9 +92,9 @@ class Answerer:
         return answered
 
     def again(self, request: AgainRequest) -> Answered:
-        """Advise a job that waits on-premise; one that is moved counts as every moved job does.
+        """Advise a job that waits on-premise. If it is moved, it counts like every moved job.
 
-        A new one is submitted at this moment: snapshots leave out what was not advised
+        A job without advice counts as submitted at this moment, because snapshots leave out such jobs
         (`advisor.service.waiting.unadvised`).
         """
         knowledge, job = self._holder.current, request.job
@@ -118,7 +116,7 @@ class Answerer:
         state = self._site_state(knowledge, now, None)
         estimates = self._estimates(knowledge, job, state)
         answered = self._answered(_asked_of(request), knowledge, state, job, estimates)
-        if answered.reply.reason != Reason.STATE_UNKNOWN:  # it is asked about again
+        if answered.reply.reason != Reason.STATE_UNKNOWN:  # advice is asked about it again
             self._note(answered.submission)
         return answered
 
@@ -128,7 +126,7 @@ class Answerer:
             planned_wait,
             self._holder.run_times.current,
             _size_of(job, knowledge),
-            is_promised=names_a_time(job, knowledge.settings),
+            is_promised=deadline_for(job, knowledge.settings) is not None,
         )
 
     def _estimates_again(
@@ -142,15 +140,18 @@ class Answerer:
         self, request: AdviseRequest, knowledge: KnownNow, state: SiteState, job: Job, estimates: Estimates
     ) -> Answered:
         advice_id = f"{self._id_prefix}{next(self._ids):x}"
+        cloud = state.cloud.for_job(job)  # once for the advice, the reply and the account of submissions
+        if cloud is not state.cloud:
+            state = replace(state, cloud=cloud)
         advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
         values = advice.values()
         return Answered(
-            reply=reply_to(request, job, advice, values, knowledge),
-            # the ledger keeps the quantiles, which say the same in a third of the room
+            reply=reply_to(request, job, advice, values, cloud, knowledge.settings),
+            # the ledger stores the quantiles, which hold the same information in a third of the space
             record=AdviceRecord(
                 advice=advice, job=job, estimates=replace(estimates, run_chances=(), promise=None)
             ),
-            submission=submission_of(job, advice, values, state.cloud.as_met_by(job), knowledge.settings),
+            submission=submission_of(job, advice, values, cloud, knowledge.settings),
         )
 
     def _site_state(self, knowledge: KnownNow, now: float, configured_at: int | None) -> SiteState:
@@ -184,7 +185,7 @@ class Answerer:
     def _estimates(
         self, knowledge: KnownNow, job: Job, state: SiteState, *, waits: bool = False
     ) -> Estimates:
-        """Forecast wait and run time; ``waits``: slurmctld has found no room for the job so far."""
+        """Forecast wait and run time. ``waits``: True if slurmctld could not start the job so far."""
         if state.cluster is None:
             return Estimates()
         try:
@@ -214,7 +215,7 @@ def _size_of(job: Job, knowledge: KnownNow) -> SizeEstimate:
 
 
 def _without(job: Job, state: SiteState) -> SiteState:
-    """The site without a job that waits in it."""
+    """The state of the site without a job that waits on-premise."""
     return state if state.cluster is None else replace(state, cluster=state.cluster.without(job))
 
 
@@ -224,7 +225,7 @@ def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> 
 
 
 def is_outdated(snapshot: Snapshot | None, configured_at: int | None) -> bool:
-    """Whether slurmctld was configured anew since the look: what it saw may be gone, and is not named."""
+    """Whether slurmctld was reconfigured after the snapshot, so that features in it may no longer exist."""
     return snapshot is not None and configured_at is not None and snapshot.state.time < configured_at
 
 
@@ -236,7 +237,7 @@ def starts_hedged(advice: Advice) -> bool:
 def submission_of(
     job: Job, advice: Advice, values: Mapping[str, float], cloud: CloudState, settings: Settings
 ) -> Submission:
-    """What the advised job does to the site. In shadow mode it goes where the user sent it.
+    """The effect of an advised job on the site. In shadow mode the job goes where its user has sent it.
 
     `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
     """
@@ -250,13 +251,14 @@ def submission_of(
             on_premise=False,
             committed_usd=_known(values.get("predicted_cost")),
             worst_usd=_known(values.get("worst_cost", values.get("predicted_cost"))),
-            account=job.account,
+            payers=job.payers,
             reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
+            node_class=cloud.class_name,
             cloud_processors=cloud.processors_taken_by(job),
         )
     queue, ours = job.queue or "", settings.cluster.on_premise_partitions
     burst_by_hand = queue == settings.cluster.burst_partition
-    # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
+    # a job for any other partition uses neither the on-premise nor the cloud's nodes
     counts = burst_by_hand or queue in ours or any(name in ours for name in queue.split(","))
     return Submission(
         time=advice.time,
@@ -265,7 +267,7 @@ def submission_of(
         requested_seconds=seconds,
         on_premise=not burst_by_hand,
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
-        account=job.account,
+        payers=job.payers,
     )
 
 
@@ -274,12 +276,15 @@ def _known(value: float | None) -> float:
 
 
 def reply_to(
-    request: AdviseRequest, job: Job, advice: Advice, values: Mapping[str, float], knowledge: KnownNow
+    request: AdviseRequest,
+    job: Job,
+    advice: Advice,
+    values: Mapping[str, float],
+    cloud: CloudState,
+    settings: Settings,
 ) -> AdviseReply:
-    """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
-    settings = knowledge.settings
-    cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud
-    features, prefer = _node_features(request, job, advice, cloud.as_met_by(job))
+    """The fields that the hook sets; in shadow mode only the AdminComment, which identifies the advice."""
+    features, prefer = _node_features(request, job, advice, cloud)
     acts = advice.mode is _ACT
     offset = advice.priority_offset if acts else 0
     partition = advice.partition if acts else None
@@ -288,7 +293,7 @@ def reply_to(
     if partition is not None and settings.submit.tell_user:
         message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
-        message = wording.would_message(advice, values, job.queue, settings.cluster)
+        message = wording.would_message(advice, job.queue, settings.cluster)
     if job.comment and acts and settings.promise.enabled and settings.submit.tell_user:
         message = promise_message(job, values, advice.time, settings, message) or message
     return AdviseReply(
@@ -298,7 +303,7 @@ def reply_to(
         placement=advice.placement,
         mode=advice.mode,
         reason=advice.decisive.reason,
-        # features stand beside the partition whose nodes have them, or the hook does not set them
+        # the hook sets features only together with the partition whose nodes have them
         partition=partition or (settings.cluster.burst_partition if features or prefer else None),
         features=features,
         prefer=prefer,
@@ -314,13 +319,13 @@ def reply_to(
 def _node_features(
     request: AdviseRequest, job: Job, advice: Advice, cloud: CloudState
 ) -> tuple[str | None, str | None]:
-    """``(features, prefer)`` for a moved job, and for a long one that its user sent to the cloud himself.
+    """``(features, prefer)`` for a moved job, and for a long one that its user sent to the cloud.
 
     slurmctld rejects a job that names, or prefers, a feature of fewer nodes than it needs, so no other is
     named. A job that may not be requeued gets a hard constraint, for a preference could still end on spot.
     Where Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated
-    in it; where his is more than a plain conjunction, or long, nothing is added to it (`is_plain`; a job that
-    may not be requeued stays here then).
+    in it; where the user's is more than a plain conjunction, or long, nothing is added to it (`is_plain`;
+    a job that may not be requeued stays here then).
     """
     if not (job.plain_constraint and (advice.prefer or advice.require)):
         return None, None

@@ -1,8 +1,8 @@
-"""What the price asks of a submission: its wait by the queue, and its run time as a distribution.
+"""The forecasts that the policy "price" needs: the wait from the queue, and the run time as a distribution.
 
-The wait is the one that Slurm plans: the queue is simulated by time limits, since forecast run times decide
-no better (`advisor.replay.closed_loop.price_policy`). Jobs end before their limits: how much shorter waits
-are is learned (`advisor.predict.intervals`).
+The wait is the one that Slurm plans: the queue is simulated with time limits, because forecast run times lead
+to no better decisions (`advisor.replay.closed_loop.price_policy`). Jobs end before their limits, so actual
+waits are shorter; `advisor.predict.intervals` learns by how much.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from typing import Final
 
 import numpy as np
 
-from advisor.decide.promise.promised import warm as warm_promise
 from advisor.decide.submission.priced import warm as warm_decision
 from advisor.model.estimate import NO_ESTIMATE, Estimates, SizeEstimate
-from advisor.model.job import Job
+from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.predict.intervals import Intervals
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
-from advisor.service.exchange.seen_queue import NO_LIMIT_SECONDS
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.recent import Submission
 from advisor.simulate.pool.start_profile import StartProfile, start_of, start_profile, with_job
 
 _MAX_TASKS: Final = 8
-"""Tasks of an array that join one by one; the others join as one wide job."""
+"""The number of tasks of an array that are simulated one by one; the others are simulated as one wide job."""
 
 
 class QueueForecast:
-    """When a job that is submitted now would start on-premise; its owner holds the lock of the hot path.
+    """Forecasts when a job submitted now would start on-premise. Callers hold the hot path's lock.
 
     Args:
-        profile: Of the queue in the snapshot; see :func:`profile_of`.
+        profile: The profile of the snapshot's queue; see :func:`profile_of`.
     """
 
     def __init__(self, profile: StartProfile, processors: int, since: Iterable[Submission]) -> None:
@@ -43,11 +41,10 @@ class QueueForecast:
 
     def wait(self, job: Job, now: float) -> float:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never."""
-        limit = NO_LIMIT_SECONDS if job.requested_time is None else max(1.0, job.requested_time)
-        return start_of(self._profile, job.processors, limit, now) - now
+        return start_of(self._profile, job.processors, limit_seconds(job), now) - now
 
     def join(self, submission: Submission, now: float) -> None:
-        """Take in a submission that stays on-premise."""
+        """Add a submission that stays on-premise to the queue."""
         if not submission.on_premise:
             return
         limit = submission.requested_seconds or NO_LIMIT_SECONDS
@@ -80,11 +77,11 @@ def priced_estimates(
     *,
     is_promised: bool = False,
 ) -> Estimates:
-    """What the price asks of a job; without known run times it stays on-premise.
+    """The forecasts for a job under the policy "price"; without known run times the job stays on-premise.
 
     Args:
-        planned_wait: Seconds; None where it is unknown.
-        is_promised: Whether its user names a time by which it is to be done.
+        planned_wait: The wait by the simulated queue, seconds; None if it is unknown.
+        is_promised: Whether the job's user names a time by which it is to be done.
     """
     intervals = Intervals() if run_times is None else run_times.intervals
     wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
@@ -94,19 +91,16 @@ def priced_estimates(
     run = run_times.estimate(chances, job)
     promise = None
     if is_promised and planned_wait is not None and math.isfinite(planned_wait):
-        core_seconds = job.processors * (
-            NO_LIMIT_SECONDS if job.requested_time is None else job.requested_time
-        )
-        promise = run_times.promises.chances(planned_wait, core_seconds)
+        requested, expected = job.processors * limit_seconds(job), job.processors * run.seconds
+        promise = run_times.promises.chances(planned_wait, requested, expected)
     return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()), promise=promise)
 
 
 def warm() -> None:
-    """Compile, or load from the cache, all that a first forecast needs."""
+    """Compile the functions that a first forecast needs, or load them from the cache."""
     profile = start_profile(4, 0.0, np.array([[4.0, 0.0, 60.0]]), np.array([[2.0, 60.0]]))
     with_job(profile, 1, 60.0, 0.0)
     warm_decision()
-    warm_promise()
     priced_estimates(
         Job(job_id=0, submit_time=0.0, processors=1, requested_time=60.0),
         start_of(profile, 1, 60.0, 0.0),

@@ -1,7 +1,7 @@
 """Users who may ask about a job of their own and nothing else: LSF runs an esub as the user who submits.
 
-Who asks is what the kernel says (SO_PEERCRED). What a guest claims of itself and could not know, or what
-would count as another's, is refused or left out.
+The kernel says which user asks (SO_PEERCRED). A request about another user's job is refused, and fields that
+only the scheduler can know are ignored.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from msgspec.structs import replace
 from advisor.service.exchange.protocol import NOT_ALLOWED, AdviseRequest, ProtocolError, Request
 
 GUEST_SECONDS: Final = 1.0
-"""A guest that asks nothing for so long is gone: an esub asks at once, and once."""
+"""A guest's connection is closed after this time without a request: an esub asks as soon as it connects."""
 _OF_ONE_USER: Final = 8
 NOT_OWN_JOB: Final = "peer.not_own_job"
-"""Error code of a refusal: the question is not about a job of the asking user."""
+"""Error code of a refusal: the request is not about a job of the user who asks."""
 
 
 class Guests:
     """The connections of users who may ask about their own jobs only.
 
     Args:
-        most: So many at once, so that they leave room for the scheduler; 0: nobody is a guest.
+        most: The largest number of guests at once, which leaves room for the scheduler; 0: no guest is
+            served.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -39,7 +40,7 @@ class Guests:
         return connection in self._uid_of
 
     def why_refused(self, connection: socket.socket, uid: int) -> str:
-        """Let a user in; otherwise the code of the refusal."""
+        """Register a connection as a guest's; return the code of the refusal, or an empty text."""
         if not self._most:
             return NOT_ALLOWED
         with self._guard:
@@ -50,12 +51,12 @@ class Guests:
         return ""
 
     def leave(self, connection: socket.socket) -> None:
-        """Forget a connection; one of somebody who is no guest is not known."""
+        """Forget a connection; a connection that is not a guest's is not known."""
         with self._guard:
             self._uid_of.pop(connection, None)
 
     def own_question(self, connection: socket.socket, request: Request) -> Request:
-        """The question, if it is about a job of the guest's own; the rest is the kernel's word.
+        """Return the request, if it is about a job of the guest's own, with the user that the kernel names.
 
         The name is asked for on the connection's own thread: a slow name service delays this guest only.
 
@@ -71,5 +72,5 @@ class Guests:
             raise ProtocolError("the asking user has no name", code=NOT_OWN_JOB) from None
         if request.user != user:
             raise ProtocolError("not a question about an own job", code=NOT_OWN_JOB)
-        # a group, the configuration's time and failures of a hook are what only a scheduler knows
+        # only a scheduler knows the group, the time of the configuration and a hook's failures
         return replace(request, gid=None, configured_at=None, hook_failed=0, hook_skipped=0)

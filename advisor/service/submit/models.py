@@ -26,7 +26,7 @@ def model_loader(settings: Settings) -> LoadModel:
     """Make a function that loads the models in force when they are others than the caller has.
 
     Returns:
-        Raises TellAdmin when the predictor is damaged or somebody else could have changed it; the caller
+        Raises TellAdmin when the predictor is damaged or another user could have changed it; the caller
             keeps what it has. A size model that cannot be used costs the size classes only.
     """
     return _Loader(
@@ -74,5 +74,5 @@ class _Loader:
         except AdvisorError as error:
             log.warning("size_model.not_used", version=version, code=error.code, message=str(error))
             return self._size
-        size.warm()  # here, where nobody waits: once it is in use it is asked under a lock
+        size.warm()  # here, where no submission waits: once it is in use it is asked under a lock
         return size

@@ -1,26 +1,26 @@
-"""Jobs advised since the snapshot was taken, laid over it.
+"""The jobs advised since the last snapshot, and the site's state with these jobs added to it.
 
 `advisor control` looks at the queue every few seconds. Without this, a thousand submissions within that time
 would each be judged on the queue as it was before the first of them: all would stay (the queue looks empty)
 or all would be moved (the day's money looks unspent). So the submit server keeps its own account:
 
-* A job that stays joins the on-premise queue: queue size and queued work grow. If nobody waits and its
+* A job that stays joins the on-premise queue: queue size and queued work grow. If no job waits and its
   processors are free, it is taken to start at once, as first come first served would do, and takes them.
 * A job that is moved commits its predicted money to the day's spending, its nodes if they are reserved, and
   takes its place in the cloud's queue.
-* A new snapshot replaces the account of everything submitted before its query began. A submission whose
-  RPC is still under way at that moment (milliseconds) is then missing for one period: it is rather left out
-  than counted twice, because a queue that looks too long moves jobs for money.
-* Until the next look, time itself goes on: waiting and running jobs grow older and running ones have less
-  left to do. Endings are not guessed.
+* A new snapshot replaces the account of everything submitted before its poll began. A submission whose RPC
+  is still under way at that moment (milliseconds) is then missing for one period. It is left out and not
+  counted twice, because a queue that looks too long moves jobs for money.
+* Until the next snapshot waiting and running jobs grow older, and running ones have less work left. The ends
+  of jobs are not guessed.
 
-Nobody tells the server of a submission that slurmctld refused afterwards; it is forgotten with the next
+The server does not hear of a submission that slurmctld refused afterwards; it is forgotten with the next
 snapshot.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -33,16 +33,19 @@ _MAX_SUBMISSIONS: Final = 200_000
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one advised job does to the site until a snapshot shows it.
+    """The effect of one advised job on the site until a snapshot shows it.
 
     Attributes:
         time: When it was advised, seconds since the epoch.
         processors, tasks: Processors of one task; tasks of the array (1 for a plain job).
-        requested_seconds: Time limit; 0 when unknown.
-        on_premise: True when it joins the on-premise queue.
-        cloud_processors: What it takes of the cloud's nodes
+        requested_seconds: Time limit; 0 if it is unknown.
+        on_premise: True if the job joins the on-premise queue.
+        committed_usd: Predicted cost, which counts as spent until a snapshot shows the job.
+        payers: The account and the user that pay for it.
+        reserved_nodes, node_class: Number of nodes that are paid for already, and their class.
+        cloud_processors: Processors of the cloud's nodes that it uses
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
-        worst_usd: Money that it may cost at worst, taken from the tokens.
+        worst_usd: Highest cost, by which the budget's tokens (the money free at this moment) fall.
     """
 
     time: float
@@ -51,8 +54,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requested_seconds: float = 0.0
     on_premise: bool = True
     committed_usd: float = 0.0
-    account: str | None = None
+    payers: tuple[str, ...] = ()
     reserved_nodes: int = 0
+    node_class: str = ""
     cloud_processors: int = 0
     worst_usd: float = 0.0
 
@@ -81,10 +85,11 @@ class RecentSubmissions:
         self._usd_by_account: dict[str, float] = {}
         self._worst_usd = 0.0
         self._worst_by_account: dict[str, float] = {}
-        self._reserved_nodes = self._cloud_processors = 0
+        self._reserved_nodes = Counter[str]()
+        self._cloud_processors = 0
 
     def rebase(self, base: SiteState | None) -> None:
-        """Take a new snapshot; what was submitted up to its time is in it and leaves the account."""
+        """Use a new snapshot; submissions up to its time are in it and leave the account."""
         self._base = base
         if base is not None:
             while self._since and self._since[0].time <= base.time:
@@ -109,13 +114,13 @@ class RecentSubmissions:
             self._usd += job.committed_usd
             if job.worst_usd:
                 self._worst_usd += job.worst_usd
-                account = job.account or ""
-                self._worst_by_account[account] = self._worst_by_account.get(account, 0.0) + job.worst_usd
-            self._reserved_nodes += job.reserved_nodes
+                for payer in job.payers:
+                    self._worst_by_account[payer] = self._worst_by_account.get(payer, 0.0) + job.worst_usd
+            if job.reserved_nodes:
+                self._reserved_nodes[job.node_class] += job.reserved_nodes
             self._cloud_processors += job.cloud_processors
-            if job.account is not None and job.committed_usd:
-                spent = self._usd_by_account.get(job.account, 0.0)
-                self._usd_by_account[job.account] = spent + job.committed_usd
+            for payer in job.payers if job.committed_usd else ():
+                self._usd_by_account[payer] = self._usd_by_account.get(payer, 0.0) + job.committed_usd
             return
         starting = min(job.tasks, max(0, self._free) // job.processors) if self._queue_empty else 0
         waiting = job.tasks - starting
@@ -145,6 +150,7 @@ class RecentSubmissions:
             cutoff=self._base.cutoff,
             ratios=self._base.ratios,
             price=self._price(self._base.price),
+            fallen_back=self._base.fallen_back,
         )
 
     def _price(self, base: Price | None) -> Price | None:
@@ -188,7 +194,7 @@ class RecentSubmissions:
         if not (self._usd or self._reserved_nodes or self._cloud_processors):
             return base
         if self._cloud_now is None:
-            # with what the jobs moved since have committed
+            # with the money and nodes that jobs moved since then have committed
             self._cloud_now = base.committed(
                 self._usd, self._usd_by_account, self._reserved_nodes, self._cloud_processors
             )

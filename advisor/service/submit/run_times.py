@@ -1,4 +1,4 @@
-"""Run times as distributions in the submit server: those that `advisor control` has saved last."""
+"""The run-time distributions in the submit server: the last ones that `advisor control` has saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.model.job import Job
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
 
 RUN_TIMES_KIND: Final = "run-times"
-"""Under this kind `advisor control` saves ``RunTimesOfJobs.to_arrays()``, every ten minutes."""
+"""The kind of model under which `advisor control` saves ``RunTimesOfJobs.to_arrays()``, every ten minutes."""
 
 log = structlog.get_logger(__name__)
 
@@ -26,15 +26,15 @@ class RunTimesFollower:
         self.current: RunTimesOfJobs | None = None
 
     def refresh(self) -> None:
-        """Load newer ones, where there are any.
+        """Load the newest run times, if they have changed.
 
         Raises:
-            AdvisorError: They are damaged; what there is stays.
+            AdvisorError: They are damaged; the former ones stay in use.
         """
         version = self._store.current(RUN_TIMES_KIND)
         if version is None or version == self._looked_at:
             return
-        self._looked_at = version  # also when it fails: it is not tried again every time
+        self._looked_at = version  # also if it fails, so that a damaged version is tried once
         arrays, _ = self._store.load(RUN_TIMES_KIND, version)
         known = RunTimesOfJobs.from_arrays(arrays)
         known.chances(Job(job_id=0, submit_time=0.0, processors=1, requested_time=3600.0))

@@ -21,6 +21,7 @@ from advisor.service.running import huge_pages
 from advisor.service.running.metrics import ServeMetrics
 from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
+from advisor.service.state.records import APPLIED_NAME
 from advisor.service.submit import forecasting
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
@@ -30,6 +31,8 @@ _SWITCH_SECONDS: Final = 0.00005
 _COLLECT_SECONDS: Final = 60.0
 _WARM_UP_QUESTIONS: Final = 200
 _TICK_SECONDS: Final = 1.0
+_ROTATE_SECONDS: Final = 2.0
+_JOINED_SECONDS: Final = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +50,9 @@ class Service:
         self.holder = StateHolder(settings, load_model=load_model)
         self.answerer = Answerer(self.holder)
         self.metrics = ServeMetrics()
-        self.spool = SpoolWriter(settings.paths.spool)
+        # advice that an esub asked for is joined to its job as soon as it is in the ledger
+        rotate_seconds = _JOINED_SECONDS if settings.submit.every_user else _ROTATE_SECONDS
+        self.spool = SpoolWriter(settings.paths.spool, rotate_seconds=rotate_seconds)
         self.announcer = Announcer(settings.paths.control_socket)
         self._socket_file = SocketFile(
             settings.paths.submit_socket,
@@ -91,7 +96,7 @@ class Service:
         log.info("serve.ready", socket=str(self.settings.paths.submit_socket), status=self.status())
 
     def warm_up(self) -> None:
-        """Answer questions nobody asked, so that kernels are compiled and caches filled before the first."""
+        """Answer made-up questions, so that kernels are compiled and caches filled before the first."""
         forecasting.warm()
         for sequence in range(_WARM_UP_QUESTIONS):
             request = AdviseRequest(
@@ -144,9 +149,9 @@ class Service:
 
 
 def tune_interpreter() -> None:
-    """No garbage collection and no long turns of other threads while somebody waits for an answer.
+    """No garbage collection and no long turns of other threads while a submission waits for its answer.
 
-    Everything loaded so far is frozen out of the collector's sight; what is left is collected once a minute
+    Everything loaded so far is frozen, so that the collector skips it; the rest is collected once a minute
     between two answers. A thread that wants the interpreter gets it within 0.05 ms instead of 5.
     """
     gc.collect()
@@ -160,7 +165,7 @@ def run(
     settings: Settings, *, loader_of: Callable[[Settings], LoadModel], reload_settings: Callable[[], Settings]
 ) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP reads the settings again (bad ones: the old ones stay)."""
-    signals = DaemonSignals()
+    signals = DaemonSignals(settings.paths.state / APPLIED_NAME)
     notifier = Notifier.from_environment(os.environ)
     service = Service(settings, load_model=loader_of(settings), notifier=notifier)
 

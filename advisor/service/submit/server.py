@@ -40,16 +40,19 @@ from advisor.service.submit.guests import GUEST_SECONDS, Guests
 from advisor.service.submit.state_holder import StateHolder
 
 _RECEIVE_BYTES: Final = 8192
+"""Buffer of one receive call, which is allocated whole; most requests fit."""
 _MAX_LINE_BYTES: Final = 65536  # a request of the hook has some 1,000
 _MAX_CONNECTIONS: Final = 64  # slurmctld keeps one
-_IDLE_SECONDS: Final = 600.0  # a connection that asks nothing for so long is closed; the hook opens another
-"""Most questions fit; each call allocates so much before it knows how little has come."""
+_IDLE_SECONDS: Final = 600.0
+"""A connection without a request for this time is closed; the hook opens another one."""
 _HALF_LINE_SECONDS: Final = 5.0
+"""A connection that has sent a part of a line must send the rest within this time."""
 _SEND_SECONDS: Final = 5.0
+"""A client must accept an answer within this time."""
 _ACCEPT_SECONDS: Final = 0.2
-"""So long a stop may take to be noticed where no client comes."""
+"""How often the accepting thread looks whether the server is being stopped."""
 _SILENT_SECONDS: Final = 2.0
-"""A connection that has asked nothing for so long makes room for a new one where all are taken."""
+"""If all connections are in use, one without a request for this time is closed for a new client."""
 _TIMEVAL: Final = struct.Struct("@ll")
 
 log = structlog.get_logger(__name__)
@@ -59,10 +62,14 @@ class SubmitServer:
     """Accepts connections on a listening socket and answers them.
 
     Args:
-        answerer, holder, spool, metrics: What it answers with, from, and where that is written down.
-        announcer: Tells `advisor control` of what starts hedged.
-        allowed_uids: Users that may ask anything about anybody's job.
-        every_user: Whether all others may ask about a job of their own (`guests`).
+        listener: The listening Unix socket.
+        answerer: Makes the answers.
+        holder: Has the snapshot and the models in memory.
+        spool: Stores the records of advice.
+        metrics: Counts requests and their durations.
+        announcer: Notifies `advisor control` of submissions that start hedged.
+        allowed_uids: User ids that may ask about every user's jobs.
+        every_user: Whether all other users may ask about their own jobs (`guests`).
     """
 
     def __init__(
@@ -100,7 +107,7 @@ class SubmitServer:
         self._accept_thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """Accept nobody any more, let questions under way be answered, hang up."""
+        """Accept no more connections, answer the requests that have arrived, and close all connections."""
         self._stopping.set()
         with self._guard:
             connections, threads = list(self._asked_at), list(self._threads)
@@ -138,9 +145,9 @@ class SubmitServer:
         return "" if self._has_room() else "server.busy"
 
     def _has_room(self) -> bool:
-        """Whether one more connection may begin, if need be in the place of the one that is silent longest.
+        """Whether one more connection may begin. If necessary, the one that is silent longest is closed.
 
-        Clients that connect and ask nothing would else keep slurmctld out for `_IDLE_SECONDS`.
+        Otherwise clients that connect and ask nothing would keep slurmctld out for `_IDLE_SECONDS`.
         """
         with self._guard:
             if len(self._asked_at) < _MAX_CONNECTIONS:
@@ -229,7 +236,7 @@ class SubmitServer:
             connection.sendall(protocol.encode_line(answered.reply))
         else:
             connection.sendall(protocol.encode_hook_reply(answered.reply))
-        # the rest is ours: slurmctld has its answer
+        # slurmctld has its answer: what follows delays no submission
         seconds = time.perf_counter() - arrived
         if not request.dry and starts_hedged(answered.record.advice):
             self._announcer.announce(answered.record.advice.advice_id, request.uid)
@@ -298,7 +305,7 @@ class SubmitServer:
                 ),
                 "hedges_not_announced": (
                     float(pong.hedges_not_announced),
-                    "Those it could not be told of: it sees them at its next look.",
+                    "Those that it could not be told of; it finds them at its next poll.",
                 ),
                 "spool_written": (float(self._spool.written), "Records written."),
                 "estimator_errors": (

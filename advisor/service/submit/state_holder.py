@@ -1,14 +1,13 @@
-"""Everything an answer may look at, in memory, swapped by one reference assignment.
+"""Everything that an answer may read, in memory, replaced by one reference assignment.
 
-A watcher thread looks after the snapshot file, the models and the names of groups; the threads that answer
-only ever read ``StateHolder.current``, one immutable record, and so see the old state or the new one, never a
-mixture. Whatever cannot be read leaves the last good value in place and is counted; a snapshot that stops
-coming grows old, and then nobody believes it any more.
+A watcher thread reads the snapshot file, the models and the names of groups. The threads that answer only
+read ``StateHolder.current``, one immutable record, and so see the old state or the new one, never a mixture.
+If something cannot be read, the last good value stays and the error is counted. A snapshot that is not
+replaced grows old, and is then no longer used.
 """
 
 from __future__ import annotations
 
-import grp
 import os
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from advisor.files.owners import group_name
 from advisor.history.models import ModelStore
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
@@ -27,7 +27,7 @@ from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.settings_section import for_reading
-from advisor.predict.knn.predictor import SizeClassifier
+from advisor.predict.size.size_model import SizeModel
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.forecasting import profile_of
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 
 class Estimator(Protocol):
-    """What the server needs of :class:`advisor.predict.knn.predictor.Predictor`."""
+    """The interface of :class:`advisor.predict.knn.predictor.Predictor` that the server uses."""
 
     def estimate(self, job: Job, state: ClusterState) -> Estimates:
         """Predict wait, run time and size of one job."""
@@ -74,23 +74,23 @@ class LoadedModel:
 
     version: str
     estimator: Estimator | None
-    size: SizeClassifier | None = None
+    size: SizeModel | None = None
 
 
 LoadModel = Callable[[str | None], LoadedModel | None]
-"""Given the version in use, the newer model, or None when there is none."""
+"""Function from the version in use to the newer model; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNow:
-    """What is known at one moment; never changed, only replaced.
+    """The knowledge at one moment; the record is never changed, only replaced.
 
     Attributes:
-        settings: In force, but for what Slurm itself says of the same in the snapshot. For reading only.
-        snapshot: Last good look at the site.
+        settings: The settings in force, with Slurm's own values from the snapshot. Read-only.
+        snapshot: The last snapshot that could be read.
         starts: When a job that joins the snapshot's queue would start; None where that is unknown.
-        group_names: Group ids met so far; asking the name service may take seconds, so it is never done while
-            answering.
+        group_names: Group id to name, for the groups of earlier requests. The name service may take seconds
+            and is never asked during an answer.
     """
 
     settings: Settings
@@ -106,7 +106,7 @@ class StateHolder:
     Args:
         load_model: See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
         monotonic: Monotonic seconds.
-        models: Where models are kept; None: in ``paths.models``.
+        models: The store of models; None: that in ``paths.models``.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class StateHolder:
             self._thread.join(5.0)
 
     def use_settings(self, settings: Settings, load_model: LoadModel | None = None) -> None:
-        """Swap the settings; the next look reads the snapshot and models the new ones name.
+        """Replace the settings; the watcher's next round reads the snapshot and models that they name.
 
         A new ``load_model`` loads the models in use anew: they depend on settings too.
         """
@@ -163,7 +163,7 @@ class StateHolder:
             self._unknown_groups.add(gid)
 
     def refresh(self) -> None:
-        """One look at everything; each part by itself, so that one that fails hurts no other."""
+        """Read all parts once, each separately, so that one that fails affects no other."""
         parts = (
             self._look_at_snapshot,
             self._look_at_models,
@@ -185,7 +185,7 @@ class StateHolder:
     def _count(self, code: str, message: str) -> None:
         seen = self.errors.get(code, 0)
         self.errors[code] = seen + 1
-        if seen & (seen + 1) == 0:  # the 1st, 2nd, 4th, 8th, ... of a kind: enough to see it goes on
+        if seen & (seen + 1) == 0:  # the 1st, 2nd, 4th, 8th, ... error of a kind is logged
             log.warning("state.not_refreshed", code=code, message=message, times=seen + 1)
 
     def _look_at_snapshot(self) -> None:
@@ -193,7 +193,7 @@ class StateHolder:
         signature = _signature_of(path)
         if signature is None or signature == self._signature:
             return
-        # remembered first: an unreadable file is reported once, not at every look
+        # remembered first: an unreadable file is reported once, not in every round
         self._signature = signature
         snapshot = snapshots.read(path)
         starts = profile_of(snapshot)
@@ -211,7 +211,7 @@ class StateHolder:
         model, load_model = self.current.model, self._load_model
         in_use = None if model is None or self._load_anew else model.version
         newer = load_model(in_use)
-        if load_model is self._load_model:  # no newer one has come meanwhile
+        if load_model is self._load_model:  # the file was not replaced meanwhile
             self._load_anew = False
         if newer is None:
             return
@@ -239,16 +239,13 @@ class StateHolder:
         names = dict(self.current.group_names)
         while self._unknown_groups:
             gid = self._unknown_groups.pop()
-            try:
-                names[gid] = grp.getgrgid(gid).gr_name
-            except (KeyError, OverflowError):  # no group has a number beyond 32 bits
-                names[gid] = str(gid)
+            names[gid] = group_name(gid)
         with self._swap:
             self.current = replace(self.current, group_names=MappingProxyType(names))
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:
-    """Settings with Slurm's own ``JobRequeue``: what a job may suffer is not a matter of our settings."""
+    """Settings with Slurm's own ``JobRequeue``: Slurm decides whether a job may be requeued."""
     said = None if snapshot is None else snapshot.job_requeue
     if said is None or said == settings.cluster.requeue_default:
         return settings
@@ -257,9 +254,9 @@ def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:
 
 
 def warm_up(estimator: Estimator, lock: threading.Lock) -> None:
-    """Let a model answer before anybody waits for it: a broken one shows, its pages are touched.
+    """Let a model answer once before it is used: a broken model is detected, and its memory pages are loaded.
 
-    One question at a time under the lock of the hot path, for parts of it (the size model) may be in use.
+    Each answer holds the lock of the hot path, because parts of the model (the size model) may be in use.
     """
     for sequence in range(_REHEARSALS):
         processors = 1 + sequence % 64
@@ -275,7 +272,7 @@ def warm_up(estimator: Estimator, lock: threading.Lock) -> None:
 
 
 def _signature_of(path: Path) -> tuple[int, int, int] | None:
-    """What changes when the file is replaced; None when there is none."""
+    """A value that changes if the file is replaced; None if there is no file."""
     try:
         with path.open("rb") as file:  # opened: NFS may show the attributes of half a minute ago otherwise
             status = os.fstat(file.fileno())

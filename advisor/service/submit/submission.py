@@ -13,7 +13,7 @@ from advisor.service.exchange.protocol import AdviseRequest
 
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
-"""What MessagePack and the database hold."""
+"""The largest number that MessagePack and the database hold."""
 
 
 def processors_of(request: AdviseRequest) -> int:
@@ -41,7 +41,7 @@ def memory_of(request: AdviseRequest, processors: int) -> int | None:
 
 
 def requested_seconds(request: AdviseRequest) -> float | None:
-    """Time limit in seconds, the partition's where the user gave none (that one will hold)."""
+    """Time limit in seconds; without a limit of the user it is the partition's, which Slurm will apply."""
     minutes = request.time_limit if request.time_limit is not None else request.partition_time_limit
     return None if minutes is None else 60.0 * minutes
 
@@ -76,7 +76,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
 
 
 def _says_more(request: AdviseRequest) -> bool:
-    """Whether a request says anything that few do (`_with_rest`)."""
+    """Whether a request has any of the rare fields that `_with_rest` copies."""
     return bool(
         request.memory_per_cpu
         or request.memory_per_node
@@ -94,7 +94,7 @@ def _says_more(request: AdviseRequest) -> bool:
 
 
 def _with_rest(job: Job, request: AdviseRequest) -> Job:
-    """The job with all that few requests say."""
+    """Return the job with the fields that few requests have."""
     constraint = request.features
     return replace(
         job,

@@ -63,7 +63,7 @@ class _Advised:
     """A job that was advised, until a poll shows it.
 
     Attributes:
-        words: What its user had said.
+        words: The user's options of the job.
         changes: What is set.
         is_accepted: Whether slurmctld has accepted it; its job may begin before the next poll.
     """
@@ -89,6 +89,7 @@ class AdvisingLoop:
     Args:
         session: Gives a way to ask; entered once a round.
         hedged: Called when a job that starts hedged was moved.
+        join: Joins advice given at submission to jobs; None where there is no such advice.
     """
 
     name = "advise"
@@ -100,11 +101,13 @@ class AdvisingLoop:
         clock: Clock,
         session: Callable[[], AbstractContextManager[AskNew]],
         hedged: Callable[[], None] = lambda: None,
+        join: Callable[[], None] | None = None,
     ) -> None:
         self._slurm = slurm
         self._clock = clock
         self._session = session
         self._hedged = hedged
+        self._join = join
         self._site = _Site()
         self._known: set[int] = set()
         self._advised: dict[int, _Advised] = {}
@@ -118,7 +121,8 @@ class AdvisingLoop:
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return (Step("advise new jobs", self.advise),)
+        advise = Step("advise new jobs", self.advise)
+        return (advise,) if self._join is None else (Step("join advice of submissions", self._join), advise)
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
@@ -216,7 +220,7 @@ class AdvisingLoop:
         return [*in_time, *late][:_MAX_ASKED]
 
     def _changes(self, one: SubmittedJob, job: Job, reply: AdviseReply) -> dict[str, str] | None:
-        """What is to be set; None: the job is left alone, as the hook leaves it."""
+        """The fields to set; None: the job is not changed, as by the hook."""
         if reply.partition is None:
             return changes_here(reply, nice=one.nice)
         partition = self._site.partitions.get(reply.partition)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from typing import Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 
@@ -12,11 +12,13 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Mode, Placement
+from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.running.isolating import for_each
 from advisor.service.waiting.candidates import as_asked
 from advisor.service.waiting.moving import Moves
 
@@ -26,6 +28,8 @@ AskAdvice: TypeAlias = Callable[[int], AdviceRecord | None]
 """Job id to the newest advice it was given; None while it is on its way to the ledger."""
 AskAgain: TypeAlias = Callable[[Job, float | None], AdviseReply]
 """Asks the submit server about a waiting job; the second is its forecast wait from now on, seconds."""
+
+Item = TypeVar("Item")
 
 MAX_MOVED: Final = 20
 """Jobs moved in a round: each takes a call of scontrol."""
@@ -92,6 +96,44 @@ class Asking:
                 log.info("waiting.would_move", job=job_id, mode=reply.mode)
             return False
         return self.moves.intend(queued, reply)
+
+    def move(
+        self,
+        jobs: Iterable[tuple[int, Item]],
+        goes: Callable[[Item], bool],
+        *,
+        skip: Callable[[int], object] = lambda _job_id: None,
+    ) -> None:
+        """Ask about jobs in turn and move those that go; at most ``MAX_MOVED``.
+
+        A submit server that hangs is not asked for hundreds of jobs: after one RetryLater no other is asked.
+
+        Args:
+            jobs: Each with its id.
+            goes: Asks about one (:meth:`goes`).
+            skip: Called with a job about which no advice is asked.
+        """
+        going: list[int] = []
+        is_over = False
+
+        def ask(numbered: tuple[int, Item]) -> None:
+            nonlocal is_over
+            job_id, job = numbered
+            if is_over or len(going) >= MAX_MOVED:
+                skip(job_id)
+                return
+            try:
+                if goes(job):
+                    going.append(job_id)
+            except RetryLater:
+                is_over = True
+                raise
+
+        try:
+            for_each(jobs, ask)
+        finally:
+            if going:
+                self.moves.make(going)
 
     def _submission(self, queued: QueuedJob) -> Job | None:
         recorded, job_id = parse_admin_comment(queued.admin_comment), queued.job.job_id

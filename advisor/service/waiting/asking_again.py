@@ -14,25 +14,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from advisor.decide.submission.waiting import has_gate
-from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.waiting.asking import MAX_MOVED, Asking
+from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import MIN_SECONDS, QueueChange
 
 _MAX_ASKED: Final = 200
-"""Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
+"""The largest number of jobs to ask about in a round; each takes about 0.3 ms of the submit server."""
 _PERIOD_SECONDS: Final = 600.0
-"""Where the settings ask no job again, moves are still finished."""
+"""The period if the settings ask about no job again; moves that have begun are still finished."""
 
 
 class AskingAgainLoop:
-    """Asks about jobs every few minutes, when the queue has changed much, and when they have waited b."""
+    """Asks about waiting jobs every few minutes, after large changes of the queue, and after a wait of b."""
 
     name = "ask again"
 
@@ -56,12 +54,12 @@ class AskingAgainLoop:
 
     @property
     def is_on(self) -> bool:
-        """Whether waiting jobs are asked about: jobs wait by the policy's t or b."""
+        """Whether waiting jobs are asked about, which the policy's settings t and b decide."""
         waiting = self._settings.waiting
         return waiting.ask_again_seconds > 0.0 and has_gate(waiting)
 
     def report(self) -> Mapping[str, Any]:
-        """What `advisor status` shows."""
+        """The loop's fields of `advisor status`."""
         return {"on": self.is_on, **self._asking.report()}
 
     @property
@@ -75,26 +73,7 @@ class AskingAgainLoop:
         if not self.is_on:
             return
         snapshot = self._view.fresh()
-        due = self._due(snapshot)
-        going: list[int] = []
-        is_over = False
-
-        def ask(queued: QueuedJob) -> None:
-            nonlocal is_over
-            if is_over or len(going) >= MAX_MOVED:
-                return
-            try:
-                if self._goes(queued.job.job_id, queued):
-                    going.append(queued.job.job_id)
-            except RetryLater:  # a submit server that hangs is not asked for 200 jobs
-                is_over = True
-                raise
-
-        try:
-            for_each(due, ask)
-        finally:
-            if going:
-                self._moves.make(going)
+        self._asking.move(((queued.job.job_id, queued) for queued in self._due(snapshot)), self._goes)
 
     def _due(self, snapshot: ClusterSnapshot) -> list[QueuedJob]:
         now = self._clock.monotonic()
@@ -122,11 +101,11 @@ class AskingAgainLoop:
         if asked is None:
             return True
         longest = self._settings.waiting.short_wait_seconds
-        over = self._clock.wall() - queued.job.submit_time - longest  # since when it has waited b
+        over = self._clock.wall() - queued.job.submit_time - longest  # when it had waited b
         return now - asked >= self._period or (longest > 0.0 and 0.0 <= over < now - asked)
 
-    def _goes(self, job_id: int, queued: QueuedJob) -> bool:
-        now = self._clock.monotonic()
+    def _goes(self, queued: QueuedJob) -> bool:
+        now, job_id = self._clock.monotonic(), queued.job.job_id
         self._asked[job_id] = now
         goes = self._asking.goes(queued)
         if goes is None:

@@ -1,4 +1,4 @@
-"""Which waiting jobs may be asked about again, and what their users said. Pure."""
+"""The waiting jobs about which advice may be asked again, and their users' options. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ begin time, a reservation) it would not start elsewhere either, or is meant to w
 
 
 def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None:
-    """The advice of a job that may be asked about again; None for all others.
+    """The former advice of a job about which advice may be asked again; None for all others.
 
     It is a plain job in its first run that waits only for processors, in an on-premise partition, and that
     the hook has seen: what the users of other jobs said is unknown. Arrays are left out, as Slurm would
@@ -38,7 +38,7 @@ def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None
 
 
 def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
-    """A waiting job as it is now, with what only the hook saw of its submission.
+    """A waiting job as it is now, with the fields of its submission that only the hook has seen.
 
     ``queued`` is squeue's job, which its user may have changed since; ``submitted`` is the ledger's. None
     where the job waits in other partitions than it was submitted to: a user or admin has chosen them.
@@ -65,7 +65,7 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
 
 
 def user_words(job: Job) -> str:
-    """What a user may change of a waiting job (``scontrol update``) that an advice rests on, as JSON."""
+    """The fields of a waiting job that its user may change and that affect its advice, as JSON."""
     words = (
         job.name,
         job.account,

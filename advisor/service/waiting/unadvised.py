@@ -149,7 +149,7 @@ def changes_of(
     Args:
         prefer: The user's ``--prefer``, empty for none.
         asked_seconds: The user's own limit; None: it is not to be raised.
-        partition: Where it goes.
+        partition: The partition to which the job is moved.
     """
     if prefer and reply.features is not None:
         return None

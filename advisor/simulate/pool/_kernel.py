@@ -25,7 +25,7 @@ Floats: TypeAlias = NDArray[np.float64]
 ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
 """Where a job is, as far as the pool knows."""
 STARTS, ENDS = 0, 1
-"""What an event says."""
+"""The fields of an event."""
 
 JOB = np.dtype(
     [(name, np.float64) for name in ("rank", "order", "limit", "run", "start", "planned_end", "end")]

@@ -44,7 +44,7 @@ def closed_queue_starts(processors: int, now: float, running: RunningJobs, waiti
     """When each waiting job would start under EASY backfilling, were no job to come.
 
     Args:
-        processors: Of the machine, as far as they are usable; running jobs may have more.
+        processors: Number of usable processors of the machine; running jobs may have more.
         now: Seconds, on the clock of ``running.starts``.
 
     Returns:

@@ -45,7 +45,7 @@ class Pool:
     Args:
         capacity: Rows; a row is 0 to ``capacity - 1``.
         time: The clock's start, seconds.
-        rules: Of a slurmctld, each processor being a node; None: EASY backfilling.
+        rules: Scheduling rules of a slurmctld, each processor being a node; None: EASY backfilling.
     """
 
     def __init__(self, processors: int, capacity: int, time: float = 0.0, rules: Rules | None = None) -> None:
@@ -142,7 +142,7 @@ class Pool:
 
         Args:
             row: Free, or of a job that was removed, stopped or has ended.
-            processors: At least 1.
+            processors: Number of processors of the job, at least 1.
             limit, run: Seconds; the job is killed at its limit.
             order: Its place among jobs of equal rank, smallest first; usually its submission.
 

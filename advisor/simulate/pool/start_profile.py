@@ -1,4 +1,4 @@
-"""When a job that joins the end of a queue would start, read off one simulation of the queue without it.
+"""The start of a job that joins the end of a queue, from one simulation of the queue without it.
 
 Under EASY backfilling the last job of a queue delays no other job before it starts itself. So it starts at
 the first scheduling pass that leaves it room: the free processors suffice, and it either ends before the
@@ -20,17 +20,17 @@ from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, Floats, advance
 
 _OVERDUE_SECONDS: Final = 1.0
-"""A job that has reached its limit ends within this."""
+"""A running job that has exceeded its limit is assumed to end within this time, seconds."""
 
 
 class StartProfile(NamedTuple):
-    """What each scheduling pass leaves; arrays of shape ``(passes,)``.
+    """The processors that each scheduling pass leaves free; arrays of shape ``(passes,)``.
 
     Attributes:
-        times: Of the passes, seconds, ascending.
+        times: Times of the passes, seconds, ascending.
         free: Free processors.
         shadows: When the head of the queue is reserved to start, seconds; infinite where no job waits.
-        extras: Processors that stay free then.
+        extras: Processors that stay free at the head's start.
     """
 
     times: Floats
@@ -43,10 +43,10 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     """Simulate a queue until it is empty, every job running to its limit.
 
     Args:
-        now: Seconds, on the clock of the starts.
+        now: The present time, seconds, on the clock of the starts.
         running: Processors, start and limit (seconds) of each job that has processors, shape ``(r, 3)``.
-        waiting: Processors and limit (seconds) of each waiting job, first of the queue first, shape
-            ``(w, 2)``.
+        waiting: Processors and limit (seconds) of each waiting job, in the order of the queue, shape ``(w,
+            2)``.
     """
     ahead = len(running)
     count = ahead + len(waiting)
@@ -77,15 +77,15 @@ def start_of(profile: StartProfile, processors: int, limit: float, now: float) -
     """When a job that joins the queue now would start, seconds; infinite where the machine is too small.
 
     Args:
-        limit: Seconds.
-        now: Seconds, not before the profile's first pass.
+        limit: The job's time limit, seconds.
+        now: The present time, seconds, not before the profile's first pass.
     """
     return _start_of(*profile, float(processors), limit, now)
 
 
 @compiled
 def _follow(arrays: Arrays, found: Floats) -> int:
-    """Write the passes to ``found``, shape ``(4, n)``; their number."""
+    """Write the passes to ``found``, shape ``(4, n)``; return their number."""
     scalars, ending = arrays.scalars[0], arrays.ending
     until, count = scalars.now, 0
     while count < found.shape[1]:

@@ -59,7 +59,7 @@ PLANS, TAILS = 0, 1
 
 
 def empty_shared_plans(policies: int, nodes: int, jobs: int) -> SharedPlans:
-    """Room for one plan and one tail per policy."""
+    """Empty arrays for one plan and one tail of each policy."""
     return SharedPlans(
         plan=np.zeros(policies, PLAN),
         tail=np.zeros(policies, TAIL),
@@ -73,7 +73,7 @@ def empty_shared_plans(policies: int, nodes: int, jobs: int) -> SharedPlans:
 
 @compiled
 def find_plan(shared: SharedPlans, policy: Records) -> int:
-    """Outcome's index of a simulated policy whose plan is that of this one; -1 for none."""
+    """The index of the outcome of a simulated policy with the same plan; -1: there is none."""
     for i in range(shared.size[PLANS]):
         plan = shared.plan[i]
         if plan.provisioning != policy.provisioning or plan.headroom != policy.headroom:

@@ -1,8 +1,9 @@
 """One tick of a policy: rent nodes, order jobs, place them, give nodes back.
 
-Both kernels share it, so the online simulator is right about the cluster whenever it is right about run times
-and arrivals. The order is: provisioning; jobs start while the next one fits (head-blocking, or EASY behind
-it); headroom is filled; idle nodes are given back by the release rule.
+The kernels of the simulated cluster (`_cluster`) and of the online simulator (`_online`) share it, so the
+latter is right about the cluster whenever it is right about run times and arrivals. The order is:
+provisioning; jobs start while the next one fits (head-blocking, or EASY behind it); headroom is filled; idle
+nodes are given back by the release rule. `policies` says what the policies' names mean.
 """
 
 from __future__ import annotations

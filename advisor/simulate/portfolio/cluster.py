@@ -102,7 +102,7 @@ class RentedCluster:
     """A cluster that runs a log, and can stop whenever a policy is to be chosen.
 
     Args:
-        jobs: In submission order; run times above 0, no job wider than ``cloud.max_nodes``.
+        jobs: The jobs in submission order; run times above 0, no job wider than ``cloud.max_nodes``.
         checkpoint_seconds: Period of the checkpoints, from the log's first submission on.
     """
 
@@ -212,7 +212,7 @@ def replay_policy(
     """One policy through the whole log.
 
     Returns:
-        totals: Of all jobs.
+        totals: The totals over all jobs.
         checkpoints: ndarray, shape (c, 4): Charged seconds, work seconds, sum of slowdowns and finished jobs,
             as known at each checkpoint.
         start: ndarray, shape (n,): When each job started, seconds.

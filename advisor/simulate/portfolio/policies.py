@@ -89,9 +89,9 @@ class Release(enum.IntEnum):
 
 
 RELEASE_WORDS: Final = {
-    Release.HOUR: "whole hours charged; an idle node is given back when nobody waits",
+    Release.HOUR: "whole hours charged; an idle node is given back when no job waits",
     Release.HOUR_KEPT: "whole hours charged; an idle node is kept to the end of its paid hour",
-    Release.SECOND: "charged by the second, 60 s at least; an idle node is given back when nobody waits",
+    Release.SECOND: "charged by the second, 60 s at least; an idle node is given back when no job waits",
 }
 
 POLICY = np.dtype(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
@@ -12,6 +12,8 @@ from advisor.testing.ec2.answers import fail
 from advisor.testing.ec2.state import EmulatorState, PoolKey
 
 QUOTA_CODE: Final = {"spot": "MaxSpotInstanceCountExceeded", "on-demand": "VcpuLimitExceeded"}
+STANDARD_QUOTAS: Final = {"spot": "L-34B43A08", "on-demand": "L-1216C47A"}
+"""Codes of the quotas of the standard families; here they hold for all types."""
 _ALIVE: Final = ("pending", "running")
 
 
@@ -25,8 +27,29 @@ def allowed(state: EmulatorState, wanted: PoolKey, planned: Iterable[tuple[str, 
         return math.inf
     alive = [item for item in state.instances.values() if item.state in _ALIVE]
     used = sum(_vcpus(i.instance_type) for i in alive if (i.lifecycle or "on-demand") == market)
+    if market == "on-demand":  # what reservations hold free counts as well
+        used += sum(
+            _vcpus(row["InstanceType"]) * free_of(state, row)
+            for row in state.reservations
+            if not is_block(row)
+        )
     used += sum(_vcpus(other) * number for other, number in planned)
     return max(0, state.quotas[market] - used) // _vcpus(kind)
+
+
+def is_block(row: Mapping[str, Any]) -> bool:
+    """Whether a capacity reservation is a capacity block."""
+    return bool(row.get("ReservationType") == "capacity-block")
+
+
+def free_of(state: EmulatorState, row: Mapping[str, Any]) -> int:
+    """Free instances of a capacity reservation."""
+    name = row["CapacityReservationId"]
+    inside: int = sum(
+        item.state in _ALIVE and getattr(item, "capacity_reservation_id", None) == name
+        for item in state.instances.values()
+    )
+    return max(0, int(row["TotalInstanceCount"]) - inside - int(row.get("others", 0)))
 
 
 def _vcpus(kind: str) -> int:
@@ -41,7 +64,7 @@ def key_for(state: EmulatorState, wanted: PoolKey) -> PoolKey | None:
 
 
 def left(state: EmulatorState, wanted: PoolKey) -> float:
-    """Instances a pool can still give; infinite when nobody set a number."""
+    """Instances a pool can still give; infinite where no number was set."""
     key = key_for(state, wanted)
     number = state.behaviour.default_capacity if key is None else state.capacity[key]
     return math.inf if number is None else number

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from advisor.testing.ec2.lifecycle import Lifecycle
+from advisor.testing.ec2.reserving import as_reservation
 from advisor.testing.ec2.state import Behaviour, EmulatorState, PoolKey
 
 
@@ -71,7 +72,7 @@ class Control:
 
     def on_reservations(self, body: list[dict[str, Any]]) -> None:
         """Add capacity reservations."""
-        self.state.reservations.extend(body)
+        self.state.reservations.extend(as_reservation(row) for row in body)
 
     def on_savings(self, body: list[dict[str, Any]]) -> None:
         """Add Savings Plans."""
@@ -91,8 +92,15 @@ class Control:
         self.state.calls.clear()
 
     def on_reclaim(self, body: Mapping[str, Any]) -> None:
-        """Take a spot instance back."""
-        self.lifecycle.reclaim(**body)
+        """Take a spot instance back, or with ``instance_type`` and ``zone`` all of that pool together."""
+        how = dict(body)
+        if (kind := how.pop("instance_type", None)) is None:
+            self.lifecycle.reclaim(**how)
+            return
+        zone = how.pop("zone")
+        for one in [_as_json(each) for each in self.state.instances.values()]:
+            if (one["type"], one["zone"], one["option"], one["state"]) == (kind, zone, "spot", "running"):
+                self.lifecycle.reclaim(one["id"], **how)
 
     def on_take_back(self, body: Mapping[str, Any]) -> None:
         """Take a spot instance back without (more) notice."""
@@ -137,6 +145,9 @@ def _as_json(instance: Any) -> dict[str, Any]:
         "launched": instance.launch_time.timestamp(),
         "ended": getattr(instance, "emulator_ended", None),
         "option": instance.lifecycle or "on-demand",
+        "reservation": getattr(instance, "capacity_reservation_id", None),
+        "group": instance._placement.group_name or None,  # noqa: SLF001
+        "efa": getattr(instance, "emulator_efa", False),
         "tags": {tag["key"]: tag["value"] for tag in instance.get_tags()},
         "user_data": data.decode() if hasattr(data, "decode") else data,
     }

@@ -4,7 +4,8 @@ A rule is a JSON object. What it matches: ``service`` (``ec2``), ``action`` (``R
 (flat query key to regular expression; null: must be absent). When it fires: ``skip`` (let the first N
 through), ``times`` (at most N), ``prob`` with ``seed``. What happens, one of: ``error`` {code, message,
 status}, ``http`` {status, body}, ``reset`` (``before`` or ``after`` the call was carried out: a lost answer),
-``hang`` seconds, ``throttle`` {burst, rate}; and ``latency`` seconds before anything else.
+``hang`` seconds, ``throttle`` {burst, rate, each}: a call takes a token, or as many as its parameter ``each``
+says (``MaxCount``: EC2 limits instances, too); and ``latency`` seconds before anything else.
 """
 
 from __future__ import annotations
@@ -59,25 +60,26 @@ class _Rule:
             for name, pattern in definition.get("params", {}).items()
         )
 
-    def fires(self) -> bool:
+    def fires(self, params: Mapping[str, str]) -> bool:
         definition = self.definition
         self.seen += 1
         if self.seen <= definition.get("skip", 0) or self.fired >= definition.get("times", self.seen):
             return False
         if self._random.random() >= definition.get("prob", 1.0):
             return False
-        if "throttle" in definition and self._has_token(definition["throttle"]):
+        if "throttle" in definition and self._has_tokens(definition["throttle"], params):
             return False
         self.fired += 1
         return True
 
-    def _has_token(self, bucket: Mapping[str, float]) -> bool:
+    def _has_tokens(self, bucket: Mapping[str, Any], params: Mapping[str, str]) -> bool:
+        wanted = float(params.get(bucket.get("each", ""), 1.0))
         now = time.monotonic()
         self._tokens = min(bucket["burst"], self._tokens + (now - self._filled) * bucket["rate"])
         self._filled = now
-        if self._tokens < 1:
+        if self._tokens < wanted:
             return False
-        self._tokens -= 1
+        self._tokens -= wanted
         return True
 
 
@@ -98,6 +100,6 @@ class FaultRules:
         """Find the fault to inject into a call, if any."""
         with self._lock:
             for rule in self._rules:
-                if rule.matches(service, action, params) and rule.fires():
+                if rule.matches(service, action, params) and rule.fires(params):
                     return rule.definition
         return None

@@ -16,7 +16,7 @@ from moto.core.responses import ActionResult
 
 from advisor.testing.ec2 import capacity
 from advisor.testing.ec2.answers import fail
-from advisor.testing.ec2.launching import Launching, is_too_low, template_of, zones_of
+from advisor.testing.ec2.launching import Launch, Launching, is_too_low, template_of, zones_of
 from advisor.testing.ec2.state import EmulatorState, PoolKey
 from advisor.testing.ec2.tokens import Repetition
 
@@ -191,7 +191,14 @@ class Fleets:
             "TagSpecifications": [own, *(t for t in given if t.get("ResourceType") != "fleet")],
         }
         reservation = self.launching.spawn(
-            response, params, candidate.template, candidate.pool, number, subnet=candidate.subnet
+            Launch(
+                response=response,
+                params=params,
+                template=candidate.template,
+                pool=candidate.pool,
+                number=number,
+                subnet=candidate.subnet,
+            )
         )
         return {
             "Lifecycle": candidate.market,

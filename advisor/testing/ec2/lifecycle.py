@@ -27,6 +27,8 @@ _BY_EC2: Final = (
     "Server.SpotInstanceTermination",
     "Server.SpotInstanceTermination: Spot instance termination",
 )
+# EC2's own words for it are not documented: nothing may depend on them
+_BLOCK_OVER: Final = ("Server.CapacityBlockEnded", "Server.CapacityBlockEnded: the capacity block is over")
 
 _log = structlog.get_logger("advisor.testing.ec2")
 
@@ -158,6 +160,12 @@ class Lifecycle:
         if instance is not None:
             code = f"instance-terminated-{reason}"
             self.terminate(instance, self._original_terminate, _BY_EC2, code)
+
+    def end_of_block(self, instance_id: str) -> None:
+        """End an instance because its capacity block is over."""
+        instance = self.state.instances.get(instance_id)
+        if instance is not None:
+            self.terminate(instance, self._original_terminate, _BLOCK_OVER)
 
     def _become(self, instance: Any, state: tuple[str, int]) -> None:
         instance._state.name, instance._state.code = state  # noqa: SLF001

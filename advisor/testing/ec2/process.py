@@ -54,7 +54,7 @@ class Ec2Emulator:
         }
 
     def __enter__(self) -> Self:
-        for _ in range(_TRIES):  # somebody may take the port between our looking and its listening
+        for _ in range(_TRIES):  # another process may take the port before the server listens
             self._start()
             if self._await_answer():
                 return self
@@ -147,6 +147,14 @@ class Ec2Emulator:
         """Add reserved instances, as DescribeReservedInstances gives them."""
         self.control("reserved", list(rows))
 
+    def reservations(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add capacity reservations, as DescribeCapacityReservations gives them; ``others``: in use."""
+        self.control("reservations", list(rows))
+
+    def savings(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add Savings Plans, as DescribeSavingsPlans gives them; ``rates``: dollars by instance type."""
+        self.control("savings", list(rows))
+
     def products(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows of the price list, as GetProducts gives them."""
         self.control("products", list(rows))
@@ -158,6 +166,10 @@ class Ec2Emulator:
     def reclaim(self, instance_id: str, **how: float | str | None) -> None:
         """Take a spot instance back: ``notice_s``, ``rebalance_lead_s``, ``reason``."""
         self.control("reclaim", {"instance_id": instance_id, **how})
+
+    def reclaim_pool(self, instance_type: str, zone: str, **how: float | str | None) -> None:
+        """Take all running spot instances of a type in a zone back together; as `reclaim`."""
+        self.control("reclaim", {"instance_type": instance_type, "zone": zone, **how})
 
     def take_back(self, instance_id: str) -> None:
         """End a spot instance as EC2 would, now: after a long notice of `reclaim`, or without any."""

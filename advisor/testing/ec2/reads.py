@@ -12,6 +12,8 @@ from moto.core.responses import ActionResult
 from moto.ec2.utils import filter_dict_attribute_mapping, is_tag_filter
 
 from advisor.testing.ec2.answers import fail
+from advisor.testing.ec2.capacity import STANDARD_QUOTAS
+from advisor.testing.ec2.reserving import with_free
 from advisor.testing.ec2.state import EmulatorState
 
 _EXTRA_FILTERS: Final[Mapping[str, Callable[[Any], object]]] = {
@@ -140,9 +142,42 @@ class Reads:
         ]
         return ActionResult({"ReservedInstances": rows})
 
-    def describe_capacity_reservations(self, _: Any) -> Any:
-        """Give the capacity reservations that were loaded."""
-        return ActionResult({"CapacityReservations": self.state.reservations})
+    def describe_capacity_reservations(self, response: Any) -> Any:
+        """Give the capacity reservations, with what of them is free now."""
+        filters = response._filters_from_querystring()  # noqa: SLF001
+        names = {"state": "State", "instance-type": "InstanceType", "availability-zone": "AvailabilityZone"}
+        if unknown := filters.keys() - names.keys():
+            fail("InvalidParameterValue", f"The filter '{min(unknown)}' is invalid")
+        rows = [
+            row
+            for row in self.state.reservations
+            if all(_matches(row[names[name]], values) for name, values in filters.items())
+        ]
+        return _page(response, [with_free(self.state, row) for row in rows], "CapacityReservations")
+
+    def quota(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Answer Service Quotas' GetServiceQuota."""
+        code = body["QuotaCode"]
+        market = next((name for name, known in STANDARD_QUOTAS.items() if known == code), None)
+        if body["ServiceCode"] != "ec2" or market not in self.state.quotas:
+            return 400, {"__type": "NoSuchResourceException", "message": f"no quota {code}"}
+        return 200, {"Quota": {"QuotaCode": code, "Value": float(self.state.quotas[market]), "Unit": "None"}}
+
+    def savings_plan_rates(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer the Savings Plans' DescribeSavingsPlanRates."""
+        plan = next(row for row in self.state.savings if row["savingsPlanId"] == body["savingsPlanId"])
+        wanted = {each["name"]: each["values"] for each in body.get("filters", [])}
+        rows = [
+            {
+                "rate": rate,
+                "currency": "USD",
+                "unit": "Hrs",
+                "properties": [{"name": "instanceType", "value": kind}],
+            }
+            for kind, rate in plan.get("rates", {}).items()
+            if kind in wanted.get("instanceType", [kind])
+        ]
+        return {"savingsPlanId": body["savingsPlanId"], "searchResults": rows}
 
     def get_spot_placement_scores(self, response: Any) -> Any:
         """Give the score that was set for the region."""

@@ -22,6 +22,7 @@ from advisor.testing.ec2.faults import STATUS_OF
 from advisor.testing.ec2.fleets import Fleets
 from advisor.testing.ec2.launching import Launching
 from advisor.testing.ec2.lifecycle import Lifecycle
+from advisor.testing.ec2.placing import PlacementGroups
 from advisor.testing.ec2.reads import Reads
 from advisor.testing.ec2.state import EmulatorState
 
@@ -52,7 +53,8 @@ class Application:
         service = signed.group(2) if signed else ""
         params = _params(environ, body)
         target = environ.get("HTTP_X_AMZ_TARGET", "").split(".")[-1]
-        action = params.get("Action") or target or f"{environ['REQUEST_METHOD']} {path}"
+        rest = path[1:] if service == "savingsplans" else f"{environ['REQUEST_METHOD']} {path}"
+        action = params.get("Action") or target or rest
         fault = self.state.faults.pick(service, action, params)
         self.state.calls.append(
             {
@@ -68,9 +70,20 @@ class Application:
                 return answer
         if service == "pricing":
             return _reply(start, 200, json.dumps(self.reads.products(json.loads(body or b"{}"))), _JSON)
-        if service == "savingsplans" and path == "/DescribeSavingsPlans":
-            return _reply(start, 200, json.dumps({"savingsPlans": self.state.savings}), "application/json")
+        if service == "savingsplans":
+            return _reply(start, 200, json.dumps(self._savings_plans(path, body)), "application/json")
+        if service == "servicequotas":
+            status, said = self.reads.quota(json.loads(body))
+            return _reply(start, status, json.dumps(said), _JSON)
         return self._moto(environ, start)  # type: ignore[no-any-return]
+
+    def _savings_plans(self, path: str, body: bytes) -> dict[str, Any]:
+        if path == "/DescribeSavingsPlanRates":
+            return self.reads.savings_plan_rates(json.loads(body or b"{}"))
+        plans = (
+            {name: value for name, value in row.items() if name != "rates"} for row in self.state.savings
+        )
+        return {"savingsPlans": list(plans)}
 
     def _control(self, verb: str, body: bytes, start: StartResponse) -> Iterable[bytes]:
         try:
@@ -142,6 +155,7 @@ def install(state: EmulatorState) -> Application:
     lifecycle = Lifecycle(state)
     lifecycle.install()
     launching = Launching(state, lifecycle)
+    groups = PlacementGroups(state)
     reads = Reads(state, EC2Response.describe_instances)
     actions: dict[str, Callable[[Any], Any]] = {
         "run_instances": launching.run_instances,
@@ -151,6 +165,8 @@ def install(state: EmulatorState) -> Application:
         "describe_spot_instance_requests": reads.describe_spot_instance_requests,
         "describe_spot_price_history": reads.describe_spot_price_history,
         "describe_reserved_instances": reads.describe_reserved_instances,
+        "create_placement_group": groups.create_placement_group,
+        "describe_placement_groups": groups.describe_placement_groups,
         "describe_capacity_reservations": reads.describe_capacity_reservations,
         "get_spot_placement_scores": reads.get_spot_placement_scores,
     }

@@ -28,7 +28,7 @@ class Behaviour:
         time_scale: Multiplies all of them and the notice of a reclaim.
         reuse_addresses: Whether a new instance gets the private address of the one that ended longest ago
             (F07).
-        default_capacity: Instances a pool nobody set may give; None: as many as asked for.
+        default_capacity: Instances that a pool without a setting may give; None: as many as asked for.
     """
 
     pending_s: float = 0.0
@@ -84,6 +84,7 @@ class EmulatorState:
         prices: Spot price of a zone; None: on-demand.
         history, reserved, reservations, products, savings: Rows of DescribeSpotPriceHistory,
             DescribeReservedInstances, DescribeCapacityReservations, GetProducts and DescribeSavingsPlans.
+        groups: Placement groups: name to strategy.
         placement_scores: Answers of GetSpotPlacementScores; 5 where nothing is said.
         free_addresses: Private addresses of ended instances, to be given again.
         spot_requests: Spot requests by id.
@@ -103,6 +104,7 @@ class EmulatorState:
     reservations: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
     savings: list[dict[str, Any]] = field(default_factory=list)
+    groups: dict[str, str] = field(default_factory=dict)
     placement_scores: dict[str, int] = field(default_factory=dict)
     free_addresses: list[str] = field(default_factory=list)
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -124,8 +126,8 @@ class EmulatorState:
         self.resets += 1
         tables: list[dict[Any, Any] | list[Any]] = [
             self.capacity, self.quotas, self.tokens, self.prices, self.history, self.reserved,
-            self.reservations, self.products, self.savings, self.placement_scores, self.free_addresses,
-            self.spot_requests, self.instances, self.calls,
+            self.reservations, self.products, self.savings, self.groups, self.placement_scores,
+            self.free_addresses, self.spot_requests, self.instances, self.calls,
         ]  # fmt: skip
         for table in tables:
             table.clear()

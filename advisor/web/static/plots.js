@@ -23,9 +23,11 @@
       const box = data.previousElementSibling;
       const title = wrapped((layout.title && layout.title.text) || "", Math.max(20, Math.floor(box.clientWidth / 9)));
       layout.title = Object.assign({}, layout.title, { text: title.join("<br>"), font: { size: 15 } });
-      layout.margin = Object.assign({}, layout.margin, { b: 48, t: 32 + 20 * title.length });
-      if (box.clientWidth < 500 && layout.margin.l > 120) layout.margin.l = 60;
-      layout.legend = Object.assign({}, layout.legend, { y: -0.28, yanchor: "top" });
+      const narrow = box.clientWidth < 500;
+      const below = layout.xaxis && layout.xaxis.title ? 40 : 0;
+      layout.margin = Object.assign({}, layout.margin, { b: 48 + below, t: 32 + 20 * title.length });
+      if (narrow && layout.margin.l > 120) layout.margin.l = 60;
+      layout.legend = Object.assign({}, layout.legend, { y: narrow && below ? -0.4 : -0.28, yanchor: "top", traceorder: "normal" });
       for (const axis of ["xaxis", "yaxis"]) {
         layout[axis] = Object.assign({ gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true }, layout[axis]);
       }
@@ -33,5 +35,6 @@
     }
   }
   draw();
+  document.addEventListener("figures", draw);
   dark.addEventListener("change", draw);
 })();

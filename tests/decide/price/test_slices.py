@@ -16,7 +16,7 @@ MIDDLES = np.sqrt(EDGES * np.concatenate([[0.5], EDGES[:-1]]))
 
 
 def offer(**changes: float) -> CloudOffer:
-    said = {"start_seconds": 0.0, "slowdown": 1.0, "processors": 1, "paid_start_seconds": 0.0}
+    said = {"start_seconds": 0.0, "slowdown": 1.0, "cost_per_second": 1, "paid_start_seconds": 0.0}
     return CloudOffer(**{**said, "is_whole": False, **changes})  # type: ignore[arg-type]
 
 

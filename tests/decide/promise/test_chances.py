@@ -13,6 +13,7 @@ from advisor.decide.promise.chances import (
     kept_here,
     kept_there,
     mean_run,
+    needed_share,
     not_started_by,
     ready_here,
     run_at,
@@ -70,3 +71,26 @@ def test_the_cloud_is_slower_and_starts_later(runs: np.ndarray) -> None:
 
 def test_the_mean_is_that_of_draws(runs: np.ndarray) -> None:
     assert mean_run(ended_of(runs), LIMIT) == pytest.approx(drawn(runs).mean(), rel=0.03)
+
+
+@pytest.mark.parametrize("keeps_place", [False, True])
+def test_the_share_of_the_cost_that_is_needed_is_that_of_draws(
+    runs: np.ndarray,
+    keeps_place: bool,  # noqa: FBT001 - pytest gives it by name
+) -> None:
+    ended, draws = ended_of(runs), drawn(runs)
+    waits, shares = np.array([0.0, 600.0, 3600.0]), np.array([0.5, 0.3, 0.2])
+    wait = np.random.default_rng(2).choice(waits, len(draws), p=shares)
+    start, slowdown = 120.0, 1.1
+    for left in (900.0, 4000.0, 8000.0):
+        is_here, is_there = wait + draws <= left, start + slowdown * draws <= left
+        until_turn = np.minimum(slowdown * draws, np.maximum(0.0, wait - start))
+        paid = np.where(is_here & keeps_place, until_turn, slowdown * draws)
+        needed = (slowdown * draws)[is_there & ~is_here].sum()
+        found = needed_share(waits, shares, ended, left, start, slowdown, LIMIT, keeps_place)
+        assert found == pytest.approx(needed / paid.sum(), abs=0.06)
+
+
+def test_nothing_is_needed_of_a_start_that_comes_too_late(runs: np.ndarray) -> None:
+    now = np.zeros(1), np.ones(1)
+    assert needed_share(*now, ended_of(runs), 60.0, 120.0, 1.1, LIMIT, False) == 0.0

@@ -9,15 +9,14 @@ import pytest
 
 from advisor.decide.promise.chances import ended_of, kept_there
 from advisor.decide.promise.price_list import (
-    Kind,
     Levels,
     Outlook,
     comes_back,
-    gain,
     goes,
     last_start,
     price_list,
 )
+from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import BINS, GRID
 
 LEVELS = Levels(0.95, 0.95, 0.9)
@@ -60,6 +59,14 @@ def test_a_job_that_is_not_sooner_there_has_one_row_and_it_is_free(seen: Outlook
     assert (only.kind, only.cost) == (Kind.FREE, 0.0)
 
 
+def test_a_row_whose_start_would_be_in_vain_is_not_offered() -> None:
+    """A long plan that is rarely true: most jobs would be done here by then, without any cost."""
+    waits, shares = np.linspace(0.0, 36_000.0, 10), np.array([0.91, *[0.01] * 9])
+    between, free = price_list(outlook()._replace(waits=waits, shares=shares), Levels(0.99, 0.95, 0.9))
+    assert (between.kind, free.kind) == (Kind.BETWEEN, Kind.FREE)
+    assert 0.0 < between.last_start < free.ready
+
+
 def test_the_last_start_leaves_time_for_the_boot_and_a_long_run() -> None:
     seen = outlook()
     left = 30_000.0
@@ -69,10 +76,19 @@ def test_the_last_start_leaves_time_for_the_boot_and_a_long_run() -> None:
     assert last_start(seen, 100.0, 0.9) == 0.0
 
 
-def test_a_start_is_worth_little_where_the_job_is_in_time_anyhow() -> None:
-    assert gain(outlook(planned=2.0), 20_000.0) == pytest.approx(0.0, abs=1e-6)
-    assert gain(outlook(planned=90_000.0), 9000.0) == pytest.approx(0.9, abs=0.1)
-    assert gain(outlook(), 10.0) == 0.0
+def test_a_job_starts_where_it_would_be_late_on_premise() -> None:
+    assert goes(outlook(planned=90_000.0), 9_000.0, strain=0.1)
+    assert not goes(outlook(planned=2.0), 20_000.0, strain=0.9)  # in time anyhow
+    assert not goes(outlook(), 10.0, strain=0.99)  # too late
+
+
+def test_a_start_that_would_be_in_vain_is_cheaper_where_the_job_may_come_back() -> None:
+    seen = outlook(planned=5_000.0)
+    lefts = np.linspace(4_000.0, 9_000.0, 200)
+    gives_up = [goes(seen, left, strain=0.5) for left in lefts]
+    comes = [goes(seen._replace(keeps_place=True), left, strain=0.5) for left in lefts]
+    assert sum(comes) > sum(gives_up) > 0
+    assert all(kept or not lost for kept, lost in zip(comes, gives_up, strict=True))
 
 
 def test_a_job_comes_back_where_that_is_in_time() -> None:
@@ -84,6 +100,5 @@ def test_a_job_comes_back_where_that_is_in_time() -> None:
 
 def test_less_is_enough_where_promises_were_broken() -> None:
     seen = outlook()
-    left = next(left for left in np.linspace(9000.0, 60_000.0, 200) if gain(seen, left) < 0.3)
-    assert not goes(seen, left, strain=0.0)
+    left = next(left for left in np.linspace(9000.0, 60_000.0, 200) if not goes(seen, left, strain=0.5))
     assert goes(seen, left, strain=0.9)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.decide.explanation.promise_words import promise_message
+from advisor.decide.explanation.promise_words import price_list_words, promise_message
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.promise.price_list import Kind
 from advisor.decide.promise.promised import kind_of
 from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
 from advisor.model.settings import Settings
 from advisor.model.site import Price
 from advisor.predict.promised.known import PromisesKnown
+from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import GRID, bin_of
 from tests.decide.cases import CLUSTER, make_job, make_settings
 
@@ -43,7 +43,7 @@ def estimates(wait: float) -> Estimates:
         wait=Estimate(seconds=wait, variance=1.0),
         run=Estimate(seconds=HOUR, variance=1.0),
         run_chances=tuple(chances.tolist()),
-        promise=PromisesKnown().chances(wait, 4 * LIMIT),
+        promise=PromisesKnown().chances(wait, 4 * LIMIT, 4 * HOUR),
     )
 
 
@@ -67,7 +67,7 @@ def test_a_job_waits_as_long_as_a_later_start_keeps_its_time() -> None:
 
 
 def test_a_job_starts_in_the_cloud_when_it_has_to_whatever_an_hour_may_cost() -> None:
-    advice = asked("+2.2h")
+    advice = asked("+2.4h")
     assert (advice.placement, advice.partition) == (Placement.BURST, "burst")
     assert advice.capacity == "on-demand"  # spot may be taken back
     assert [answer.reason for answer in advice.answers[1:3]] == [Reason.PROMISE_GOES, Reason.PROMISE_PAID]
@@ -95,13 +95,13 @@ def test_a_time_that_neither_can_keep_is_not_paid_for() -> None:
     ],
 )
 def test_money_may_keep_it_here(sections: dict[str, Any], tokens: float, reason: Reason) -> None:
-    advice = asked("+2.2h", tokens=tokens, **sections)
+    advice = asked("+2.4h", tokens=tokens, **sections)
     assert advice.placement is Placement.ON_PREMISE
     assert advice.decisive.reason == reason
 
 
 def test_without_the_setting_the_comment_means_nothing() -> None:
-    assert "deadline_in" not in asked("+2.2h", promise={"enabled": False}).values()
+    assert "deadline_in" not in asked("+2.4h", promise={"enabled": False}).values()
 
 
 def message(by: str, **given: Any) -> str:
@@ -122,19 +122,37 @@ def test_the_user_reads_the_price_list() -> None:
     assert dear.endswith("18:00 cannot be promised: it could cost more than there is for it")
 
 
+def test_a_time_of_the_list_can_be_named() -> None:
+    """It is written without seconds: the minute before the soonest end would be refused."""
+    values = {
+        "deadline_in": 1e6,
+        "soonest_in": 90.0,
+        "soonest_costs": 1.0,
+        "free_in": 120.0,
+        "confidence": 0.95,
+    }
+    said = price_list_words(values, 36_000.0 + 5.0, 0.0)  # 10:00:05
+    assert said is not None
+    assert said.startswith("done by 10:02 for about 1.00 USD; by 10:03 free,")
+    said = price_list_words(values, 36_000.0 - 30.0, 3_600.0)  # 10:59:30 by the users' clock
+    assert said is not None
+    assert said.startswith("done by 11:01 for about 1.00 USD; by 11:02 free,")
+
+
 def test_the_user_is_told_what_is_no_time() -> None:
     assert "write by=18:00" in message("soon")
 
 
 def test_the_row_that_was_promised_is_known_when_the_job_has_ended() -> None:
-    assert kind_of(asked("+12h").values(), 0.0) is Kind.BETWEEN
-    assert kind_of(asked("+40h").values(), 0.0) is Kind.FREE
+    assert kind_of(asked("+12h").values(), has_moved=False) is Kind.BETWEEN
+    assert kind_of(asked("+40h").values(), has_moved=False) is Kind.FREE
     soonest = {"deadline_in": 7_920.0, "is_promised": 1.0, "free_in": 9_000.0, "soonest_in": 7_920.5}
-    assert kind_of(soonest, 0.0) is Kind.SOONEST
-    assert kind_of(asked("+2.2h").values(), 9 * HOUR) is Kind.BETWEEN
-    assert kind_of(asked("+10min").values(), 0.0) is None
+    assert kind_of(soonest, has_moved=False) is Kind.SOONEST
+    assert kind_of(asked("+40h").values(), has_moved=True) is Kind.BETWEEN
+    assert kind_of(asked("+10min").values(), has_moved=False) is None
+    assert kind_of(asked("+10min").values(), has_moved=True) is None
     # what may not be paid is not promised, unless it costs nothing
     poor = {"promise": {"enabled": True, "usd_per_job": 0.5}}
-    assert kind_of(asked("+12h", **poor).values(), 0.0) is None
-    assert kind_of(asked("+40h", **poor).values(), 0.0) is Kind.FREE
-    assert kind_of({"deadline_in": math.nan}, 0.0) is None
+    assert kind_of(asked("+12h", **poor).values(), has_moved=False) is None
+    assert kind_of(asked("+40h", **poor).values(), has_moved=False) is Kind.FREE
+    assert kind_of({"deadline_in": math.nan}, has_moved=False) is None

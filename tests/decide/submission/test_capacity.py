@@ -6,7 +6,10 @@ import pytest
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model import Capacity, Placement, Verdict
+from advisor.model.node_classes import ReservedUntil
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
+
+NOW = 1000.0
 
 
 @pytest.mark.parametrize(
@@ -56,3 +59,27 @@ def test_protected_mode_says_why():
 
 def test_features_are_not_preferred_where_the_site_does_not_want_it():
     assert ask(settings=make_settings(capacity={"prefer_features": False})).prefer == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "lasts", "capacity"),
+    [
+        (7200.0, 7200.0 + 300.0, Capacity.RESERVED),  # the boot comes before
+        (7200.0, 7200.0, Capacity.SPOT),
+        (None, 1e9, Capacity.SPOT),  # nobody knows when it ends
+    ],
+)
+def test_what_is_paid_for_until_a_moment_is_for_jobs_that_end_before(limit, lasts, capacity):
+    until = (ReservedUntil(1, NOW + lasts),)
+    cloud = make_cloud(reserved_until=until, processors_per_node=4, boot_seconds=200.0)
+    settings = make_settings(placement={"stretch_time_limit": False})
+    assert ask(make_job(requested_time=limit), cloud=cloud, settings=settings).capacity is capacity
+
+
+def test_a_limit_that_would_be_stretched_past_the_end_counts():
+    cloud = make_cloud(
+        reserved_until=(ReservedUntil(1, NOW + 7500.0),), processors_per_node=4, boot_seconds=200.0
+    )
+    slower = make_settings(placement={"overhead_per_processor": 0.0, "baseline": 1.2})
+    job = make_job(requested_time=7200.0, explicit_time_limit=True)
+    assert ask(job, cloud=cloud, settings=slower).capacity is Capacity.SPOT

@@ -9,7 +9,7 @@ import pytest
 from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import explanation, message, recorded_sentence
-from advisor.decide.submission.room import cloud_wait
+from advisor.decide.submission.cloud_times import cloud_wait
 from advisor.model import Capacity, Placement
 from advisor.model.site import Room
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
@@ -35,7 +35,7 @@ def test_day_one_3_a_job_that_would_wait_in_the_cloud_is_not_told_it_ends_sooner
     assert busy.placement is Placement.ON_PREMISE
     assert busy.decisive.reason == Reason.CLOUD_NOT_FASTER
     assert busy.number("cloud_wait") == 600.0
-    assert busy.number("predicted_saving") == pytest.approx(150.0 - 600.0 - 120.0 - 0.04 * 60.0)
+    assert busy.number("predicted_saving") == pytest.approx(150.0 - 600.0 - 0.04 * 60.0)
     said = explanation(busy)
     assert "in the cloud all nodes for it are taken: waiting about 10 min for one" in said
     assert "wait for a node in the cloud" in said

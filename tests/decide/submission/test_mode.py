@@ -8,7 +8,7 @@ import pytest
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import would_message
-from advisor.decide.submission.mode import tells_user
+from advisor.decide.submission.advise import tells_user
 from advisor.model import Advice, Mode, Placement
 from tests.decide.cases import ask, make_job, make_settings
 
@@ -67,9 +67,9 @@ def test_the_user_reads_what_the_cloud_would_do_and_how_to_go_there(mode: str, h
     job = make_job(queue="onprem")
     assert tells_user(job, settings)
     advice = ask(job, settings=settings)
-    said = would_message(advice, advice.values(), "onprem", settings.cluster)
+    said = would_message(advice, "onprem", settings.cluster)
     assert said is not None
     assert said.startswith("Burst Advisor: stays here. It would wait 2 h 00 min")
     assert said.endswith(f"To go there: {how}")
     stays = ask(make_job(queue="onprem", comment="no-burst"), settings=settings)
-    assert would_message(stays, stays.values(), "onprem", settings.cluster) is None
+    assert would_message(stays, "onprem", settings.cluster) is None

@@ -124,7 +124,9 @@ def test_tokens_cover_the_worst_case() -> None:
 
 def test_an_accounts_tokens_bind_its_jobs_alone() -> None:
     price = replace(PRICE, tokens_by_account=MappingProxyType({"chem": 0.0}))
-    assert offered(price, account="chem").decisive.reason == Reason.BUDGET_USED_UP
+    advice = offered(price, account="chem")
+    assert advice.decisive.reason == Reason.PAYER_BUDGET_USED_UP
+    assert "0.00 USD of the budget of account chem are free" in explanation(advice)
     assert offered(price, account="physics").placement is Placement.BURST
 
 

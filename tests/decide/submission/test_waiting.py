@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import sentence
 from advisor.decide.submission.advise import advise
-from advisor.decide.submission.capacity import cost_usd
+from advisor.decide.submission.staging import cost_usd
 from advisor.decide.submission.waiting import short_chance_of
 from advisor.model import Capacity, Estimate, Estimates, Placement, SiteState, Verdict
 from tests.decide.cases import CLUSTER, NAN, ask, make_cloud, make_estimates, make_job, make_settings
@@ -68,7 +68,7 @@ def test_day_one_10_spent_and_promised_are_two_words():
         spot_usd_per_core_hour=0.10, spent_by_account={"chem": 0.7}, promised_by_account={"chem": 0.1}
     )
     _, answer = answers(job=make_job(account="chem"), cloud=cloud, budget={"accounts": {"chem": 1.0}})
-    assert "budget of 1.00 USD, 0.70 USD are spent and 0.10 USD promised" in sentence(answer)
+    assert "budget of account chem, 1.00 USD, 0.70 USD are spent and 0.10 USD promised" in sentence(answer)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,20 @@ def test_budgets_of_accounts(account, reason):
     _, answer = answers(job=job, cloud=cloud, budget={"accounts": {"chem": 1.0}})
     assert answer.reason == reason
     if reason is Reason.ACCOUNT_BUDGET_SPENT:
-        assert answer.detail == "chem"
+        assert answer.detail == "account chem"
+
+
+def test_budgets_of_users_and_of_any_other_account():
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_by_account={"user ann": 0.7, "bio": 0.7})
+    budget = {"accounts": {"chem": 9.0, "*": 1.0}, "users": {"ann": 1.0, "eve": 0.0}}
+
+    def reason(**job):
+        return answers(job=make_job(**job), cloud=cloud, budget=budget)[1]
+
+    assert reason(account="chem", user="ann").detail == "user ann"
+    assert reason(account="bio", user="bob").detail == "account bio"
+    assert reason(account="chem", user="eve").reason == Reason.ACCOUNT_BUDGET_SPENT, "0: nothing is theirs"
+    assert reason(account="chem", user="bob").reason == Reason.WORTH_PAYING
 
 
 def test_a_job_without_account_is_only_under_the_sites_budget():

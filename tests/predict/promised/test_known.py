@@ -15,7 +15,7 @@ def test_it_is_kept_with_the_run_times() -> None:
     known.promises.levels.learn(2, 1, is_kept=False)
     known.promises.waits.learn(9_000.0, 500.0, has_started=True)
     again = RunTimesOfJobs.from_arrays(known.to_arrays()).promises
-    assert again.chances(9_000.0, 1e6) == known.promises.chances(9_000.0, 1e6)
+    assert again.chances(9_000.0, 1e6, 1e5) == known.promises.chances(9_000.0, 1e6, 1e5)
     assert (again.levels.made, again.levels.kept) == (1, 0)
 
 
@@ -25,7 +25,7 @@ def test_arrays_of_an_older_release_or_damaged_ones_begin_anew() -> None:
     older = {name: array for name, array in arrays.items() if not name.startswith("promise")}
     for given in (damaged, older):
         found = RunTimesOfJobs.from_arrays(given).promises
-        assert found.chances(60.0, 1e6) == PromisesKnown().chances(60.0, 1e6)
+        assert found.chances(60.0, 1e6, 1e5) == PromisesKnown().chances(60.0, 1e6, 1e5)
 
 
 def test_another_confidence_has_levels_of_its_own() -> None:

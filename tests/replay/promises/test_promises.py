@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.decide.promise.price_list import Kind
 from advisor.model.errors import BadInput
+from advisor.predict.promised.levels import Kind
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.promises.promises import PromiseOptions, PromiseReplay, replay_promises
 from advisor.replay.sources import load_table

@@ -349,12 +349,18 @@ def test_g20_2_a_site_without_the_hook_is_sound(
     assert not any("JobSubmitPlugins" in each.what for each in found["slurm.conf"])
 
 
-def test_a_second_controller_without_a_shared_state_is_said(tmp_path: Path) -> None:
-    talker = Talker(SOUND | {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2(10.0.0.2)"})
+def test_what_a_second_controller_lacks_is_said(tmp_path: Path) -> None:
+    two = SOUND | {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2(10.0.0.2)"}
+    shared = Settings(paths=PathSettings(state=tmp_path, shared=True))
 
-    def said(settings: Settings) -> list[str]:
-        found = SlurmExamination(settings, talker).run()  # type: ignore[arg-type]
+    def said(settings: Settings, config: dict[str, str]) -> list[str]:
+        found = SlurmExamination(settings, Talker(config)).run()  # type: ignore[arg-type]
         return [each.what for each in found if "second controller" in each.what]
 
-    assert said(Settings()) == ["there is a second controller, ctl2(10.0.0.2)"]
-    assert said(Settings(paths=PathSettings(state=tmp_path, shared=True))) == []
+    assert said(Settings(), two) == ["there is a second controller, ctl2(10.0.0.2)"]
+    assert said(shared, two) == [
+        "there is a second controller, ctl2(10.0.0.2), and SlurmctldParameters has no cloud_reg_addrs"
+    ]
+    registered = two | {"SlurmctldParameters": "idle_on_node_suspend,cloud_reg_addrs"}
+    assert said(shared, registered) == []
+    assert said(shared, SOUND) == []

@@ -7,21 +7,30 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from advisor.history.ledger import Decision, LedgerRow
-from advisor.history.records import AdviceRecord
-from advisor.model import Estimate, Estimates, Job, Mode, Placement
+from advisor.history.ledger import BriefDecision
+from advisor.history.ledger_rows import LedgerRow
+from advisor.history.records import BriefEstimate
+from advisor.model import Job, Mode, Placement
 from advisor.service.admin.ledger_report import MAX_POINTS, Errors, LedgerReport
 from advisor.service.admin.ledger_report_page import about, figures
-from tests.decide.cases import ask, make_estimates, make_job, make_settings
+from tests.decide.cases import ask, make_job, make_settings
 
 MIDNIGHT = 20_000 * 86_400.0
 SHADOW = make_settings(cluster={"default_mode": "shadow"})
 
 
-def decision(advice_id: str, time: float, job: Job, *, shadow: bool = False) -> Decision:
+def decision(advice_id: str, time: float, job: Job, *, shadow: bool = False) -> BriefDecision:
     advice = ask(job, settings=SHADOW) if shadow else ask(job)
-    named = replace(advice, advice_id=advice_id, time=time)
-    return Decision(record=AdviceRecord(advice=named, job=job, estimates=make_estimates()), job_ids=(1,))
+    return BriefDecision(
+        advice_id=advice_id,
+        time=time,
+        placement=advice.placement,
+        mode=advice.mode,
+        reason=advice.decisive.reason,
+        account=job.account,
+        wait=BriefEstimate(),
+        run=BriefEstimate(),
+    )
 
 
 def row(advice_id: str, time: float, **changes: object) -> LedgerRow:
@@ -114,11 +123,9 @@ def test_a_plot_has_room_for_so_many_points() -> None:
 
 def test_how_often_the_interval_held() -> None:
     report = LedgerReport(MIDNIGHT, MIDNIGHT + 1.0, 0.0)
-    wide, narrow = (Estimate(seconds=100.0, variance=1.0, lower=low, upper=110.0) for low in (10.0, 90.0))
-    for advice_id, wait in (("a", wide), ("b", narrow), ("c", Estimate(seconds=100.0, variance=1.0))):
-        given = decision(advice_id, MIDNIGHT, make_job())
-        record = replace(given.record, estimates=Estimates(wait=wait))
-        report.decided([Decision(record=record, job_ids=(1,))])
+    wide, narrow = (BriefEstimate(seconds=100.0, lower=low, upper=110.0) for low in (10.0, 90.0))
+    for advice_id, wait in (("a", wide), ("b", narrow), ("c", BriefEstimate(seconds=100.0))):
+        report.decided([replace(decision(advice_id, MIDNIGHT, make_job()), wait=wait)])
         report.ended([row(advice_id, MIDNIGHT)])
     waits = report.summary()["waits"]
     assert (waits["jobs"], waits["interval_jobs"], waits["interval_coverage"]) == (3, 2, 0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import json
 import socketserver
 import threading
@@ -16,9 +17,10 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.periods import period_span
 from advisor.model.settings import NoticeSettings
+from advisor.service.admin.notice_delivery import deliver
 from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, conditions, decide
-from advisor.service.admin.telling import tell
 from advisor.service.state.records import ToldNotices
 from advisor.service.state.state_files import NOTICES
 
@@ -37,8 +39,15 @@ def report(**control: Any) -> dict[str, Any]:
 
 
 def spend(spent: float, budget: float | None = 100.0, **more: Any) -> dict[str, Any]:
-    found = {"budget_usd": budget, "budget_period": "month", "spent_usd": spent, "spent_by_account": {}}
-    return {"cloud_report": {"spend": {**found, "account_budgets_usd": {}, **more}, "counters": {}}}
+    budgets = [] if budget is None else [of("", spent, budget)]
+    return {"cloud_report": {"spend": {"budgets": budgets, **more}, "counters": {}}}
+
+
+def of(payer: str, spent: float, usd: float, period: str = "month", carried: float = 0.0) -> dict[str, Any]:
+    """A budget as the report has it."""
+    begin, end = period_span(NOW, period)
+    found = {"payer": payer, "period": period, "usd": usd, "carried": carried, "spent": spent}
+    return {**found, "promised": 0.0, "begin": begin, "end": end, "spent_week": spent}
 
 
 def keys(found: dict[str, Any]) -> list[str]:
@@ -79,11 +88,19 @@ def test_shares_of_the_budget(spent: float, percent: int | None) -> None:
 
 
 def test_an_account_has_its_own_shares_and_no_budget_has_none() -> None:
-    own = spend(10.0, account_budgets_usd={"chem": 20.0}, spent_by_account={"chem": 10.0})
-    (condition,) = conditions(report(**own))
+    (condition,) = conditions(report(**spend(10.0, budgets=[of("chem", 10.0, 20.0)])))
     assert condition.key.endswith(".chem.50")
-    assert "account chem has spent 10.00 of the 20.00 USD of this month" in condition.text
+    assert "account chem has spent 10.00 of the 20.00 USD for this month" in condition.text
     assert keys(report(**spend(10.0, budget=None))) == []
+
+
+def test_a_user_is_told_of_by_the_days_of_their_period_and_what_was_carried_over_counts() -> None:
+    user = of("user ann", 16.0, 15.0, "14d", carried=5.0)
+    (condition,) = conditions(report(**spend(0.0, budgets=[user])))
+    assert condition.key.endswith(".14d.user ann.80")
+    assert "user ann has spent 16.00 of the 20.00 USD for these 14 days" in condition.text
+    (spent,) = conditions(report(**spend(0.0, budgets=[{**user, "spent": 20.0}])))
+    assert "its jobs stay on-premise until the next 14 days" in spent.text
 
 
 class Site:
@@ -213,7 +230,7 @@ def test_notices_arrive_both_ways(
         mail_server=f"127.0.0.1:{mails[0]}",
     )
     notices = [Notice(key="a", text="serve does not answer: look at it"), Notice(key="b", text="80 %")]
-    assert tell(notices, settings, "c1") == []
+    assert deliver(notices, settings, "c1") == []
     assert [post["text"] for post in posts[1]] == [f"Burst Advisor, c1: {notice.text}" for notice in notices]
     assert posts[1][0] == {"text": posts[1][0]["text"], "key": "a", "is_over": False, "cluster": "c1"}
     (mail,) = mails[1]
@@ -230,20 +247,20 @@ def test_one_way_that_refuses_leaves_the_other(
         webhook_file=hook_file(tmp_path, secret), mail_to=("a@b.c",), mail_server=f"127.0.0.1:{mails[0]}"
     )
     notice = Notice(key="a", text="trouble")
-    (refused,) = tell([notice], settings, "c1")
+    (refused,) = deliver([notice], settings, "c1")
     assert "status 500" in refused
     assert len(mails[1]) == 1
     with pytest.raises(RetryLater) as none_left:
-        tell([notice], NoticeSettings(webhook_file=settings.webhook_file), "c1")
+        deliver([notice], NoticeSettings(webhook_file=settings.webhook_file), "c1")
     assert secret not in str(none_left.value)
 
 
 @pytest.mark.parametrize("content", ["", "no url", "ftp://x", "https://a b"])
 def test_a_file_without_a_url(tmp_path: Path, content: str) -> None:
     with pytest.raises(BadInput, match="has no URL"):
-        tell([Notice(key="a", text="t")], NoticeSettings(webhook_file=hook_file(tmp_path, content)), "c1")
+        deliver([Notice(key="a", text="t")], NoticeSettings(webhook_file=hook_file(tmp_path, content)), "c1")
     with pytest.raises(BadInput, match="cannot be read"):
-        tell([Notice(key="a", text="t")], NoticeSettings(webhook_file=tmp_path / "missing"), "c1")
+        deliver([Notice(key="a", text="t")], NoticeSettings(webhook_file=tmp_path / "missing"), "c1")
 
 
 def run(config: Path, *arguments: str) -> Any:
@@ -277,3 +294,72 @@ def test_the_command_tells_of_services_that_do_not_run_and_remembers(
     assert told >= {"serve.down", "control.down"}
     assert {post["key"] for post in posts[1]} >= told
     assert json.loads(run(config).stdout) == {"told": []}
+
+
+FALLEN = {"main": {"since": 0.0, "measure": "coverage", "why": "only 50 % of them lay in their intervals"}}
+FAILED = {"retrain": {"began": NOW - 60.0, "ended": NOW, "failed": "MemoryError: ", "refused": ""}}
+KILLED = {"retrain": {"began": NOW - 5 * 3600.0, "ended": None, "failed": "", "refused": ""}}
+WORSE = {"retrain": {"began": NOW - 60.0, "ended": NOW, "failed": "", "refused": "it classes worse"}}
+RUNS = {"retrain": {"began": NOW - 60.0, "ended": None, "failed": "", "refused": ""}}
+
+
+def test_models_and_trainings_are_told_of() -> None:
+    assert keys(report() | {"trainings": RUNS, "models_refused": {}}) == []
+    assert keys(report() | {"trainings": FAILED}) == ["training.failed.retrain"]
+    assert keys(report() | {"trainings": KILLED}) == ["training.failed.retrain"]
+    (worse,) = conditions(report() | {"trainings": WORSE})
+    assert worse.is_event
+    assert "--force" in worse.text
+    assert keys(report() | {"models_refused": {"size": "its hash is another"}}) == ["model.size"]
+
+
+EVERYTHING = (
+    report(running=False) | {"serve": {"running": False}},
+    report(cloud_report={"spend": {}, "counters": {"orphans_collected": 1}}),
+    report(fallen_back=FALLEN),
+    report() | {"trainings": FAILED, "models_refused": {"size": "its hash is another"}},
+    report() | {"trainings": WORSE},
+    *(report(**spend(usd)) for usd in (50.0, 80.0, 100.0)),
+)
+
+
+def protected() -> dict[str, Any]:
+    found = report()
+    found["snapshot"]["cloud"] = {
+        "protected": "ten boots have failed",
+        "spot_open": False,
+        "on_demand_open": True,
+    }
+    return found
+
+
+def test_each_alert_arrives_at_a_web_and_a_mail_server_and_says_what_to_do(
+    tmp_path: Path, mails: tuple[int, list[str]], posts: tuple[int, list[dict[str, Any]]]
+) -> None:
+    settings = NoticeSettings(
+        webhook_file=hook_file(tmp_path, f"http://127.0.0.1:{posts[0]}/hook"),
+        mail_to=("admin@example.org",),
+        mail_server=f"127.0.0.1:{mails[0]}",
+    )
+    for found in (*EVERYTHING, protected()):
+        notices, told = decide(conditions(found), ToldNotices(), now=NOW, repeat_seconds=DAY)
+        late, _ = decide(conditions(found), told, now=NOW + WAIT_SECONDS, repeat_seconds=DAY)
+        assert deliver([*notices, *late], settings, "c1") == []
+    named = {post["key"] for post in posts[1]}
+    assert named == {
+        "serve.down",
+        "control.down",
+        "orphans.7.1",
+        "drift.main",
+        "model.size",
+        "training.failed.retrain",
+        f"training.refused.retrain.{NOW - 60.0:.0f}",
+        "cloud.protected",
+        "pool.spot",
+        *(f"budget.2026-09-01.month..{percent}" for percent in (50, 80, 100)),
+    }
+    assert len(mails[1]) == len(EVERYTHING) + 1
+    mailed = "\n".join(email.message_from_string(mail).get_payload(decode=True).decode() for mail in mails[1])
+    for post in posts[1]:
+        assert post["text"].split(": ", 1)[1] in mailed
+        assert "`" in post["text"], "it names what to run or set"

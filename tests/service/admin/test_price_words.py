@@ -24,7 +24,7 @@ def test_price_budget_and_accounts_in_a_line_each() -> None:
     assert price_rows(REPORT) == [
         ("price", f"a job moves if it saves an hour for 0.42 USD at most; {moved}"),
         ("budget", "612.50 USD of 2,000.00 USD spent this month; 84.20 USD may be committed now"),
-        ("budget of chem", "12.00 USD may be committed now"),
+        ("other budgets", "1; each has some left; `advisor budget` shows them"),
     ]
 
 

@@ -301,7 +301,9 @@ def test_f25_a_job_that_fails_with_its_machine_is_an_interrupted_one(
     rig.fails_on_burst1(end)
     rig.round()
     rig.round()
-    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,), {})] * requeued
+    assert [call for call in rig.slurm.told if call[0] == "requeue_ended"] == [
+        ("requeue_ended", (7,), {})
+    ] * requeued
     assert rig.record.totals.get("jobs_interrupted", 0) == requeued
 
 
@@ -313,7 +315,7 @@ def test_f25_a_job_whose_loss_is_counted_already_is_requeued_all_the_same(rig: R
     rig.fails_on_burst1(job_end())
     rig.round()
     rig.round()
-    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,), {})]
+    assert [call for call in rig.slurm.told if call[0] == "requeue_ended"] == [("requeue_ended", (7,), {})]
     assert rig.record.interruptions_of(7) == 1
 
 

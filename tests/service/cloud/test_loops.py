@@ -221,6 +221,28 @@ def test_f02_a_failed_boot_is_counted_and_its_node_usable_again(rig: Rig) -> Non
     assert rig.cloud.protected == ""
 
 
+@pytest.mark.parametrize(
+    ("node", "job", "spared"),
+    [
+        (("ALLOCATED", "CLOUD"), "RUNNING", True),
+        (("ALLOCATED", "CLOUD"), "CONFIGURING", True),
+        (("ALLOCATED", "CLOUD", "POWERING_UP"), "CONFIGURING", False),
+        (("DOWN", "CLOUD"), "RUNNING", False),
+    ],
+)
+def test_f02_a_machine_that_came_late_is_not_ended_under_its_job(
+    rig: Rig, node: tuple[str, ...], job: str, *, spared: bool
+) -> None:
+    """Seen on a busy machine: the hand-over had its turn a minute after ResumeTimeout."""
+    rig.hand_over("resume_fail", "burst[1-2]")
+    rig.look([make_node("burst1", *node)], [make_queued(7, job, queue="burst", nodes="burst1")])
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("suspend") == [("burst2",) if spared else ("burst1", "burst2")]
+    assert rig.cloud.boot_failures == (1 if spared else 2)
+    assert ("burst1" in states_told(rig.slurm)) is not spared
+    assert rig.waiting == 0
+
+
 def test_a_failed_boot_counts_once_however_often_slurmctld_must_be_told(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,3 +317,16 @@ def test_f14_a_node_slurm_has_given_up_meanwhile_is_not_launched(rig: Rig) -> No
     rig.look([make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "MIXED", "POWERING_UP")])
     rig.provision.act_on_handovers()
     assert rig.fleet.of("resume") == [(("burst2",), {})]
+
+
+@pytest.mark.parametrize("later", ["resume_fail", "suspend", "resume"])
+def test_f14_a_node_that_a_later_hand_over_is_about_is_not_launched_for_an_earlier_one(
+    rig: Rig, later: str
+) -> None:
+    """It was launched and paid for, and the next job got it without its account being asked."""
+    rig.hand_over("resume", "burst[1-2]")
+    rig.hand_over(later, "burst1")
+    rig.provision.act_on_handovers()
+    launched = [node for nodes, _ in rig.fleet.of("resume") for node in nodes]
+    assert launched == (["burst2", "burst1"] if later == "resume" else ["burst2"])
+    assert rig.waiting == 0

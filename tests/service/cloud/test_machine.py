@@ -1,7 +1,7 @@
 """Thousands of stories of launches, faults, reclaims and crashes, and what holds in each (issue 4).
 
 No node has two instances, no instance is an orphan for longer than the grace, no job is lost or ends twice,
-none loses its node to us, nothing of other people's is touched, and spending stays under the cap. More
+none loses its node to us, nothing of other people's is touched, and spending stays under all budgets. More
 stories, other ones each time: ``ADVISOR_STORIES=20000 pytest tests/service/cloud/test_machine.py``.
 """
 
@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from advisor.model import Capacity
-from tests.service.cloud_stories import BUDGETS, OF_FLEETS, stories
+from tests.service.cloud_stories import BUDGETS, OF_FLEETS, OF_RESERVATIONS, stories
 from tests.service.cloud_world import Action, tell
 
 STORIES = int(os.environ.get("ADVISOR_STORIES", "2000"))
@@ -38,9 +39,9 @@ def test_whatever_happens(part: int) -> None:
 
     @seed(chosen)
     @options(STORIES // PARTS)
-    @given(story=stories(), budget_usd=BUDGETS)
-    def happens(story: Any, budget_usd: float) -> None:
-        tell(story, budget_usd=budget_usd)
+    @given(story=stories(), budget_usd=BUDGETS, own_budgets=st.booleans())
+    def happens(story: Any, budget_usd: float, *, own_budgets: bool) -> None:
+        tell(story, budget_usd=budget_usd, own_budgets=own_budgets)
 
     happens()
 
@@ -48,9 +49,24 @@ def test_whatever_happens(part: int) -> None:
 def test_whatever_happens_to_fleets() -> None:
     @seed(1 if "ADVISOR_STORIES" not in os.environ else int.from_bytes(os.urandom(4)))
     @options(STORIES // PARTS)
-    @given(story=stories(*OF_FLEETS), budget_usd=BUDGETS)
-    def happens(story: Any, budget_usd: float) -> None:
-        tell(story, budget_usd=budget_usd, fleets=True)
+    @given(story=stories(*OF_FLEETS), budget_usd=BUDGETS, own_budgets=st.booleans())
+    def happens(story: Any, budget_usd: float, *, own_budgets: bool) -> None:
+        tell(story, budget_usd=budget_usd, own_budgets=own_budgets, fleets=True)
+
+    happens()
+
+
+def test_whatever_happens_to_reservations() -> None:
+    @seed(0 if "ADVISOR_STORIES" not in os.environ else int.from_bytes(os.urandom(4)))
+    @options(STORIES // PARTS // 5)
+    @given(
+        story=stories(*OF_RESERVATIONS),
+        budget_usd=BUDGETS,
+        own_budgets=st.booleans(),
+        reserved=st.integers(1, 2),
+    )
+    def happens(story: Any, budget_usd: float, reserved: int, *, own_budgets: bool) -> None:
+        tell(story, budget_usd=budget_usd, own_budgets=own_budgets, reserved=reserved)
 
     happens()
 
@@ -130,6 +146,12 @@ A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS: list[Action] = [
     ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
     ("live", 4),
 ]
+OTHERS_TAKE_THE_PLACE_OF_A_PAID_NODE: list[Action] = [
+    ("live", 1),
+    ("others_take", 1),
+    ("submit", 100.0, 600.0, 1, ON_DEMAND, "well", "none", "ann"),
+    ("live", 3),
+]
 ILL_ENTRIES_OF_EVERY_KIND: list[Action] = [
     ("submit", 20.0, 300.0, 1, ON_DEMAND, "well"),
     *(("ill_entry", kind) for kind in ("directory", "link", "fifo", "option", "other node", "")),
@@ -140,6 +162,19 @@ ILL_ENTRIES_OF_EVERY_KIND: list[Action] = [
 def test_d5_a_damaged_budget_makes_nothing_cheaper() -> None:
     """The day began anew, and the cap was passed by what had been spent."""
     tell(A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS, budget_usd=0.22)
+
+
+def test_what_others_take_of_a_reservation_is_nobody_else_s_bill() -> None:
+    """The node was launched on-demand instead, for an account that had no money."""
+    world = tell(OTHERS_TAKE_THE_PLACE_OF_A_PAID_NODE, own_budgets=True, reserved=1)
+    assert not [item for item in world.ec2.instances.values() if item not in world.strangers]
+    assert world.slurm.jobs[1].ends == ["COMPLETED"]
+
+
+def test_a_job_without_money_runs_on_what_is_paid_for() -> None:
+    story = [action for action in OTHERS_TAKE_THE_PLACE_OF_A_PAID_NODE if action[0] != "others_take"]
+    world = tell(story, own_budgets=True, reserved=1)
+    assert {item.reservation_id for item in world.ec2.instances.values()} == {"", "cr-1"}
 
 
 def test_d3_no_ill_entry_keeps_a_job_from_its_end() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.submission.room import cloud_wait
-from advisor.ec2.prices import Prices, Quote, Reserved
+from advisor.decide.submission.cloud_times import cloud_wait
+from advisor.ec2.account import Account, ReservedInstances
 from advisor.model import Node
+from advisor.model.advice import Capacity
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.control.polling import PollLoop
@@ -20,7 +21,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.state.cloud_record import CloudRecord
 from tests.decide.cases import ask, make_job
-from tests.service.doubles import Hands, make_look, make_node, make_queued
+from tests.service.doubles import Hands, make_instance, make_look, make_node, make_queued
 
 NODES = (make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE", "POWERED_DOWN"))
 
@@ -42,7 +43,7 @@ class Followed(Feature):
 
 
 def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
-    parts = {name: settings.pop(name) for name in ("prices", "spot_nodes") if name in settings}
+    parts = {name: settings.pop(name) for name in ("instances", "account") if name in settings}
     hands = Hands()
     cloud = CloudRecord(folder, hands.clock)
     for seconds in (40.0, 50.0, 60.0):
@@ -125,12 +126,13 @@ def test_without_a_burst_partition_nothing_is_known_of_its_queue(
 
 def test_seeds_r1_busy_spot_nodes_use_up_no_reserved_instance(tmp_path: Path) -> None:
     """Four reserved, three busy spot nodes and one busy on-demand one: three are free, not none."""
-    prices = Prices(Quote(0.1), Quote(0.3), Reserved(count=4, usd_per_hour=0.1, time=1.0))
+    bought = ReservedInstances(name="ri-1", instance_type="c5.xlarge", zone="", count=4)
+    spot = [make_instance(f"burst{number}", option=Capacity.SPOT) for number in (1, 2, 3)]
     loop = make_loop(
         tmp_path,
         open_now=(True, True),
-        prices=lambda: prices,
-        spot_nodes=lambda: {"burst1", "burst2", "burst3"},
+        account=lambda: Account(reserved=(bought,)),
+        instances=lambda: [*spot, make_instance("burst4", option=Capacity.ON_DEMAND)],
     )
     busy = [make_node(f"burst{number}", "ALLOCATED") for number in range(1, 5)]
     idle = make_node("burst5", "IDLE")
@@ -145,10 +147,16 @@ def test_seeds_r1_discovered_reservations_count_in_decisions(
     tmp_path: Path, setting: int, listed: int | None, free: int
 ) -> None:
     """Bills went by what EC2 lists, decisions by the setting alone."""
-    found = None if listed is None else Reserved(count=listed, usd_per_hour=0.1, time=1.0)
-    prices = Prices(Quote(0.1), Quote(0.3), found)
+    bought = [
+        ReservedInstances(name="ri-1", instance_type="c5.xlarge", zone="", count=number)
+        for number in (listed,)
+        if number is not None
+    ]
     loop = make_loop(
-        tmp_path, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
+        tmp_path,
+        open_now=(True, True),
+        account=lambda: Account(reserved=tuple(bought)),
+        capacity={"reserved_nodes": setting},
     )
     assert loop.cloud_state(NODES).reserved_free_nodes == free
 
@@ -210,8 +218,8 @@ def test_classes_are_published_with_their_nodes_prices_and_room(
     assert (seen["mid"].features, seen["mid"].nodes_with) == (("mid",), {"mid": 2.0, "spot": 1.0})
     assert (seen["big"].gpus_per_node, seen["big"].memory_mb_per_node) == (2, 64000)
     assert (seen["mid"].on_demand_usd_per_hour, seen[""].on_demand_usd_per_hour) == (0.4, 0.17)
-    met = cloud.as_met_by(make_job(processors=20))
+    met = cloud.for_job(make_job(processors=20))
     assert met.node_class == seen["big"]
-    assert (met.boot_seconds, cloud.as_met_by(make_job(processors=4)).boot_seconds) == (220.0, 60.0)
+    assert (met.boot_seconds, cloud.for_job(make_job(processors=4)).boot_seconds) == (220.0, 60.0)
     assert [room.total for room in met.rooms[""]] == [32, 16, 8, 4, 2, 1]
     assert cloud_wait("", make_job(processors=32, array_tasks=3), 60.0, met, cloud.boot_seconds or 0.0) > 0.0

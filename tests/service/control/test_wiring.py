@@ -122,6 +122,7 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     named = {
         "HedgeFeature.watch": "places",
         "AdvisingFeature.loop": "advising",
+        "LearnFeature.drift": "fallen_back",
         "LearnFeature.run_times": "promises",
         "PortfolioFeature.loop": "portfolio",
         "PriceFeature.loop": "price",
@@ -145,6 +146,7 @@ def test_every_loop_runs(control: Control) -> None:
         "price",
         "provision",
         "reconcile",
+        "unbegun",
         "interruptions",
         "notices",
         "match",

@@ -235,10 +235,10 @@ def test_a_requeue_that_slurmctld_forgot_in_a_crash_is_asked_for_again(
 
     world.queue.on_requeue = forgotten
     world.look(running, waiting)
-    assert world.queue.requeued == ([7, 7] if is_ours else [7])
+    assert (world.queue.requeued, world.queue.requeued_ended) == ([7], [7] if is_ours else [])
     world.clock.pass_by(5.0)
     world.look(*([home(world)] if is_ours else []), waiting)
-    assert world.queue.requeued == ([7, 7] if is_ours else [7])
+    assert (world.queue.requeued, world.queue.requeued_ended) == ([7], [7] if is_ours else [])
     assert bool(world.record.all()) == is_ours
 
 

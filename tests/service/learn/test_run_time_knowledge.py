@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from msgspec import structs
 
+from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
@@ -18,11 +22,17 @@ from advisor.model import Job, JobOutcome
 from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import JobState
+from advisor.model.settings_promise import PromiseSettings
+from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
+from advisor.service.running.metrics import ControlMetrics
 from advisor.service.submit.run_times import RUN_TIMES_KIND
-from tests.service.site import make_settings
+from tests.service.doubles import make_look, make_queued
+from tests.service.site import make_cluster, make_settings
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -108,15 +118,31 @@ def test_a_later_advice_is_judged_by_the_wait_that_was_left(desk: Desk) -> None:
     assert desk.saved().intervals.wait(2 * HOUR).upper < 2 * HOUR
 
 
-def promised(ended: JobOutcome, hours: float) -> AdviceRecord:
-    """The advice of a job that was promised to be done within so many hours, for nothing."""
+def promised(ended: JobOutcome, hours: float, *, free: float | None = None) -> AdviceRecord:
+    """The advice of a job that was promised to be done in so many hours; it is free from `free` hours on."""
     record = advised(ended)
-    due = Quantity(hours * HOUR)
-    numbers = (("deadline_in", due), ("is_promised", Quantity(1.0, "")), ("free_in", due))
+    due, free_in = Quantity(hours * HOUR), Quantity(HOUR * (hours if free is None else free))
+    numbers = (("deadline_in", due), ("is_promised", Quantity(1.0, "")), ("free_in", free_in))
     answer = Answer(
         question=Question.FASTER, verdict=Verdict.NO, reason=Reason.PROMISE_WAITS, numbers=numbers
     )
     return structs.replace(record, advice=structs.replace(record.advice, answers=(answer,)))
+
+
+def test_a_promise_is_that_of_the_submission_however_soon_the_job_has_moved(desk: Desk) -> None:
+    """A job that moves within a minute has a newer advice, by which its time can no longer be promised."""
+    ended = outcome(1, wait=600.0, run=600.0)
+    made = promised(ended, 2.0)
+    late = (("deadline_in", Quantity(1.9 * HOUR)), ("is_promised", Quantity(0.0, "")))
+    late += (("free_in", Quantity(3.0 * HOUR)),)
+    answer = structs.replace(made.advice.answers[0], numbers=late, reason=Reason.PROMISE_GOES)
+    advice = structs.replace(made.advice, advice_id="later", time=made.advice.time + 30.0, answers=(answer,))
+    moved = structs.replace(made, advice=advice)
+    desk.store.add_advice([made, moved])
+    for one in (made, moved):
+        desk.store.link(one.advice.advice_id, 1)
+    desk.knowledge.judge_promise(moved, ended)
+    assert desk.knowledge.report() == {"made": 1, "kept": 1}
 
 
 def test_promises_are_counted_and_a_cancelled_job_is_none(desk: Desk) -> None:
@@ -134,3 +160,66 @@ def test_promises_are_counted_and_a_cancelled_job_is_none(desk: Desk) -> None:
     assert desk.knowledge.report() == {"made": 3, "kept": 1}
     desk.knowledge.learn()
     assert desk.saved().promises.levels.kept == 1
+
+
+def test_kept_promises_teach_the_less_the_more_are_open(desk: Desk) -> None:
+    """The first of a burst of like jobs end early; the long ones are still in the queue."""
+    record = promised(outcome(1), 6.0)
+    comment = admin_comment(record.advice)
+    burst = [make_queued(number, requested_time=HOUR, admin_comment=comment) for number in range(2, 402)]
+    desk.knowledge.learn()
+
+    def odds() -> float:
+        level = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0).levels[Kind.FREE]
+        return math.log(level / (1.0 - level))
+
+    odds_by_number = [odds()]
+    for jobs in (burst, []):
+        desk.knowledge.count_open(jobs)
+        for _ in range(20):
+            desk.knowledge.judge_promise(record, outcome(1))
+        odds_by_number.append(odds())
+    start, after_burst, after_single = odds_by_number
+    assert 0.0 < start - after_burst < 0.3 * (after_burst - after_single)
+
+
+def test_a_promised_job_that_has_moved_is_open_as_one_between(desk: Desk) -> None:
+    made = promised(outcome(1), 6.0)
+    moved = structs.replace(made.advice, advice_id="later")
+    for advice, kind in ((made.advice, Kind.FREE), (moved, Kind.BETWEEN)):
+        queued = make_queued(1, requested_time=HOUR, admin_comment=admin_comment(advice))
+        assert desk.knowledge.count_open([queued]) == {kind: 1}
+    assert desk.knowledge.count_open([]) == {}
+
+
+def test_each_round_of_learning_counts_the_open_promises(desk: Desk, tmp_path: Path) -> None:
+    settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(enabled=True)})
+    made = admin_comment(promised(outcome(1), 6.0).advice)
+    view = SharedView(Clock(wall=lambda: NOW), 60.0)
+    queue = [make_queued(number, requested_time=HOUR, admin_comment=made) for number in range(3)]
+    view.update(make_look(NOW, jobs=queue), make_cluster())
+    nothing: Any = SimpleNamespace(learn_ends=lambda _: [], learn=list)
+    counted = list[int]()
+    run_times: Any = SimpleNamespace(count_open=lambda jobs: counted.append(len(jobs)))
+    loop = LearnLoop(
+        settings, slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing, view=view,
+        metrics=ControlMetrics(), clock=Clock(), run_times=run_times,
+    )  # fmt: skip
+    loop.learn_ends()
+    assert counted == [3]
+
+
+def test_a_promise_that_is_broken_in_the_cloud_teaches_something_else_than_one_on_premise(desk: Desk) -> None:
+    desk.knowledge.learn()
+    fresh = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+    late = outcome(1, wait=HOUR)
+    for _ in range(40):
+        desk.knowledge.judge_promise(promised(late, 5.0, free=6.0), late)
+    for moved in (late, structs.replace(late, partition=make_settings(Path()).cluster.burst_partition)):
+        before = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+        desk.knowledge.judge_promise(promised(moved, 1.0, free=2.0), moved)
+        after = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+        is_moved = moved.partition != late.partition
+        assert (after.levels[Kind.SOONEST] > before.levels[Kind.SOONEST]) == is_moved
+        assert after.strains[Kind.SOONEST] > before.strains[Kind.SOONEST]
+    assert after.levels[Kind.FREE] == fresh.levels[Kind.FREE]

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.submission.room import cloud_wait
+from advisor.decide.submission.cloud_times import cloud_wait, needs_boot
 from advisor.model import CloudState, Node
 from advisor.model.site import Room, SiteState
 from advisor.model.snapshot import QueuedJob
@@ -149,3 +149,50 @@ def test_a_job_that_could_start_on_no_node_takes_none() -> None:
     assert whole(rooms_of(nodes, gpu, large)).free == 1
     assert structs.asdict(whole(rooms_of(nodes)))["later"] == ()
     assert rooms_of([]) == {}
+
+
+def test_a_job_starts_without_a_boot_on_a_node_that_is_up() -> None:
+    nodes = [node("burst1", "IDLE"), node("burst2", "IDLE", "POWERED_DOWN")]
+    found = whole(rooms_of(nodes))
+    assert (found.free, found.up, found.total) == (2, 1, 2)
+    cloud = CloudState(rooms=rooms_of(nodes), processors_per_node=4)
+    assert not needs_boot("", make_job(processors=4), 0.0, cloud)
+    assert needs_boot("", make_job(processors=8), 0.0, cloud)
+    assert not needs_boot("", make_job(processors=4), 60.0, cloud)  # it waits for one that is up
+    assert needs_boot("", make_job(processors=4), 0.0, CloudState())
+    assert needs_boot("", make_job(processors=4), 0.0, structs.replace(cloud, taken_processors=4))
+
+
+def test_launches_under_way_have_room_when_they_have_booted() -> None:
+    nodes = [
+        node("burst1", "MIXED", "POWERING_UP"),
+        node("burst2", "IDLE", "POWERING_UP"),
+        node("burst3", "IDLE", "POWERING_DOWN"),
+    ]
+    boots = on(1, "burst1", processors=2, age=40.0, requested_time=640.0)
+    found = cloud_rooms(nodes, make_look(NOW, nodes, (boots,)), "burst", boot_seconds=100.0)
+    one, _, four = found[""]
+    # 40 s of 100 are over; the run time counts from the end of the boot; when burst2 began is unknown
+    assert [round(time - NOW) for time in one.later] == [
+        60,
+        60,
+        100,
+        100,
+        100,
+        100,
+        130,
+        130,
+        130,
+        130,
+        660,
+        660,
+    ]
+    assert [round(time - NOW) for time in four.later] == [100, 130, 660]
+    assert (one.free, one.up, one.total) == (0, 0, 12)
+
+
+def test_a_job_that_waits_gets_the_node_that_is_up_and_another_one_boots() -> None:
+    nodes = [node("burst1", "IDLE", "POWERED_DOWN"), node("burst2", "IDLE")]
+    jobs = [make_queued(number, queue="burst", processors=4, requested_time=1000.0) for number in (2, 3)]
+    found = whole(cloud_rooms(nodes, make_look(NOW, nodes, tuple(jobs)), "burst", boot_seconds=100.0))
+    assert [round(time - NOW) for time in found.later] == [1000, 1100]

@@ -66,7 +66,7 @@ def test_a_smaller_budget_begins_with_a_higher_price(busy: JobTable) -> None:
         assert max(time for time, _, _ in kept.seen.values()) <= NOW
         price = DemandPrice(Pace(), NOW)
         price.take_up(kept)
-        prices.append(price.price(NOW, held=4.0 * usd, per_day=usd, ahead=0.0))
+        prices.append(price.price(NOW, held=4.0 * usd, reserve=2.0 * usd, per_day=usd))
     assert prices[0] > 1.5 * prices[1]
 
 

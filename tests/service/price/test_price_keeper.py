@@ -7,18 +7,20 @@ from pathlib import Path
 import pytest
 
 from advisor.decide.price.demand_price import DemandKept
+from advisor.service.state.budget_records import limits_of
 from advisor.service.state.state_files import PRICE
 from tests.service.price.price_world import World
 
 HOUR = 3600.0
 
 
-def test_tokens_accrue_and_what_was_spent_and_promised_is_gone(world: World) -> None:
+def test_what_was_spent_and_promised_is_gone(world: World) -> None:
     world.hands.pass_by(5 * HOUR)
     world.spend(20.0)
     world.round(0.0, promised_usd=6.0)
     assert world.keeper.current is not None
-    assert world.keeper.current.tokens_usd == pytest.approx(6 * 10.0 - 20.0 - 6.0, abs=0.1)
+    # a new site has no demand to read a price off: twice what has accrued may be spent
+    assert world.keeper.current.tokens_usd == pytest.approx(2 * 6 * 10.0 - 20.0 - 6.0, abs=0.1)
     assert world.keeper.report()["spent_usd"] == pytest.approx(20.0, rel=0.01)
 
 
@@ -42,8 +44,8 @@ def test_the_price_rises_with_demand(world: World) -> None:
     world.round()
     scarce = world.keeper.current
     assert scarce is not None
-    reserve = 0.5 * 240.0  # of a day's budget, half; 10 USD have accrued
-    assert 1000.0 < scarce.seconds_per_usd * scarce.tokens_usd / reserve <= 1049.0
+    planned = 240.0 - world.hands.wall % 86_400.0 / 360.0
+    assert 1000.0 < scarce.seconds_per_usd * scarce.tokens_usd / planned <= 1049.0
 
 
 def test_a_restart_goes_on_with_price_demand_and_tokens(world: World) -> None:
@@ -71,34 +73,53 @@ def test_a_damaged_record_is_set_aside_and_tokens_follow_from_what_was_spent(wor
     assert world.keeper.is_new
     assert path.with_name(path.name + ".bad").exists()
     world.round(1.0)
-    since_midnight = world.hands.wall % 86_400.0
     assert world.keeper.current is not None
-    assert world.keeper.current.tokens_usd == pytest.approx(since_midnight / 360.0 - 15.0, abs=0.1)
+    assert world.keeper.current.tokens_usd == pytest.approx(-15.0, abs=0.1)  # no demand is known any more
+    world.hands.pass_by(6 * HOUR)
+    world.round()
+    assert world.keeper.current is not None
+    assert world.keeper.current.tokens_usd == pytest.approx(2 * 60.0 - 15.0, abs=0.3)
 
 
 def test_a_rehearsal_of_the_history_sets_the_first_price(world: World) -> None:
     now = world.hands.wall
     seen = {f"rehearsed-{job}": (now - HOUR, 300.0 + job, 50.0) for job in range(100)}
     world.keeper.rehearsed(DemandKept(now - 7 * 86_400.0, 350.0, now, seen))
-    world.hands.pass_by(12 * HOUR)  # until the reserve is there, half a day's budget
     world.round()
     assert world.keeper.current is not None
     assert 300.0 < world.keeper.current.seconds_per_usd < 400.0
 
 
-def test_in_a_scarcity_of_money_some_of_the_budget_is_there_before_it_accrues(world: World) -> None:
-    world.hands.pass_by(HOUR)
+def test_what_is_left_at_the_end_of_a_day_goes_to_all_that_saves_time(world: World) -> None:
+    def factor() -> float:
+        world.round()
+        assert world.keeper.current is not None
+        return world.keeper.current.seconds_per_usd
+
+    world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0 + HOUR)
     for job in range(50):
-        world.keeper.note(f"{job}@0", index=1000.0 + job, usd=20.0, now=world.hands.wall)
-    world.round()
-    before = world.keeper.current
-    world.round(1.0)
-    after = world.keeper.current
-    assert before is not None
-    assert after is not None
-    assert after.tokens_usd - before.tokens_usd == pytest.approx(10.0, abs=0.1)  # an hour of demand is known
-    world.hands.pass_by(23 * HOUR)
+        world.keeper.note(f"{job}@0", index=1000.0, usd=20.0, now=world.hands.wall)
+    morning = factor()
+    world.hands.pass_by(20 * HOUR)
+    evening = factor()
+    assert evening < 0.2 * morning
     world.spend(235.0)
-    world.round()
+    assert factor() > evening
     assert world.keeper.current is not None
     assert world.keeper.current.tokens_usd <= 240.0 - world.keeper.report()["spent_usd"]
+
+
+def test_what_is_left_is_carried_over_where_the_site_says_so(tmp_path: Path) -> None:
+    left = {}
+    for carries_over in (False, True):
+        budget = {"usd": 240.0, "period": "day", "carry_over": carries_over}
+        folder = tmp_path / str(carries_over)
+        folder.mkdir()
+        world = World(folder, budget=budget)
+        world.hands.pass_by(3 * 86_400.0)
+        world.round()
+        assert world.keeper.current is not None
+        left[carries_over] = world.keeper.current.tokens_usd
+        (guarded,) = world.spending.budgets(limits_of(world.settings))
+        assert guarded.most == pytest.approx(left[carries_over])
+    assert left == {False: pytest.approx(240.0), True: pytest.approx(480.0)}

@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 
 def day_limits(usd: float, **accounts: float) -> tuple[SpendingLimit, ...]:
-    return (SpendingLimit(usd=usd, accounts=accounts, period="day"),)
+    return (SpendingLimit(usd=usd, payers=accounts, period="day"),)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,9 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from advisor.model.bill import PaidTime
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import BudgetSettings
+from advisor.model.periods import period_span
+from advisor.model.settings import BudgetSettings, Settings
 from advisor.service.state.budget import SpendingBudget
-from advisor.service.state.budget_records import LaunchRequest, RunningNode, SpendingLimit
+from advisor.service.state.budget_records import LaunchRequest, RunningNode, SpendingLimit, limits_of
 from advisor.service.state.state_files import BUDGET
 from tests.service.doubles import Hands
 from tests.service.state.spending import HOUR, NOON, budget_in, day_limits, hands, running, wish
@@ -36,6 +38,7 @@ class Node:
     ends: float
     predicted_usd: float
     boots_until: float
+    user: str
 
     @property
     def name(self) -> str:
@@ -51,7 +54,7 @@ class Node:
             node=self.name,
             usd_per_hour=self.usd_per_hour,
             launch_time=self.launched,
-            shares={self.account: 1.0} if now >= self.boots_until else {},
+            shares={self.account: 1.0, f"user {self.user}": 1.0} if now >= self.boots_until else {},
             left_usd=left if now >= self.boots_until else None,
         )
 
@@ -69,9 +72,21 @@ class Spending(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.folder.cleanup()
 
-    @initialize(cap=st.floats(0.5, 20.0), share=st.floats(0.1, 1.0))
-    def begin(self, cap: float, share: float) -> None:
-        self.limits = BudgetSettings(usd=cap, accounts={"physics": share * cap}, period="day")
+    @initialize(
+        cap=st.floats(0.5, 20.0),
+        share=st.floats(0.1, 1.0),
+        users=st.floats(0.1, 1.0),
+        period=st.sampled_from(["day", "14d"]),
+    )
+    def begin(self, cap: float, share: float, users: float, period: str) -> None:
+        self.limits = BudgetSettings(
+            usd=cap,
+            accounts={"physics": share * cap},
+            account_period=period,
+            users={"*": users * cap},
+            user_period=period,
+            period="day",
+        )
         self.restart()
 
     @rule()
@@ -81,19 +96,22 @@ class Spending(RuleBasedStateMachine):
     @rule(
         wanted=st.integers(1, 30),
         account=st.sampled_from(["physics", "biology", ""]),
+        user=st.sampled_from(["ann", "bob"]),
         predicted=st.floats(60.0, 4 * HOUR),
         really=st.floats(0.2, 3.0),
         crashes=st.integers(0, 1),
     )
-    def burst(self, wanted: int, account: str, predicted: float, really: float, crashes: int) -> None:
+    def burst(
+        self, wanted: int, account: str, user: str, predicted: float, really: float, crashes: int
+    ) -> None:
         now, usd = self.hands.wall, predicted / HOUR * 0.17
         numbers = range(self.number + 1, self.number + 1 + wanted)
         self.number += wanted
         wishes = [
-            LaunchRequest(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17)
+            LaunchRequest(node=f"burst{number}", account=account, user=user, usd=usd, usd_per_hour=0.17)
             for number in numbers
         ]
-        refused = self.budget.promise(wishes, day_limits(self.limits.usd, **self.limits.accounts))
+        refused = self.budget.promise(wishes, limits_of(Settings(budget=self.limits)))
         if crashes:
             self.restart()  # after the promises were written, before anything else is known
         for number in numbers:
@@ -107,6 +125,7 @@ class Spending(RuleBasedStateMachine):
                 ends=now + really * predicted,
                 predicted_usd=usd,
                 boots_until=now + 50.0,
+                user=user,
             )
             self.nodes.append(node)
 
@@ -128,25 +147,23 @@ class Spending(RuleBasedStateMachine):
         self.budget.release([node.name for node in self.nodes if node.ends <= now], launched=True)
         self.budget.count([node.seen(now) for node in alive])
 
-    def overrun(self, account: str | None = None) -> float:
-        """What jobs cost beyond what was predicted of them."""
-        return sum(
-            max(0.0, node.cost(self.hands.wall) - node.predicted_usd)
-            for node in self.nodes
-            if account in (None, node.account)
-        )
+    def stays_under(self, most: float, since: float, payer: str = "") -> None:
+        """What was spent since then is no more than may be, and what jobs cost beyond what was predicted."""
+        now = self.hands.wall
+        mine = [node for node in self.nodes if payer in ("", node.account, f"user {node.user}")]
+        overrun = sum(max(0.0, node.cost(now) - node.predicted_usd) for node in mine)
+        assert sum(node.cost(now) - node.cost(since) for node in mine) <= most + overrun + CENT, payer
 
     @invariant()
     def spending_stays_under_the_cap_and_what_running_jobs_overrun(self) -> None:
         if not hasattr(self, "limits"):
             return
-        day = self.hands.wall - self.hands.wall % 86400.0
-        if any(node.launched < day for node in self.nodes):
-            return  # the day has ended: the next one has a cap of its own
-        spent = sum(node.cost(self.hands.wall) for node in self.nodes)
-        assert spent <= self.limits.usd + self.overrun() + CENT
-        mine = sum(node.cost(self.hands.wall) for node in self.nodes if node.account == "physics")
-        assert mine <= self.limits.accounts["physics"] + self.overrun("physics") + CENT
+        begins = [period_span(self.hands.wall, self.limits.period)[0]]
+        begins.append(period_span(self.hands.wall, self.limits.account_period or "")[0])
+        self.stays_under(self.limits.usd, begins[0])
+        self.stays_under(self.limits.accounts["physics"], begins[1], "physics")
+        for user in ("ann", "bob"):
+            self.stays_under(self.limits.users["*"], begins[1], f"user {user}")
 
 
 Spending.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=25, deadline=None)
@@ -255,7 +272,7 @@ def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Ha
 
 
 # ---------------------------------------------------------------------- a budget of a longer period
-MONTH = (SpendingLimit(usd=10.0, accounts={"physics": 4.0}, period="month"),)
+MONTH = (SpendingLimit(usd=10.0, payers={"physics": 4.0}, period="month"),)
 
 
 def test_a_months_budget_counts_what_was_spent_on_its_earlier_days(tmp_path: Path, hands: Hands) -> None:
@@ -294,3 +311,76 @@ def test_a_lost_record_is_rebuilt_for_the_whole_period(tmp_path: Path, hands: Ha
     assert budget.spent_today()[0] == pytest.approx(0.1)
     assert "6.10 USD of 10.00 for this month" in budget.promise([wish("burst1", 4.5, "bio")], MONTH)["burst1"]
     assert "for account physics" in budget.promise([wish("burst1", 0.1)], MONTH)["burst1"]
+
+
+def test_what_a_month_has_left_is_carried_over_to_the_next_one_only(tmp_path: Path, hands: Hands) -> None:
+    hands.wall = datetime(2026, 10, 31, 12, tzinfo=UTC).timestamp()
+    budget = budget_in(tmp_path, hands)
+    limit = SpendingLimit(usd=10.0, payers={"physics": 4.0}, period="month", carries_over=True)
+    node = running(launch_time=hands.wall, usd_per_hour=1.0, shares={"bio": 1.0}, left_usd=0.0)
+    budget.count([node])
+    hands.pass_by(HOUR)
+    budget.count([node])
+    budget.count([])
+    hands.pass_by(24 * HOUR)
+    # one day of October had a budget, 10 / 31 USD; more than that was spent
+    assert "10.00 for this month" in budget.promise([wish("burst1", 10.1, "bio")], (limit,))["burst1"]
+    assert budget.promise([wish("burst1", 4.06)], (limit,)) == {}, "an account that has spent nothing"
+    hands.pass_by(30 * 24 * HOUR)
+    budget.release(["burst1"], launched=False)
+    assert budget.promise([wish("burst1", 19.9, "bio")], (limit,)) == {}
+    assert budget.exhausted((limit,)) == (False, frozenset())
+    assert "20.00 for this month" in budget.promise([wish("burst1", 20.1, "bio")], (limit,))["burst1"]
+
+
+def test_users_have_budgets_of_their_own_and_any_other_user_too(tmp_path: Path, hands: Hands) -> None:
+    budget = budget_in(tmp_path, hands)
+    limit = SpendingLimit(payers={"user ann": 4.0, "user *": 1.0}, period="week")
+
+    def asked(node: str, usd: float, user: str) -> str:
+        request = LaunchRequest(node=node, account="bio", user=user, usd=usd, usd_per_hour=1.0)
+        return budget.promise([request], (limit,)).get(node, "")
+
+    assert "of 1.00 for user bob this week" in asked("burst1", 1.5, "bob")
+    assert asked("burst1", 0.9, "bob") == ""
+    assert "0.90 USD of 1.00 for user bob" in asked("burst2", 0.5, "bob")
+    assert asked("burst2", 0.5, "eve") == "", "each of the others has as much"
+    assert asked("burst3", 3.0, "ann") == ""
+    hands.pass_by(HOUR)
+    budget.count([running("burst3", shares={"bio": 1.0, "user ann": 1.0}, left_usd=2.5)])
+    again = budget_in(tmp_path, hands)
+    found = {one.payer: one for one in again.budgets((limit,))}
+    assert (found["user ann"].spent, found["user ann"].promised) == (pytest.approx(1.0), 2.5)
+    assert found.keys() == {"user ann"}, "bob's node never came"
+    assert again.exhausted((limit,)) == (False, frozenset())
+    assert (
+        "3.50 USD of 4.00 for user ann"
+        in again.promise(
+            [LaunchRequest(node="burst4", account="", user="ann", usd=0.6, usd_per_hour=1.0)], (limit,)
+        )["burst4"]
+    )
+    (_, by_payer), _ = again.exposure("week")
+    assert by_payer == {"bio": pytest.approx(1.0), "user ann": pytest.approx(1.0)}
+
+
+def test_what_was_rebuilt_counts_against_each_user_and_nothing_is_carried_over_twice(
+    tmp_path: Path, hands: Hands
+) -> None:
+    hands.wall = datetime(2026, 11, 12, tzinfo=UTC).timestamp()
+    budget = SpendingBudget(BUDGET.at(tmp_path), hands.clock)
+    since = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
+    paid = [PaidTime(instance_id="i-1", node="burst1", since=since, until=since + 3 * HOUR, usd_per_hour=1.0)]
+    budget.rebuild([], [], paid, since)
+    limit = SpendingLimit(payers={"user *": 4.0}, period="month", carries_over=True)
+    request = LaunchRequest(node="burst2", account="", user="ann", usd=1.5, usd_per_hour=1.0)
+    assert "3.00 USD of 4.00 for user ann" in budget.promise([request], (limit,))["burst2"]
+    assert budget.began == since, "the budget had begun before the record was lost"
+
+
+def test_a_site_limit_of_nothing_is_no_limit_and_an_accounts_is_one(tmp_path: Path, hands: Hands) -> None:
+    settings = Settings(budget=BudgetSettings(accounts={"bio": 0.0}, period="day"))
+    (limit,) = limits_of(settings)
+    budget = budget_in(tmp_path, hands)
+    refused = budget.promise([wish("burst1", 0.1, "bio"), wish("burst2", 0.1, "chem")], (limit,))
+    assert refused.keys() == {"burst1"}
+    assert budget.exhausted((limit,)) == (False, frozenset({"bio"}))

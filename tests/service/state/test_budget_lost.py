@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from advisor.model.errors import TellAdmin
 from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.spent_days import SpentDays
 from advisor.service.state.state_files import BUDGET
 from tests.service.doubles import Hands
 from tests.service.state.spending import CAP, HOUR, NOON, budget_in, hands, running, spent, wish
@@ -147,7 +148,7 @@ def test_d5_what_was_counted_while_the_history_could_not_be_read_stays_counted(
     for known in (paid, paid + budget.paid()):  # the learn loop may have written first
         again = budget_in(spent, hands)
         again.__dict__.update(
-            {**vars(budget), "_lock": again._lock, "_days": {}, "_seen": dict(budget._seen)}
+            {**vars(budget), "_lock": again._lock, "_days": SpentDays({}, {}), "_seen": dict(budget._seen)}
         )
         again.rebuild([first], ended, known)
         # 3 before, 3 hours of burst1, and 40 minutes of burst6, which was seen to be gone after them

@@ -39,7 +39,14 @@ def test_a_life_from_launch_to_reclaim(file: StateFile[Lives]) -> None:
     (life,) = record.lives()
     assert life.was_taken
     assert life.end == BEGIN + 130.0
-    row = {"lives": 1, "taken": 1, "alive": 0, "hours": pytest.approx(130 / 3600)}
+    row = {
+        "lives": 1,
+        "taken": 1,
+        "alive": 0,
+        "hours": pytest.approx(130 / 3600),
+        "losses": 1,
+        "lost_together": 0,
+    }
     assert record.table() == {POOL.key: row}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.decide.submission.room import cloud_wait
+from advisor.decide.submission.cloud_times import cloud_wait
 from advisor.model import CloudState, Job, SiteState
 from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
@@ -104,10 +104,10 @@ def test_moved_jobs_commit_money_and_nodes_and_join_no_queue() -> None:
     cloud = CloudState(spent_usd=1.0, spent_by_account=MappingProxyType({"a": 1.0}), reserved_free_nodes=3)
     recent.rebase(SiteState(time=NOW, cluster=make_cluster(), cloud=cloud))
     moved = Submission(
-        time=NOW + 1, processors=8, on_premise=False, committed_usd=0.5, account="a", reserved_nodes=2
+        time=NOW + 1, processors=8, on_premise=False, committed_usd=0.5, payers=("a",), reserved_nodes=2
     )
     recent.add(moved)
-    recent.add(Submission(time=NOW + 1, processors=8, on_premise=False, committed_usd=0.25, account="b"))
+    recent.add(Submission(time=NOW + 1, processors=8, on_premise=False, committed_usd=0.25, payers=("b",)))
     recent.add(moved)
     state = recent.state(NOW + 2)
     assert state.cluster is not None
@@ -142,7 +142,7 @@ submissions = st.builds(
     requested_seconds=st.floats(0, 1e6),
     on_premise=st.booleans(),
     committed_usd=st.floats(0, 100),
-    account=st.sampled_from([None, "a", "b"]),
+    payers=st.sampled_from([(), ("a",), ("b", "user ann")]),
     reserved_nodes=st.integers(0, 3),
 )
 
@@ -169,7 +169,7 @@ moves = st.builds(
     processors=st.just(1),
     on_premise=st.booleans(),
     committed_usd=st.floats(0, 100),
-    account=st.sampled_from([None, "a", "b"]),
+    payers=st.sampled_from([(), ("a",), ("b", "user ann")]),
     reserved_nodes=st.integers(0, 3),
 )
 
@@ -198,9 +198,10 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         cutoff=Cutoff(scale=9.0, decay=0.5),
         ratios=PerformanceRatios(overhead=0.1, baseline=1.1, deviation=0.2, jobs=5),
         price=Price(seconds_per_usd=60.0, tokens_usd=10.0),
+        fallen_back={"onprem": "forecasts do not hold"},
     )
-    said = structs.asdict(base)
-    assert all(said[field.name] != field.default for field in structs.fields(SiteState))
+    said, first = structs.asdict(base), structs.asdict(SiteState(time=0.0, cluster=None))
+    assert all(said[name] != value for name, value in first.items())
     recent = RecentSubmissions()
     recent.rebase(base)
     assert recent.state(NOW) == base
@@ -210,10 +211,12 @@ def test_what_jobs_moved_since_may_cost_at_worst_is_taken_from_the_tokens() -> N
     price = Price(seconds_per_usd=1.0, tokens_usd=10.0, tokens_by_account=MappingProxyType({"chem": 5.0}))
     recent = RecentSubmissions()
     recent.rebase(SiteState(time=NOW, cluster=make_cluster(), price=price))
-    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, worst_usd=2.0, account="chem"))
+    recent.add(
+        Submission(time=NOW + 1, processors=2, on_premise=False, worst_usd=2.0, payers=("chem", "user ann"))
+    )
     recent.add(Submission(time=NOW + 2, processors=2, on_premise=False, worst_usd=1.0))
     left = recent.state(NOW + 2).price
     assert left is not None
-    assert (left.tokens_of("chem"), left.tokens_of(None)) == (3.0, 7.0)
+    assert (left.tokens_of(["chem"]), left.tokens_of(())) == ((3.0, "chem"), (7.0, ""))
     recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), price=price))
     assert recent.state(NOW + 3).price == price

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,14 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.model import Job, Mode
 from advisor.model.errors import RetryLater
-from advisor.model.snapshot import Partition, SubmittedJob
+from advisor.model.snapshot import Partition
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AgainRequest
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.submit.answering import Answered, Answerer
 from advisor.service.waiting.advising import AdvisingLoop
 from advisor.service.waiting.unadvised import (
-    as_submitted,
     before_unadvised,
-    changes_here,
-    changes_of,
     is_unadvised,
-    obstacle,
-    raised_minutes,
 )
 from advisor.testing.memory_slurm import MemorySlurm
 from advisor.testing.memory_slurm_records import MemoryJob
@@ -338,107 +332,6 @@ def test_a_hedged_start_wakes_the_poll_that_finds_it(world: World, hedge: str, w
     world.ask = lambda _job: reply  # type: ignore[method-assign]
     world.round()
     assert world.hedged == wakes
-
-
-# ------------------------------------------------------------------------------- pure functions
-
-
-def submitted(**fields: Any) -> SubmittedJob:
-    own = {name: fields.pop(name) for name in ("nice", "prefer", "eligible_time") if name in fields}
-    return SubmittedJob(queued=make_queued(7, **({"requested_time": 600.0} | fields)), **own)
-
-
-def described(one: SubmittedJob, **changed: Any) -> Job:
-    return as_submitted(
-        one,
-        PARTITIONS,
-        default_memory=changed.pop("default_memory", (None, None)),
-        now=changed.pop("now", NOW),
-    )
-
-
-@pytest.mark.parametrize(
-    ("fields", "field", "value"),
-    [
-        ({}, "explicit_partition", False),
-        ({"queue": "other"}, "explicit_partition", True),
-        ({"partitions": ("onprem", "other")}, "explicit_partition", True),
-        ({"partitions": ("unknown",)}, "explicit_partition", True),
-        ({}, "explicit_time_limit", True),
-        ({"requested_time": 36_000.0}, "explicit_time_limit", False),
-        ({"requested_time": None}, "explicit_time_limit", False),
-        ({"reason": "JobHeldUser"}, "deferred", True),
-        ({"eligible_time": NOW + 60.0}, "deferred", True),
-        ({"eligible_time": NOW - 1.0}, "deferred", False),
-        ({"dependency": "afterok:5(unfulfilled),after:6(unfulfilled)"}, "dependency", "afterok:5,after:6"),
-        ({"memory_mb": 200}, "memory_mb", None),
-        ({"memory_mb": 300}, "memory_mb", 300),
-    ],
-)
-def test_what_equals_a_default_was_not_asked_for(fields: dict[str, Any], field: str, value: object) -> None:
-    job = described(submitted(**fields), default_memory=(None, 100))
-    assert getattr(job, field) == value
-
-
-def test_a_partitions_own_default_memory_comes_first() -> None:
-    home = replace(HOME, default_memory=(700, None))
-    one = submitted(memory_mb=700, memory_mb_per_node=700)
-    job = as_submitted(one, {"onprem": home}, default_memory=(None, 350), now=NOW)
-    assert (job.memory_mb, job.memory_mb_per_node) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("job", "partition", "fits"),
-    [
-        ({}, {}, True),
-        ({}, {"is_up": False}, False),
-        ({"requested_time": 7200.0, "explicit_time_limit": True}, {"max_minutes": 60}, False),
-        ({"requested_time": 7200.0}, {"max_minutes": 60}, True),
-        ({"processors": 65}, {}, False),
-        ({"nodes": 3}, {"max_nodes": 2}, False),
-        ({"nodes": 3}, {"total_nodes": 2}, False),
-        ({"nodes": 1}, {"min_nodes": 2}, False),
-        ({"memory_mb": 900}, {"max_memory_per_processor_mb": 400}, False),
-        ({"memory_mb": 900, "memory_mb_per_node": 900}, {"max_memory_per_node_mb": 800}, False),
-        ({"account": "Chem"}, {"allowed": {"accounts": frozenset({"chem"})}}, True),
-        ({"account": None}, {"allowed": {"accounts": frozenset({"chem"})}}, False),
-        ({"qos": "long"}, {"denied": {"qos": frozenset({"long"})}}, False),
-        ({"qos": "short"}, {"denied": {"qos": frozenset({"long"})}}, True),
-        ({"qos": None}, {"denied": {"qos": frozenset({"long"})}}, False),
-    ],
-)
-def test_a_job_is_not_moved_where_it_would_not_start(
-    job: dict[str, Any], partition: dict[str, Any], *, fits: bool
-) -> None:
-    asked = Job(job_id=7, submit_time=0.0, **({"processors": 2} | job))
-    assert (obstacle(asked, replace(BURST, **partition)) == "") is fits
-
-
-def test_a_partition_that_is_not_there_takes_no_job() -> None:
-    assert obstacle(Job(job_id=7, submit_time=0.0, processors=1), None)
-
-
-def test_limits_are_raised_to_the_partitions_own_and_never_lowered() -> None:
-    reply = AdviseReply(v=1, seq=1, partition="burst", time_limit=120)
-    assert raised_minutes(reply, 3600.0, BURST) == 90
-    assert raised_minutes(reply, 3600.0, OTHER) == 120
-    assert raised_minutes(reply, 7200.0, OTHER) is None
-    assert raised_minutes(reply, None, OTHER) is None
-
-
-def test_a_users_preference_stays_and_forbids_what_it_would_replace() -> None:
-    prefers = AdviseReply(v=1, seq=1, partition="burst", prefer="spot")
-    requires = AdviseReply(v=1, seq=1, partition="burst", features="on-demand")
-    common: dict[str, Any] = {"asked_seconds": None, "partition": BURST}
-    assert changes_of(prefers, prefer="fast", **common) == {"partition": "burst", "admincomment": ""}
-    assert changes_of(requires, prefer="fast", **common) is None
-    assert (changes_of(requires, prefer="", **common) or {})["features"] == "on-demand"
-
-
-def test_a_users_own_nice_value_stays() -> None:
-    reply = AdviseReply(v=1, seq=1, admin_comment="{}", site_factor=500, nice=40)
-    assert changes_here(reply, nice=0) == {"admincomment": "{}", "sitefactor": "500", "nice": "40"}
-    assert changes_here(reply, nice=3) == {"admincomment": "{}", "sitefactor": "500"}
 
 
 def test_the_snapshot_that_decisions_use_is_from_before_a_new_job(world: World) -> None:

@@ -33,9 +33,10 @@ class CostModel:
         prices = (self.reserved, self.on_demand, self.spot)
         if not (all(0.0 <= price < math.inf for price in prices) and self.spot_mean_seconds > 0.0):
             raise BadInput(
-                f"prices {prices} and a mean spot life of {self.spot_mean_seconds} s",
+                f"the prices {prices} or the mean life of a spot node, {self.spot_mean_seconds} s, "
+                "are out of range",
                 where="cost model",
-                mend="Prices are 0 or more, the life of a spot node above 0 s",
+                mend="Give prices of 0 or more, and a life above 0 s",
                 code="waiting.costs",
             )
 

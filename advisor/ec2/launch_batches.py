@@ -1,0 +1,189 @@
+"""Divide nodes without an instance into launches: whole jobs, then paid capacity, the rest in batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from advisor.ec2.account import Account
+from advisor.ec2.classes import class_of_nodes, instance_types_of
+from advisor.ec2.errors import Failure, FailureClass, most_careful
+from advisor.ec2.instances import Instance
+from advisor.ec2.journal import Journal
+from advisor.ec2.launches import NEXT_POOL, Launches, Wanted
+from advisor.ec2.paid_slots import slots_of
+from advisor.ec2.reports import LaunchReport
+from advisor.ec2.requests import user_data
+from advisor.ec2.tags import batches
+from advisor.model.advice import Capacity
+from advisor.model.settings import Ec2Settings
+
+_LAUNCH_BATCH: Final = 500
+
+_TWO_ZONES: Final = Failure(
+    FailureClass.CAPACITY, "TwoZones", "nodes of the job that are up are in different zones: requeue the job"
+)
+
+
+class LaunchBatches:
+    """Launches instances for the nodes that have none. Its caller holds the lock of launches.
+
+    Args:
+        settings: The settings of EC2.
+        journal: The record of launches.
+        launches: Makes the launches.
+        account: Returns what the account has paid for already, which is used first.
+    """
+
+    def __init__(
+        self, settings: Ec2Settings, journal: Journal, launches: Launches, account: Callable[[], Account]
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._launches = launches
+        self._account = account
+        self._class_of = class_of_nodes(settings)
+        self._refuse: Callable[[Sequence[str]], Mapping[str, Failure]] | None = None
+
+    def launch(
+        self,
+        capacities: Mapping[str, Capacity],
+        *,
+        listed: Sequence[Instance],
+        report: LaunchReport,
+        jobs: Iterable[Sequence[str]],
+        ends: Mapping[str, float],
+        pools_of: Mapping[str, Sequence[str]],
+        refuse: Callable[[Sequence[str]], Mapping[str, Failure]] | None = None,
+    ) -> None:
+        """Launch an instance for each node that has not failed in the report, and complete the report.
+
+        Args:
+            capacities: Node without an instance to its requested capacity.
+            listed: The instances that EC2 lists.
+            report: Nodes that may not be launched are in it; launched and failed nodes are added.
+            jobs: The nodes of each job that has several. Of these nodes all or none are launched.
+            ends: When the jobs of a node end at the latest, epoch seconds.
+            pools_of: The names of the spot pools that a node may use, the best first; any for others.
+            refuse: Returns the nodes, of those that a capacity reservation has no place for, that may not be
+                launched elsewhere, where they cost money.
+
+        Raises:
+            TellAdmin: The user data cannot be read. Nothing was launched.
+        """
+        self._refuse = refuse
+        together = [job for job in jobs if not capacities.keys().isdisjoint(job)]
+        for job in together:
+            self._fail_all_or_none(job, capacities, report)
+        left = {node: how for node, how in capacities.items() if node not in report.failed}
+        if left:
+            user_data(self._settings)  # raises before an intent is written that could not be repeated
+        for job in together:
+            if mates := {node: left.pop(node) for node in job if node in left}:
+                self._launch_job(job, mates, listed, report, ends, pools_of)
+        self._launch_paid(left, listed, report, ends)
+        for part in self._parts(left, pools_of):
+            self._launches.launch(part, report)
+
+    @staticmethod
+    def _fail_all_or_none(job: Sequence[str], missing: Collection[str], report: LaunchReport) -> None:
+        """Add all missing nodes of a job to the failed ones if one of them has failed."""
+        failed = [report.failed[node] for node in job if node in report.failed]
+        if failed:
+            report.failed |= {node: most_careful(failed) for node in job if node in missing}
+
+    def _launch_job(
+        self,
+        job: Sequence[str],
+        missing: Mapping[str, Capacity],
+        listed: Sequence[Instance],
+        report: LaunchReport,
+        ends: Mapping[str, float],
+        pools_of: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Launch the missing nodes of a job, all or none, in the zone of its nodes that are up."""
+        up = [item for item in listed if item.is_alive and item.node in set(job) - missing.keys()]
+        if len({item.zone for item in up}) > 1:
+            report.failed |= dict.fromkeys(missing, _TWO_ZONES)
+            return
+        near = next(iter(up), None)
+        parts = [
+            replace(part, is_whole=True, group_of=self._group_of(part))
+            for part in self._parts(missing, pools_of)
+        ]
+        if len(parts) == 1 and self._launch_in_reservation(parts[0], listed, report, ends, near):
+            return
+        subnet = None if near is None else near.subnet_id
+        self._launches.launch_together([replace(part, subnet_id=subnet) for part in parts], report)
+
+    def _group_of(self, part: Wanted) -> str:
+        """The class in whose placement group the nodes of a job are launched; empty: no placement group."""
+        name = self._class_of.get(part.nodes[0])
+        return name if name is not None and self._settings.classes[name].placement_group else ""
+
+    def _launch_paid(
+        self,
+        left: dict[str, Capacity],
+        listed: Sequence[Instance],
+        report: LaunchReport,
+        ends: Mapping[str, float],
+    ) -> None:
+        """Launch in capacity reservations the nodes for which they have room; others stay in ``left``."""
+        for part in self._parts(left, {}) if self._account().reservations else ():
+            self._launch_in_reservation(part, listed, report, ends)
+        done = {item.node for item in report.launched} | report.failed.keys()
+        for node in done & left.keys():
+            del left[node]
+
+    def _launch_in_reservation(
+        self,
+        part: Wanted,
+        listed: Sequence[Instance],
+        report: LaunchReport,
+        ends: Mapping[str, float],
+        near: Instance | None = None,
+    ) -> bool:
+        """Launch nodes in capacity reservations; False if some are left for other pools."""
+        nodes, has_refused = list(part.nodes), False
+        for slots in slots_of(self._account(), listed, self._journal.instances(), part.instance_types, near):
+            some = [node for node in nodes if ends.get(node, math.inf) <= slots.ends_at][: slots.number]
+            if not some or (part.is_whole and len(some) < len(nodes)):
+                continue
+            tried = LaunchReport()
+            self._launches.launch(slots.of(part, some), tried)
+            report.launched += tried.launched
+            report.parked += tried.parked
+            # where EC2 may have launched, no other pool is tried
+            unsure = {node: why for node, why in tried.failed.items() if why.kind not in NEXT_POOL}
+            report.failed |= unsure
+            done = {item.node for item in tried.launched} | unsure.keys()
+            nodes = [node for node in nodes if node not in done]
+            if not nodes or (part.is_whole and unsure):
+                return True
+            has_refused |= bool(tried.failed)
+        if has_refused and self._refuse is not None and (why := dict(self._refuse(nodes))):
+            report.failed |= dict.fromkeys(nodes, most_careful(list(why.values()))) if part.is_whole else why
+            nodes = [node for node in nodes if node not in report.failed]
+        return not nodes
+
+    def _parts(
+        self, capacities: Mapping[str, Capacity], pools_of: Mapping[str, Sequence[str]]
+    ) -> list[Wanted]:
+        """Divide nodes by the capacity, class and pools that may be launched for them, and into batches."""
+        groups: dict[tuple[Capacity, str | None, tuple[str, ...] | None], list[str]] = {}
+        for node, requested in capacities.items():
+            pools = tuple(pools_of[node]) if node in pools_of else None
+            groups.setdefault((requested, self._class_of.get(node), pools), []).append(node)
+        return [
+            Wanted(
+                nodes=batch,
+                requested=requested,
+                instance_types=instance_types_of(self._settings, node_class),
+                spot_pools=pools,
+                efa=node_class is not None and self._settings.classes[node_class].efa,
+            )
+            for (requested, node_class, pools), group in groups.items()
+            for batch in batches(group, _LAUNCH_BATCH)
+        ]

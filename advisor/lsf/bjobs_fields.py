@@ -1,0 +1,63 @@
+"""Queue and description of waiting jobs as bjobs shows them, for releases of IBM LSF. Pure.
+
+The records of changes (JOB_MODIFY2) in ``lsb.events`` are read in the order of volclava only. On a release of
+IBM's a user's change of a waiting job is therefore taken from bjobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from advisor.lsf.live_job import LiveJob
+
+BJOBS_ARGUMENTS: Final = ("-u", "all", "-p", "-json", "-o", "jobid jobindex queue job_description")
+"""Arguments of bjobs for all waiting jobs."""
+_WAITING: Final = frozenset({"PEND", "PSUSP"})
+
+
+@dataclass(frozen=True, slots=True)
+class BjobsRow:
+    """The fields of one job as bjobs shows them; an empty description: the job has none."""
+
+    queue: str
+    description: str
+
+
+def needs_bjobs(jobs: Iterable[LiveJob]) -> bool:
+    """Whether bjobs has to be called for some of these jobs."""
+    return any(job.is_ibm_lsf and job.state in _WAITING for job in jobs)
+
+
+def read_waiting(text: str) -> dict[tuple[int, int], BjobsRow]:
+    """Parse the JSON of bjobs: (job id, array index) to row; a row that cannot be read is left out."""
+    try:
+        rows = json.loads(text)["RECORDS"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    found = dict[tuple[int, int], BjobsRow]()
+    for row in rows if isinstance(rows, list) else ():
+        words = {name: str(value) for name, value in row.items()} if isinstance(row, Mapping) else {}
+        job, index, queue = words.get("JOBID", ""), words.get("JOBINDEX") or "0", words.get("QUEUE", "")
+        if job.isdecimal() and index.isdecimal() and queue and "JOB_DESCRIPTION" in words:
+            description = words["JOB_DESCRIPTION"]
+            found[int(job), int(index)] = BjobsRow(queue, "" if description == "-" else description)
+    return found
+
+
+def with_bjobs(jobs: Iterable[LiveJob], shown: Mapping[tuple[int, int], BjobsRow]) -> tuple[LiveJob, ...]:
+    """The jobs, with queue and description of waiting jobs of IBM LSF as bjobs shows them.
+
+    A waiting job without a readable row counts as changed: its user's wishes are not known, and the advisor
+    does not touch it.
+    """
+    return tuple(_completed(job, shown) if job.is_ibm_lsf and job.state in _WAITING else job for job in jobs)
+
+
+def _completed(job: LiveJob, shown: Mapping[tuple[int, int], BjobsRow]) -> LiveJob:
+    row = shown.get((job.job_id, job.array_index))
+    if row is None:
+        return replace(job, is_changed=True)
+    return replace(job, queue=row.queue, description=row.description)

@@ -1,0 +1,70 @@
+"""The LSF commands that change a job, and the refusals of LSF. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
+
+from advisor.lsf.live_job import LiveJob
+from advisor.lsf.queued_jobs import name_of
+from advisor.model.errors import RetryLater
+
+_CHANGES: Final = frozenset(
+    {
+        "admincomment",
+        "excnodelist",
+        "features",
+        "partition",
+        "prefer",
+        "requeue",
+        "sitefactor",
+        "starttime",
+        "timelimit",
+    }
+)
+_OFF_SPOT: Final = "select[on_demand]"
+_OUR_SELECT: Final = re.compile(r"\s*select\[(on_demand|spot|reserved)( && (on_demand|spot|reserved))*\]$")
+
+
+class RefusedByLsf(RetryLater):
+    """LSF has refused to change a job, or the job is not as it was."""
+
+    code = "lsf.refused"
+
+    def __init__(self, job_id: int, why: str) -> None:
+        super().__init__(f"job {name_of(job_id)}: {why}")
+        self.job_id = job_id
+
+
+def ids_of(refusals: Iterable[RefusedByLsf]) -> set[int]:
+    """The jobs that were refused."""
+    return {refusal.job_id for refusal in refusals}
+
+
+def values_of(changes: Mapping[int, Mapping[str, str]], word: str) -> dict[int, str]:
+    """One word of each change that has it, by job."""
+    return {job_id: said[word] for job_id, said in changes.items() if word in said}
+
+
+def resources(changes: Mapping[str, str], job: LiveJob, on_premise: Container[str]) -> list[str]:
+    """How bmod sets what a job asks for: hosts of a capacity, or what its user asked for where it returns."""
+    asked = _OUR_SELECT.sub("", job.resource_request)
+    if changes.get("features"):
+        wanted = changes["features"].replace("-", "_").split("&")
+        asked = f"{job.resource_request} select[{' && '.join(wanted)}]".strip()
+    elif changes.get("excnodelist"):  # it was interrupted too often
+        asked = f"{asked} {_OFF_SPOT}".strip()
+    elif changes.get("partition") not in on_premise:
+        return []
+    if asked == job.resource_request:
+        return []
+    return ["-R", asked] if asked else ["-Rn"]
+
+
+def obstacle(changes: Mapping[str, str], job: LiveJob | None) -> str:
+    """Why a job cannot be changed so; empty: it can."""
+    if job is None:
+        return "it has ended"
+    unknown = changes.keys() - _CHANGES
+    return f"LSF has no {', '.join(sorted(unknown))}" if unknown else ""

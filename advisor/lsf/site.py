@@ -1,0 +1,64 @@
+"""Queues, their hosts, the hosts' hardware and the site's priorities, asked for every half a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from advisor.lsf import answers
+from advisor.lsf.commands import LsfCommands
+
+_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LsfSite:
+    """The data of the cluster that change rarely.
+
+    Attributes:
+        hosts: Names of the hosts of each queue.
+        hardware: Host name to its hardware.
+        max_priority: ``MAX_USER_PRIORITY`` of lsb.params; None: users' jobs have no priorities.
+    """
+
+    queues: Mapping[str, answers.Queue] = field(default_factory=dict)
+    hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
+    max_priority: int | None = None
+
+
+class SiteReader:
+    """Asks LSF's commands. Not thread-safe.
+
+    Args:
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(self, commands: LsfCommands, monotonic: Callable[[], float]) -> None:
+        self._commands = commands
+        self._monotonic = monotonic
+        self._read_at = float("-inf")
+        self.last = LsfSite()
+
+    def read(self, hosts: Iterable[answers.Host]) -> LsfSite:
+        """The site, at most half a minute old; `hosts` are those that bhosts shows now.
+
+        Raises:
+            RetryLater: LSF does not answer.
+        """
+        now = self._monotonic()
+        if now - self._read_at < _SECONDS:
+            return self.last
+        queues = answers.read_queues(self._commands.text("bqueues", "-l"))
+        has_groups = any(word.endswith("/") for queue in queues for word in queue.hosts)
+        groups = answers.read_groups(self._commands.text("bmgroup", "-r", "-w")) if has_groups else {}
+        names = {host.name for host in hosts}
+        self.last = LsfSite(
+            queues={queue.name: queue for queue in queues},
+            hosts={queue.name: answers.hosts_of(queue, groups, names) for queue in queues},
+            hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
+            max_priority=answers.read_max_priority(self._commands.text("bparams", "-l")),
+        )
+        self._read_at = now
+        return self.last

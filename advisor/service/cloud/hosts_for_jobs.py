@@ -1,0 +1,41 @@
+"""Which waiting job each host is for that LSF's resource connector asks for: it does not say. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from advisor.model.snapshot import QueuedJob
+
+_STEADY: Final = "on_demand"
+
+
+def jobs_of_hosts(
+    hosts: Sequence[str], cores: int, waiting: Iterable[QueuedJob], *, is_steady: bool
+) -> dict[str, int]:
+    """A job's id for each host, as far as there are jobs; those of higher priority first.
+
+    A job that fits beside the one before it has no host of its own.
+
+    Args:
+        cores: Number of cores of a host.
+        waiting: Jobs that wait in the cloud's queue and have no host yet.
+        is_steady: Whether the hosts are never spot; other hosts are for no job that asks for such.
+    """
+    found = dict[str, int]()
+    left, room = list(hosts), 0
+    for queued in sorted(waiting, key=lambda one: (-one.priority, one.job.submit_time)):
+        job = queued.job
+        if not is_steady and _STEADY in (job.node_list or ""):
+            continue
+        for _ in range(job.array_tasks):
+            if job.processors <= room:
+                room -= job.processors
+                continue
+            count = math.ceil(job.processors / cores)
+            if not left:
+                return found
+            found |= dict.fromkeys(left[:count], job.job_id)
+            left, room = left[count:], count * cores - job.processors
+    return found

@@ -1,0 +1,149 @@
+"""Which spot pools each node may be launched in: those worth its run, and not too many in one of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import structlog
+
+from advisor.decide.spot.blast_radius import owners_of, spread
+from advisor.decide.spot.pools import pools_for_run
+from advisor.decide.submission.capacity import MAX_SPOT_INTERRUPTIONS
+from advisor.ec2.classes import class_of_nodes, instance_types_of
+from advisor.ec2.instances import Instance
+from advisor.ec2.pools import pools_for
+from advisor.ec2.prices import Prices
+from advisor.ec2.reports import pool_of
+from advisor.model.advice import Capacity
+from advisor.model.settings import Settings
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
+from advisor.model.spot_pools import SpotPool
+from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
+
+log = structlog.get_logger(__name__)
+
+AskPools = Callable[[], Sequence[SpotPool]]
+"""Returns how long instances of spot pools last; nothing until enough instances were observed."""
+
+
+class Narrowed(NamedTuple):
+    """Node to the names of the pools that it may use, for nodes that may not use every spot pool."""
+
+    capacity_of: dict[str, Capacity]
+    pools_of: dict[str, tuple[str, ...]]
+
+
+class SpotChoice:
+    """Narrows the launches of nodes that were advised spot.
+
+    Args:
+        known: Survival and prices by pool.
+        prices: The prices in force.
+        interruptions_of: How often EC2 has taken a job's nodes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        known: AskPools,
+        prices: Callable[[], Prices],
+        interruptions_of: Callable[[int], int],
+    ) -> None:
+        self._settings = settings
+        self._known = known
+        self._prices = prices
+        self._interruptions_of = interruptions_of
+        self._class_of = class_of_nodes(settings.ec2)
+
+    def narrow(
+        self,
+        jobs: Mapping[str, QueuedJob],
+        capacity_of: Mapping[str, Capacity],
+        *,
+        together: frozenset[str],
+        snapshot: ClusterSnapshot,
+        pool_of_node: Mapping[str, str],
+    ) -> Narrowed:
+        """Choose the pools of the nodes that are to be spot.
+
+        Args:
+            jobs: The job of each node that is known to be for one.
+            together: Nodes of jobs that need several: these are launched in one pool, whoever's they are.
+            pool_of_node: The spot pool of each node that has an instance.
+        """
+        capacities, pools_of = dict(capacity_of), dict[str, tuple[str, ...]]()
+        groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        owners = owners_of(snapshot.jobs)
+        worth = self._worth()
+        for node, queued in jobs.items():
+            if capacities.get(node) is not Capacity.SPOT:
+                continue
+            run, job_id = predicted_cloud_seconds(queued), queued.job.job_id
+            good = worth(self._class_of.get(node), run, self._interruptions_of(job_id))
+            if not good:
+                capacities[node] = Capacity.ON_DEMAND
+                log.info("spot.not_worth_it", node=node, job=job_id)
+            elif node in together:
+                pools_of[node] = good
+            else:
+                groups.setdefault((owners.get(job_id, ()), good), []).append(node)
+        running = spot_nodes_of(snapshot, owners, pool_of_node)
+        for (who, good), nodes in groups.items():
+            counts = [running.setdefault(owner, Counter()) for owner in who]
+            for part in spread(nodes, good, counts, self._settings.capacity.spot_share_per_pool):
+                for node in part.nodes:
+                    if part.pools:
+                        pools_of[node] = part.pools
+                    else:
+                        capacities[node] = Capacity.ON_DEMAND
+                for count in counts:
+                    count[part.pools[0] if len(part.pools) == 1 else ""] += len(part.nodes)
+        return Narrowed(capacities, pools_of)
+
+    def _worth(self) -> Callable[[str | None, float | None, int], tuple[str, ...]]:
+        """Function from a class of nodes, a run's seconds and a job's losses to the pools, the best first.
+
+        All pools of the class while too little is known of them, or nothing of the run.
+        """
+        ec2, prices = self._settings.ec2, self._prices()
+        known = {pool.key: pool for pool in self._known()}
+
+        @cache
+        def worth(kind: str | None, run: float | None, losses: int) -> tuple[str, ...]:
+            types = instance_types_of(ec2, kind)
+            every = [
+                pool.key for pool in pools_for(Capacity.SPOT, ec2, types) if pool.option is Capacity.SPOT
+            ]
+            if run is None or not known.keys() >= set(every):
+                return tuple(every)
+            on_demand = min(prices.of(each).on_demand.usd_per_hour for each in types)
+            tries = MAX_SPOT_INTERRUPTIONS - losses
+            good = pools_for_run([known[key] for key in every], run, on_demand, tries)
+            return tuple(pool.key for pool in good)
+
+        return worth
+
+
+def spot_nodes_of(
+    snapshot: ClusterSnapshot, owners: Mapping[int, Sequence[str]], pool_of_node: Mapping[str, str]
+) -> dict[str, Counter[str]]:
+    """Nodes of each owner's running jobs by spot pool; a node with jobs of several counts for each."""
+    found: dict[str, Counter[str]] = {}
+    for node, pool in pool_of_node.items():
+        there = {owner for job in snapshot.jobs_on.get(node, ()) for owner in owners.get(job.job.job_id, ())}
+        for owner in there:
+            found.setdefault(owner, Counter())[pool] += 1
+    return found
+
+
+def spot_pools_of(instances: Sequence[Instance]) -> dict[str, str]:
+    """The pool of each node that has a living spot instance."""
+    return {
+        item.node: pool_of(item).key
+        for item in instances
+        if item.node is not None and item.is_alive and item.option is Capacity.SPOT
+    }

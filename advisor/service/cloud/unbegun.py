@@ -1,0 +1,137 @@
+"""Jobs that have not begun and may not be requeued: slurmctld ends them with a node that does not come.
+
+While Requeue is 1 it requeues such a job instead, which repeats nothing. So that is set before a node is
+given up, by us or by slurmctld (ResumeTimeout), and taken back once the job runs. It is a loop of its own:
+launches that take long, one after the other, are what makes a node late.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from advisor.decide.submission.capacity import requeueable
+from advisor.model.cluster import NodePower
+from advisor.model.scheduler import CloudScheduler
+from advisor.model.settings import Settings
+from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import Step
+from advisor.slurm.records import leading
+
+log = structlog.get_logger(__name__)
+
+_ASK_SECONDS: Final = 3600.0
+_LATE_SHARE: Final = 0.75
+"""Of ResumeTimeout: what is left is several polls, also on a busy machine."""
+
+
+class UnbegunJobs:
+    """Keeps jobs alive that slurmctld would end before they have begun. Thread-safe."""
+
+    name = "unbegun"
+
+    def __init__(self, settings: Settings, *, slurm: CloudScheduler, view: SharedView, clock: Clock) -> None:
+        self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
+        self._lock = threading.RLock()
+        self._kept: dict[int, float] = {}  # job that may be requeued for now: since when, epoch seconds
+        self._booting: dict[str, float] = {}  # node: the first snapshot that shows it so, epoch seconds
+        self._resume_seconds: float | None = None
+        self._asked_at = -_ASK_SECONDS
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.snapshot_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("late nodes", self.keep_jobs_of_late_nodes), Step("running jobs", self.take_back))
+
+    def keep_alive(self, job_ids: Iterable[int]) -> None:
+        """Let slurmctld requeue these jobs, until they run."""
+        with self._lock:
+            wanted = set(job_ids) - self._kept.keys()
+            for queued in self._view.fresh().jobs if wanted else ():
+                job_id = queued.job.job_id
+                if job_id in wanted and not requeueable(queued.job, self._settings):
+                    self._slurm.update_job([job_id], {"requeue": "1"})
+                    self._kept[job_id] = self._clock.wall()
+                    log.info("job.requeued_unbegun", job=job_id)
+
+    def on_nodes(self, nodes: Collection[str]) -> set[int]:
+        """Ids of the jobs that have got these nodes and have not begun."""
+        if not nodes:
+            return set()  # without a look at the whole queue
+        there = jobs_by_node(self._view.fresh())
+        return {
+            queued.job.job_id
+            for node in nodes
+            for queued in there.get(node, ())
+            if queued.state == CONFIGURING
+        }
+
+    def taken_back(self, job_id: int) -> dict[str, str]:
+        """The change by which a job may again not be requeued; `forget` it then."""
+        return {"requeue": "0"} if job_id in self._kept else {}
+
+    def forget(self, job_id: int) -> None:
+        """Requeue has been taken back, or the job is gone."""
+        with self._lock:
+            self._kept.pop(job_id, None)
+
+    def keep_jobs_of_late_nodes(self) -> None:
+        """Keep the jobs alive whose nodes slurmctld will soon give up."""
+        snapshot = self._view.fresh()
+        longest = self._longest_boot()
+        if longest is None:
+            return
+        before = snapshot.time - _LATE_SHARE * longest
+        late = {
+            queued.job.job_id
+            for queued in snapshot.jobs
+            if queued.state == CONFIGURING
+            and queued.job.queue == self._settings.cluster.burst_partition
+            and queued.start_time is not None
+            and queued.start_time < before
+        }
+        # a node that boots already may be given to another job, and its time goes on
+        self.keep_alive(late | self.on_nodes(self._booting_since(snapshot, before)))
+
+    def _booting_since(self, snapshot: ClusterSnapshot, before: float) -> list[str]:
+        booting = (
+            node.name for node in burst_nodes(snapshot, self._settings) if node.power is NodePower.POWERING_UP
+        )
+        self._booting = {node: self._booting.get(node, snapshot.time) for node in booting}
+        return [node for node, since in self._booting.items() if since < before]
+
+    def take_back(self) -> None:
+        """Let the jobs that run by now again not be requeued."""
+        if not self._kept:
+            return
+        snapshot = self._view.fresh()
+        known = {queued.job.job_id: queued for queued in snapshot.jobs}
+        with self._lock:
+            for job_id, since in list(self._kept.items()):
+                queued = known.get(job_id)
+                if snapshot.time <= since or (queued is not None and queued.state != RUNNING):
+                    continue
+                if queued is not None:
+                    self._slurm.update_job([job_id], self.taken_back(job_id))
+                self.forget(job_id)
+
+    def _longest_boot(self) -> float | None:
+        """ResumeTimeout of the burst partition, seconds; None where the scheduler has none."""
+        now = self._clock.monotonic()
+        if now - self._asked_at >= _ASK_SECONDS:
+            burst = self._settings.cluster.burst_partition
+            own = (one.resume_seconds for one in self._slurm.partitions() if one.name == burst)
+            known = next((one for one in own if one is not None), None)
+            self._resume_seconds = known or leading(self._slurm.config().get("ResumeTimeout", ""))
+            self._asked_at = now
+        return self._resume_seconds

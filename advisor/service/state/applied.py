@@ -1,0 +1,192 @@
+"""Settings that were changed by the pages and by `advisor config set`: by whom, when, why, and the undo."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from advisor.config.editing import values_in_file, write_back
+from advisor.config.redacting import redacted
+from advisor.config.reference import toml_text
+from advisor.model.errors import BadInput
+from advisor.service.state.records import Applied, AppliedChanges, Change
+from advisor.service.state.state_files import APPLIED
+
+_MOST: Final = 1000
+_MAX_REASON: Final = 300
+_HIDDEN: Final = "***"
+
+
+class SettingsHistory:
+    """Writes settings into the file and keeps what was changed.
+
+    The file is written first, the history after it: the daemons watch the history and read the file when it
+    has grown. Where the history cannot be written, the file is as before.
+
+    Args:
+        settings: The settings file.
+        state: ``paths.state``.
+    """
+
+    def __init__(self, settings: Path, state: Path) -> None:
+        self._settings = settings
+        self._file = APPLIED.at(state)
+        self._lock = threading.Lock()
+
+    def entries(self) -> tuple[Applied, ...]:
+        """All changes, oldest first."""
+        return self._file.read().entries
+
+    def entry(self, number: int) -> Applied | None:
+        """A change by its number."""
+        return next((one for one in self.entries() if one.number == number), None)
+
+    def apply(
+        self,
+        changes: Mapping[str, Any],
+        *,
+        author: str,
+        reason: str,
+        now: float,
+        undoes: int | None = None,
+    ) -> Applied:
+        """Write settings into the file and into the history.
+
+        Args:
+            changes: ``section.name`` to its value; None takes the line out of the file.
+            now: Epoch seconds.
+
+        Raises:
+            BadInput: No reason, nothing changes, a wrong value, or no permission to write.
+        """
+        with self._alone():
+            entries = self.entries()
+            made = Applied(
+                number=entries[-1].number + 1 if entries else 1,
+                time=now,
+                author=author,
+                reason=_reason(reason),
+                changes=tuple(changes_of(self._settings, changes)),
+                undoes=undoes,
+            )
+            now_in_file = values_in_file(self._settings)
+            write_back(self._settings, changes)
+            try:
+                self._keep(AppliedChanges(entries=(*entries[1 - _MOST :], made)))
+            except OSError as error:
+                write_back(
+                    self._settings, {change.key: now_in_file.get(change.key) for change in made.changes}
+                )
+                raise BadInput(
+                    f"the history of settings cannot be written ({error.strerror}), so nothing was changed",
+                    where=str(self._file.path),
+                    mend="Be root or the service's user, and see that the disk is not full",
+                    code="config.history",
+                ) from None
+            return made
+
+    def _keep(self, record: AppliedChanges) -> None:
+        """Write the history, for the owner of ``paths.state`` also where root does it."""
+        folder = self._file.path.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._file.write(record)
+        if os.geteuid() == 0:
+            owner = folder.parent.stat()
+            for path in (folder, self._file.path):
+                os.chown(path, owner.st_uid, owner.st_gid)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One writer at a time: of this process, and of all that look at the same folder."""
+        with self._lock:
+            try:
+                folder = os.open(self._file.path.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:
+                yield  # what is wrong with it is said when it is written to
+                return
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(folder)
+
+    def to_undo(self, number: int) -> dict[str, Any]:
+        """The changes that undo a change: ``section.name`` to the value before it, None if there was none.
+
+        Raises:
+            BadInput: There is no such change, or a later one has the last word (``config.undo``).
+        """
+        entry = self.entry(number)
+        if entry is None:
+            raise BadInput(
+                f"there is no change {number}",
+                where="undo",
+                mend="Choose one of the changes that the page Tune lists",
+                code="config.undo",
+            )
+        now = values_in_file(self._settings)
+        other = [change.key for change in entry.changes if _text(now.get(change.key)) != change.after]
+        if other:
+            raise BadInput(
+                f"{', '.join(other)} was changed after it",
+                where=f"change {number}",
+                mend="Undo the later change first, or apply the value that you want",
+                code="config.undo",
+            )
+        hidden = [change.key for change in entry.changes if change.before and _HIDDEN in change.before]
+        if hidden:
+            raise BadInput(
+                f"{', '.join(hidden)} had a password, which the history does not keep",
+                where=f"change {number}",
+                mend="Write the value into the settings file",
+                code="config.undo",
+            )
+        return {change.key: _value(change.before) for change in entry.changes}
+
+
+def changes_of(settings: Path, changes: Mapping[str, Any]) -> list[Change]:
+    """The changes beside what the file has now.
+
+    Raises:
+        BadInput: None of them changes anything (``config.unchanged``).
+    """
+    now = values_in_file(settings)
+    made = [
+        Change(key=key, before=_text(now.get(key)), after=_text(value))
+        for key, value in changes.items()
+        if now.get(key) != value
+    ]
+    if not made:
+        raise BadInput(
+            "nothing would change",
+            where=str(settings),
+            mend="Choose another value",
+            code="config.unchanged",
+        )
+    return made
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else toml_text(redacted(value))
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else tomllib.loads(f"value = {text}")["value"]
+
+
+def _reason(text: str) -> str:
+    words = " ".join(text.split())
+    if not (0 < len(words) <= _MAX_REASON and words.isprintable()):
+        raise BadInput(
+            "a change needs a reason",
+            where="reason",
+            mend=f"Write why, in 1 to {_MAX_REASON} printable characters",
+            code="config.reason",
+        )
+    return words

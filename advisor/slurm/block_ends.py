@@ -1,0 +1,71 @@
+"""Tell Slurm until when the nodes of a capacity block last.
+
+EC2 ends the instances of a block, whatever runs on them. Slurm starts no job on a node that would run into a
+reservation, so each block's nodes have a short one that begins when EC2 ends them. Slurm removes it by itself
+when it is over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from advisor.model.errors import RetryLater
+from advisor.model.node_sets import expand, fold
+from advisor.slurm import records
+from advisor.slurm.commands import Commands
+
+PREFIX: Final = "advisor_end_"
+_MINUTES: Final = 30
+"""As long as EC2 takes to clear a block."""
+_OWNER: Final = "root"
+_PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
+
+
+class BlockEnds:
+    """The reservations at the end of capacity blocks, by Slurm's own commands."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def known(self) -> dict[str, frozenset[str]]:
+        """The nodes of each block that Slurm knows the end of; RetryLater when slurmctld does not say."""
+        found = {}
+        for line in self._commands.text("scontrol", "--oneliner", "show", "reservations").splitlines():
+            pairs = dict(_PAIR.findall(line))
+            name, nodes = pairs.get("ReservationName", ""), records.text(pairs.get("Nodes", ""))
+            if name.startswith(PREFIX):
+                found[name.removeprefix(PREFIX)] = frozenset(expand(nodes) if nodes else ())
+        return found
+
+    def keep(self, wanted: Mapping[str, tuple[Collection[str], float]], now: float) -> None:
+        """Tell Slurm the nodes of each block, and when EC2 ends them (epoch seconds); clear all others.
+
+        Raises:
+            RetryLater: slurmctld refused; the next call tries again.
+        """
+        known = self.known()
+        for block, (nodes, ends_at) in wanted.items():
+            name = f"reservationname={PREFIX}{block}"
+            if not nodes or ends_at <= now:
+                continue
+            which = f"nodes={fold(sorted(nodes))}"
+            if block not in known:
+                # ignore_jobs: a job that got one of these nodes a moment ago keeps it
+                begin = f"starttime=now+{max(1, math.floor(ends_at - now)):d}"
+                length = f"duration={_MINUTES:d}"
+                options = (which, begin, length, f"users={_OWNER}", "flags=ignore_jobs")
+                self._commands.text("scontrol", "create", "reservation", name, *options)
+            elif known[block] != frozenset(nodes):
+                self._commands.text("scontrol", "update", name, which)
+        for block in known.keys() - {block for block, (nodes, _) in wanted.items() if nodes}:
+            self._clear(block)
+
+    def _clear(self, block: str) -> None:
+        try:
+            self._commands.text("scontrol", "delete", f"reservationname={PREFIX}{block}")
+        except RetryLater:
+            if block in self.known():
+                raise

@@ -1,0 +1,113 @@
+"""The page Accuracy: how well forecasts hold, week by week and by partition, and what has drifted."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import plotly.graph_objects as go
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from advisor.decide.explanation.display import clean
+from advisor.model.bill import day_of
+from advisor.service.admin.accuracy import accuracy_view, drift_view
+from advisor.service.admin.plots import COLOURS, styled
+from advisor.web.answers import Answers, part
+from advisor.web.plots import Drawn, drawn
+from advisor.web.site import Site
+
+_SECONDS: Final = 900.0
+_LINES: Final = tuple(COLOURS[number] for number in (0, 1, 2, 3, 5, 6))
+_KINDS: Final = (("waits", "waits", COLOURS[0]), ("run times", "runs", COLOURS[3]))
+
+
+def routes(site: Site, answers: Answers) -> APIRouter:
+    """The page."""
+    router = APIRouter()
+
+    @router.api_route("/accuracy", methods=["GET", "HEAD"])
+    def accuracy(request: Request) -> Response:
+        def read() -> dict[str, Any]:
+            with site.history() as store:
+                return accuracy_view(store, site.now())
+
+        data = site.cache.get("accuracy", _SECONDS, read)
+        drift = part(lambda: drift_view(site.settings(), site.now()))
+        return answers.page(
+            request,
+            "accuracy.html",
+            {**data, "drift": drift},
+            kinds=_KINDS,
+            plots=_plots(data),
+            drift_plots=_drift_plots(drift),
+        )
+
+    return router
+
+
+def _plots(data: Mapping[str, Any]) -> list[Drawn]:
+    """Coverage of both forecasts beside what it should be; none where no week has enough jobs."""
+    weeks = data["weeks"]
+    figure, nominal = go.Figure(), None
+    for name, key, colour in _KINDS:
+        rows = [row for row in weeks if row[key]["coverage"] is not None]
+        if rows:
+            nominal = rows[-1][key]["nominal"]
+            figure.add_scatter(
+                x=[day_of(row["end"]) for row in rows],
+                y=[100.0 * row[key]["coverage"] for row in rows],
+                name=name,
+                mode="lines+markers",
+                line={"color": colour, "width": 3},
+            )
+    if nominal is None:
+        return []
+    ends = [day_of(row["end"]) for row in weeks]
+    figure.add_scatter(
+        x=ends,
+        y=[100.0 * nominal] * len(ends),
+        name="as promised",
+        mode="lines",
+        line={"color": COLOURS[4], "dash": "dash"},
+    )
+    figure.update_xaxes(title="week that ended", type="date", tickformat="%d %b", nticks=8)
+    figure.update_yaxes(range=[0, 101])
+    return [drawn(styled(figure, "Jobs within their interval", "% of jobs"))]
+
+
+def _drift_plots(drift: Mapping[str, Any]) -> list[Drawn]:
+    """Intervals that held by day, for each partition, beside the band; none where nothing was judged."""
+    days = drift.get("days")
+    if not days:
+        return []
+    figure = go.Figure()
+    # those with the most jobs: more lines than colours cannot be told apart
+    jobs = Counter[str]()
+    for one in days:
+        jobs[one["partition"]] += one["cases"]
+    for (name, _), colour in zip(jobs.most_common(), _LINES, strict=False):
+        rows = [one for one in days if one["partition"] == name]
+        figure.add_scatter(
+            x=[day_of(one["day"]) for one in rows],
+            y=[100.0 * one["coverage"] for one in rows],
+            name=html.escape(clean(name, 40)),
+            mode="lines+markers",
+            line={"color": colour, "width": 3},
+        )
+    ends = sorted({day_of(one["day"]) for one in days})
+    figure.add_scatter(
+        x=ends,
+        y=[100.0 * drift["least"]] * len(ends),
+        name="least of a week",
+        mode="lines",
+        line={"color": COLOURS[4], "dash": "dash"},
+    )
+    figure.update_xaxes(title="day", type="date", tickformat="%d %b", nticks=8)
+    figure.update_yaxes(range=[0, 101])
+    return [
+        drawn(styled(figure, "Waits and run times within their interval, by partition", "% of intervals"))
+    ]

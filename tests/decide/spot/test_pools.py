@@ -1,0 +1,142 @@
+"""Spot pools for a run: by what it costs with the work that it is likely to lose there."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.decide.explanation.wording import explanation
+from advisor.decide.spot.pools import LOST, NEAR, pools_for_run
+from advisor.model import Capacity
+from advisor.model.node_classes import NodeClassState
+from advisor.model.site import CloudState
+from advisor.model.spot_pools import LASTS_HOURS, SpotPool
+from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
+
+HOUR = 3600.0
+
+
+def pool(key: str, usd: float, mean_hours: float, **rest: object) -> SpotPool:
+    """A pool whose instances are taken at a constant rate."""
+    lasts = tuple(math.exp(-hours / mean_hours) for hours in LASTS_HOURS)
+    return SpotPool(key=key, usd_per_hour=usd, lasts=lasts, **rest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("hours", [0.1, 0.25, 1.0, 3.0, 24.0, 100.0, 1000.0])
+@pytest.mark.parametrize("mean", [0.5, 6.0, 500.0])
+def test_the_outlook_is_that_of_the_rate(hours: float, mean: float) -> None:
+    stays, lived = pool("a", 1.0, mean).outlook(hours * HOUR)
+    assert stays == pytest.approx(math.exp(-hours / mean), abs=1e-9)
+    assert lived == pytest.approx(-math.expm1(-hours / mean) * mean / hours, rel=1e-5)
+
+
+@given(
+    shares=st.lists(st.floats(0.0, 1.0), min_size=len(LASTS_HOURS), max_size=len(LASTS_HOURS)),
+    run=st.floats(0.0, 1e7),
+)
+def test_any_curve_has_an_outlook(shares: list[float], run: float) -> None:
+    stays, lived = SpotPool(key="a", usd_per_hour=1.0, lasts=tuple(shares)).outlook(run)
+    assert 0.0 <= stays <= lived + 1e-9 <= 1.0 + 2e-9
+
+
+def test_one_try_costs_what_a_simulation_says() -> None:
+    """The expected cost in the rule, against lives drawn at random."""
+    run, mean, usd, on_demand = 4.0, 10.0, 0.3, 1.0
+    lives = np.random.default_rng(1).exponential(mean, 200_000)
+    taken = lives < run
+    cost = np.where(taken, lives * usd + LOST * on_demand * lives + on_demand * run, run * usd).mean() / run
+    flaky = pool("flaky", usd, mean)
+    # beside a pool that is never taken, whose cost is its price
+    for factor, best in ((1.06, "flaky"), (0.94, "steady")):
+        steady = pool("steady", factor * cost, 1e9)
+        assert [found.key for found in pools_for_run([flaky, steady], run * HOUR, on_demand, 1)] == [best]
+
+
+def test_short_runs_go_where_it_is_cheap_and_long_ones_where_it_lasts() -> None:
+    cheap, lasting = pool("cheap", 0.20, 12.0), pool("lasting", 0.30, 500.0)
+    both = [cheap, lasting]
+    assert pools_for_run(both, 0.5 * HOUR, 1.0, 2)[0].key == "cheap"
+    assert [found.key for found in pools_for_run(both, 12 * HOUR, 1.0, 2)] == ["lasting"]
+
+
+def test_what_is_likely_to_be_lost_goes_on_demand_and_so_does_the_last_try() -> None:
+    flaky = pool("a", 0.3, 3.0)
+    assert pools_for_run([flaky], 0.5 * HOUR, 1.0, 2) == (flaky,)
+    assert pools_for_run([flaky], 12 * HOUR, 1.0, 2) == ()
+    assert pools_for_run([flaky], 0.5 * HOUR, 1.0, 0) == ()
+    assert pools_for_run([], HOUR, 1.0, 2) == ()
+    assert pools_for_run([pool("a", 1.0, 1e6)], HOUR, 1.0, 2) == ()  # no cheaper than on-demand
+
+
+@given(
+    pools=st.lists(st.tuples(st.floats(0.01, 2.0), st.floats(0.2, 1000.0)), min_size=1, max_size=8),
+    hours=st.floats(0.1, 48.0),
+    tries=st.integers(1, 3),
+)
+def test_all_that_are_as_good_are_found_best_first(
+    pools: list[tuple[float, float]], hours: float, tries: int
+) -> None:
+    offers = [pool(str(number), *each) for number, each in enumerate(pools)]
+
+    def cost(offer: SpotPool, left: int) -> float:
+        stays, lived = offer.outlook(hours * HOUR)
+        return offer.usd_per_hour * lived + LOST * (lived - stays) + (1.0 - stays) * best(left - 1)
+
+    def best(left: int) -> float:
+        return min([1.0, *(cost(offer, left) for offer in offers)]) if left else 1.0
+
+    found = pools_for_run(offers, hours * HOUR, 1.0, tries)
+    costs = [cost(offer, tries) for offer in found]
+    assert costs == sorted(costs)
+    assert all(each < 1.0 and each <= (1.0 + NEAR) * costs[0] for each in costs)
+    if min(cost(offer, tries) for offer in offers) < 1.0 - 1e-9:
+        assert found
+        assert costs[0] == pytest.approx(min(cost(offer, tries) for offer in offers))
+
+
+def advised(run: float, *pools: SpotPool, **capacity: object) -> tuple[Capacity | None, str]:
+    cloud = make_cloud(
+        processors_per_node=4,
+        nodes_total=9,
+        on_demand_usd_per_core_hour=0.25,
+        spot_usd_per_core_hour=0.1,
+        spot_pools=pools,
+    )
+    advice = ask(
+        make_job(),
+        make_estimates(wait=1e6, run=run),
+        settings=make_settings(capacity=capacity),
+        cloud=cloud,
+    )
+    return advice.capacity, explanation(advice)
+
+
+def test_question_four_goes_by_survival_once_it_is_known() -> None:
+    lasting, flaky = pool("a", 0.4, 400.0), pool("b", 0.4, 4.0)
+    assert advised(10 * HOUR)[0] is Capacity.ON_DEMAND  # a fixed limit: nothing is known
+    assert advised(10 * HOUR, lasting)[0] is Capacity.SPOT
+    assert advised(10 * HOUR, lasting, spot_by_survival=False)[0] is Capacity.ON_DEMAND
+    capacity, why = advised(3 * HOUR, flaky)
+    assert capacity is Capacity.ON_DEMAND
+    assert "because spot would cost more with what it is likely to lose" in why
+
+
+def test_a_job_is_judged_by_the_pools_of_its_class() -> None:
+    def kind(name: str, cores: int) -> NodeClassState:
+        return NodeClassState(
+            name=name,
+            nodes_total=4,
+            processors_per_node=cores,
+            memory_mb_per_node=4000,
+            spot_usd_per_hour=0.1,
+            on_demand_usd_per_hour=0.1 * cores,
+        )
+
+    mid, big = pool("m", 0.1, 4.0, classes=("", "mid")), pool("b", 0.1, 4.0, classes=("big",))
+    cloud = CloudState(classes=(kind("mid", 4), kind("big", 32)), spot_pools=(mid, big))
+    assert cloud.for_job(make_job(processors=2)).spot_pools == (mid,)
+    assert cloud.for_job(make_job(processors=32)).spot_pools == (big,)

@@ -1,0 +1,148 @@
+"""Jobs of IBM's releases: JOB_NEW after a record of 9.13, and what bjobs adds."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.files.state_file import StateFile
+from advisor.lsf.backend import LsfBackend
+from advisor.lsf.bjobs_fields import BjobsRow, read_waiting, with_bjobs
+from advisor.lsf.events import EventsReader
+from advisor.lsf.installation import read_installation
+from advisor.lsf.kept_advice import AdviceOfLiveJobs
+from advisor.lsf.live_job import LiveJob
+from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
+from advisor.service.waiting.unadvised import is_unadvised
+from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
+from tests.lsf.test_contract import COMMENT, MOVE
+
+JOB_NEW = (
+    '"JOB_NEW" "9.13" 1495678422 101 506 {options} 4 1495678422 0 0 -65535 0 0 "ann"'
+    ' -1 -1 -1 -1 -1 -1 -1 -1 -1 3600 -1 "" 116.10 18 "normal" "rusage[mem=100]" "login1" "/home/ann"'
+    ' "" "" "" "" "/home/ann" "1495678422.101" 0 "{dependency}"{event} "" "flow" "solve; sleep 30" 0 ""'
+    ' "physics" {port}4 "X86_64" "" "" "" "" 5136 0 "" "" "" 70 -1 -1 64 "" "" -1 "" 0 -1 "" 0 0 0 "" -1'
+    ' "" -1 "" "/home/ann" "" "" "" 0 -1 0 "" "" 0 ""\n'
+)
+
+
+def look(folder: Path, *lines: str) -> tuple[LiveJob, ...]:
+    path = folder / "lsb.events"
+    path.write_text("".join(lines))
+    reader = EventsReader(path)
+    try:
+        found = reader.look()
+    finally:
+        reader.close()
+    assert not found.malformed, found.problems
+    return found.jobs
+
+
+def line(options: int = 0x2000001, dependency: str = "", event: str = "", port: str = "") -> str:
+    return JOB_NEW.format(options=options, dependency=dependency, event=event, port=port)
+
+
+def test_a_job_as_it_was_submitted(tmp_path: Path) -> None:
+    (job,) = look(tmp_path, line())
+    assert (job.job_id, job.user, job.queue, job.processors) == (101, "ann", "normal", 4)
+    assert (job.name, job.project, job.run_limit_seconds) == ("flow", "physics", 3600)
+    assert (job.priority, job.resource_request, job.state) == (70, "rusage[mem=100]", "PEND")
+    assert job.is_ibm_lsf
+    assert (job.explicit_queue, job.rerunnable, job.interactive) == (False, False, False)
+
+
+def test_fields_that_only_some_jobs_have(tmp_path: Path) -> None:
+    (waits,) = look(tmp_path, line(dependency="done(7)", event=" 0"))
+    assert (waits.dependency, waits.priority) == ("done(7)", 70)
+    (interactive,) = look(tmp_path, line(options=0x6000001, port="40000 "))
+    assert (interactive.interactive, interactive.priority) == (True, 70)
+    (plain,) = look(tmp_path, line(options=0x42000001))  # volclava's bit of a command after the job
+    assert plain.priority == 70
+
+
+def test_a_start_with_a_short_list_of_hosts(tmp_path: Path) -> None:
+    start = '"JOB_START" "9.13" 1495678430 101 4 0 0 116.1 2 "3*node1" "node2" "" "" 0 "" 0 "" -1 0 0 0\n'
+    (job,) = look(tmp_path, line(), start)
+    assert (job.state, job.hosts) == ("RUN", ("node1", "node1", "node1", "node2"))
+
+
+def test_what_is_not_understood_is_left_alone(tmp_path: Path) -> None:
+    modified = '"JOB_MODIFY2" "9.13" 1495678431 "101" 2 0 0 0 506 "ann" 1 2 3\n'
+    (job,) = look(tmp_path, line(), modified)
+    assert job.is_changed
+    shown = {(101, 0): BjobsRow("long", "mine")}
+    (asked,) = with_bjobs([job], shown)
+    assert (asked.queue, asked.description, asked.is_changed) == ("long", "mine", True)
+    (fresh,) = with_bjobs(look(tmp_path, line()), shown)
+    assert (fresh.queue, fresh.is_changed) == ("long", False)
+    (unknown,) = with_bjobs(look(tmp_path, line()), {})
+    assert unknown.is_changed
+
+
+def test_rows_of_bjobs() -> None:
+    text = (
+        '{"COMMAND":"bjobs","JOBS":3,"RECORDS":[{"JOBID":"7","JOBINDEX":"2","QUEUE":"normal",'
+        '"JOB_DESCRIPTION":"-"},{"JOBID":"8","JOBINDEX":"","QUEUE":"long","JOB_DESCRIPTION":"no-burst"},'
+        '{"JOBID":"9","QUEUE":"long"},{"JOBID":"x"},7]}'
+    )
+    assert read_waiting(text) == {(7, 2): BjobsRow("normal", ""), (8, 0): BjobsRow("long", "no-burst")}
+    assert read_waiting("No unfinished job found") == read_waiting('{"RECORDS": 1}') == {}
+
+
+class Site:
+    """A cluster whose records are IBM's."""
+
+    def __init__(self, folder: Path, stand_in: LsfStandIn) -> None:
+        self.stand_in = stand_in
+        cluster = {"scheduler": "lsf", "on_premise_partitions": ("normal",), "burst_partition": "aws"}
+        self.lsf = LsfBackend(
+            Settings.model_validate({"cluster": cluster}),
+            read_installation(stand_in.environment_folder, "any"),
+            StateFile(folder / "lsf_advice.json", AdviceOfLiveJobs),
+        )
+
+    def run(self, name: str, *words: str) -> str:
+        line = [str(self.stand_in.folder / "bin" / name), *words]
+        return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+    def submit(self, *words: str) -> int:
+        said = self.run("bsub", *words)
+        return int(said.partition("<")[2].partition(">")[0])
+
+    def rows(self) -> dict[int, QueuedJob]:
+        return {queued.job.job_id: queued for queued in self.lsf.snapshot(time.time()).jobs}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    queues = (
+        StandInQueue(name="normal", hosts=("here1",), is_default=True),
+        StandInQueue(name="aws", hosts=("cloud1",)),
+    )
+    hosts = {"here1": 0, "cloud1": 0}
+    with LsfStandIn(tmp_path / "lsf", hosts=hosts, queues=queues, version="10.1") as stand_in:
+        made = Site(tmp_path, stand_in)
+        yield made
+        made.lsf.close()
+
+
+def test_jobs_are_advised_and_moved(site: Site) -> None:
+    plain, own = site.submit("sleep", "5"), site.submit("-Jd", "no-burst", "sleep", "5")
+    array, changed = site.submit("-J", "many[1-3]", "sleep", "1"), site.submit("sleep", "5")
+    site.run("bmod", "-W", "5", str(changed))
+    rows = site.rows()
+    assert (rows[plain].job.comment, rows[own].job.comment) == (None, "no-burst")
+    assert rows[array].job.array_tasks == 3
+    assert [job_id for job_id in (plain, own, array, changed) if is_unadvised(rows[job_id])] == [
+        plain, own, array,
+    ]  # fmt: skip
+    site.lsf.update_jobs({plain: {**MOVE, "timelimit": "60"}, array: MOVE, own: {"admincomment": COMMENT}})
+    rows = site.rows()
+    assert {rows[job_id].partitions for job_id in (plain, array)} == {("aws",)}
+    assert {rows[job_id].admin_comment for job_id in (plain, array, own)} == {COMMENT}
+    assert rows[own].partitions == rows[changed].partitions == ("normal",)

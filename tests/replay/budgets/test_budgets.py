@@ -1,0 +1,108 @@
+"""A month's budget on a log: never exceeded, spent where there is demand, better than a daily cap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.model.errors import BadInput
+from advisor.replay.budgets.budgets import DAILY_FIRST, DAILY_PRICE, PERIOD_PRICE, BudgetTerms, replay_budgets
+from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
+from advisor.replay.closed_loop.period_tokens import PeriodPurse, PeriodTokens
+from advisor.replay.closed_loop.world import WorldOptions
+from advisor.replay.sources import load_table
+
+HOUR, DAY = 3_600.0, 86_400.0
+NOVEMBER = 1_793_491_200.0  # 2026-11-01 00:00 UTC
+
+
+def terms(**changes: Any) -> BudgetTerms:
+    asked = {"share": 0.05, "has_users": False, "carries_over": False, "world": WorldOptions()}
+    return BudgetTerms(**(asked | changes))
+
+
+@pytest.fixture(scope="module")
+def jobs() -> LoopJobs:
+    table = load_table("synthetic:4000:3")
+    busy = replace(table, submit=table.submit * 0.8, start_of_log=NOVEMBER)
+    return loop_jobs(busy, skip=500)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["site", "users"])
+def found(request: pytest.FixtureRequest, jobs: LoopJobs) -> dict[str, Any]:
+    return replay_budgets(jobs, terms(has_users=request.param))
+
+
+def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in found["rows"]}
+
+
+def test_no_budget_is_exceeded(found: dict[str, Any]) -> None:
+    assert [row["name"] for row in found["rows"]] == [DAILY_FIRST, DAILY_PRICE, PERIOD_PRICE]
+    assert all(row["exceeded"] == 0 and row["budgets"] > 0 for row in found["rows"])
+
+
+def test_a_months_budget_is_spent_where_there_is_demand_and_saves_more(found: dict[str, Any]) -> None:
+    paced = rows(found)[PERIOD_PRICE]
+    # budgets of users are hardly larger than their dearest job, whose worst case has to fit into what is left
+    assert (0.90 if found["users"] else 0.95) <= paced["demand_share"] <= 1.0
+    assert paced["demand_share"] > rows(found)[DAILY_PRICE]["demand_share"]
+    assert found["saved_vs_daily_cap"] > 1.0
+    assert paced["mean_wait_seconds"] < found["on_premise_mean_wait_seconds"]
+    assert rows(found)[DAILY_FIRST]["demand_share"] is None
+
+
+def test_users_with_budgets_of_their_own_spend_less(jobs: LoopJobs) -> None:
+    alone = rows(replay_budgets(jobs, terms()))[PERIOD_PRICE]
+    with_users = replay_budgets(jobs, terms(has_users=True))
+    assert with_users["users"] > 1
+    assert rows(with_users)[PERIOD_PRICE]["core_hours"] < alone["core_hours"]
+
+
+def test_bad_input_is_refused(jobs: LoopJobs) -> None:
+    with pytest.raises(BadInput, match="UnixStartTime"):
+        replay_budgets(replace(jobs, table=replace(jobs.table, start_of_log=0.0)), terms())
+    with pytest.raises(BadInput, match="a budget cannot be 0 times"):
+        replay_budgets(jobs, terms(share=0.0))
+
+
+def test_a_start_needs_the_money_of_the_site_and_of_its_account() -> None:
+    def purse(amount: float) -> PeriodPurse:
+        return PeriodPurse(amount, "month", time=NOVEMBER, carries_over=False)
+
+    accounts = np.array([7, 8, 7])
+    tokens = PeriodTokens(
+        purse(100.0), {7: purse(30.0)}, accounts, epoch=NOVEMBER, time=0.0, per_day=100.0 / 30.0
+    )
+    assert not tokens.commit(0, 31.0)
+    assert tokens.commit(0, 25.0)
+    assert not tokens.commit(2, 6.0)
+    assert tokens.commit(1, 75.0)
+    assert tokens.held == 0.0
+    tokens.accrue(HOUR)
+    tokens.settle(0, 5.0)
+    assert tokens.commit(2, 20.0)
+    assert tokens.reserve(9.0, 9.0) == pytest.approx(100.0 * (1.0 - 1.0 / 720.0))
+
+
+def test_what_runs_over_midnight_is_spent_on_both_days() -> None:
+    purse = PeriodPurse(10.0, "day", time=NOVEMBER, carries_over=False)
+    purse.commit(8.0)
+    purse.accrue(NOVEMBER + DAY)
+    assert purse.held == 2.0  # what is still promised may be spent today
+    purse.settle(8.0, 4.0, NOVEMBER + DAY - HOUR, NOVEMBER + DAY + 3 * HOUR)
+    assert purse.held == pytest.approx(7.0)
+    assert [money.spent for money in purse.periods(NOVEMBER + DAY).values()] == pytest.approx([1.0, 3.0])
+
+
+def test_a_purse_carries_over_what_it_has_left() -> None:
+    purse = PeriodPurse(10.0, "day", time=NOVEMBER, carries_over=True)
+    purse.commit(8.0)
+    purse.settle(8.0, 4.0, NOVEMBER, NOVEMBER + HOUR)
+    purse.accrue(NOVEMBER + DAY)
+    assert purse.held == pytest.approx(16.0)
+    purse.accrue(NOVEMBER + 2 * DAY)
+    assert purse.held == pytest.approx(20.0)

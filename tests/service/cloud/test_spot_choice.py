@@ -1,0 +1,110 @@
+"""Launches of spot nodes: in pools that are worth the run, and not too many of one owner in one pool."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.ec2.prices import Prices
+from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
+from advisor.model.spot_pools import SpotPool
+from advisor.service.cloud.spot_choice import Narrowed, SpotChoice
+from tests.decide.spot.test_pools import pool
+from tests.service.cloud.rig import Rig, rig
+from tests.service.doubles import make_look, make_queued
+
+__all__ = ["rig"]
+
+HOUR = 3600.0
+A, B = "spot|c5.xlarge|subnet-a", "spot|c5.xlarge|subnet-b"
+SETTINGS = Settings.model_validate(
+    {"ec2": {"subnet_ids": ["subnet-a", "subnet-b"], "on_demand_usd_per_hour": 1.0}}
+)
+
+
+def queued(job: int, run_hours: float | None = 1.0, **facts: Any) -> QueuedJob:
+    numbers = () if run_hours is None else (("predicted_cloud_run", Quantity(run_hours * HOUR)),)
+    answer = Answer(question=Question.CAPACITY, verdict=Verdict.YES, reason="capacity.spot", numbers=numbers)
+    said = admin_comment(
+        Advice(
+            advice_id="a-1",
+            time=0.0,
+            placement=Placement.BURST,
+            partition="burst",
+            capacity=Capacity.SPOT,
+            mode=Mode.ACT,
+            answers=(answer,),
+        )
+    )
+    return make_queued(job, "CONFIGURING", queue="burst", admin_comment=said, **{"user": "ann"} | facts)
+
+
+def narrow(
+    jobs: Mapping[str, QueuedJob],
+    *known: SpotPool,
+    losses: int = 0,
+    running: Mapping[str, str] | None = None,
+    others: tuple[QueuedJob, ...] = (),
+    together: frozenset[str] = frozenset(),
+) -> Narrowed:
+    choice = SpotChoice(
+        SETTINGS,
+        known=lambda: known,
+        prices=lambda: Prices.of_settings(SETTINGS.ec2),
+        interruptions_of=lambda _: losses,
+    )
+    return choice.narrow(
+        jobs,
+        dict.fromkeys(jobs, Capacity.SPOT),
+        together=together,
+        snapshot=make_look(0.0, (), [*jobs.values(), *others]),
+        pool_of_node=running or {},
+    )
+
+
+def test_all_pools_will_do_while_nothing_is_known() -> None:
+    assert narrow({"n1": queued(1)}) == ({"n1": Capacity.SPOT}, {"n1": (A, B)})
+    assert narrow({"n1": queued(1, None)}, pool(A, 0.1, 1.0), pool(B, 0.1, 1.0)).pools_of["n1"] == (A, B)
+
+
+def test_a_run_goes_where_it_is_worth_it_or_on_demand() -> None:
+    known = (pool(A, 0.3, 5.0), pool(B, 0.35, 500.0))
+    found = narrow({"n1": queued(1, 8.0)}, *known)
+    assert found == ({"n1": Capacity.SPOT}, {"n1": (B,)})
+    flaky = (pool(A, 0.3, 2.0), pool(B, 0.3, 2.0))
+    assert narrow({"n1": queued(1, 8.0)}, *flaky) == ({"n1": Capacity.ON_DEMAND}, {})
+    assert narrow({"n1": queued(1, 0.1)}, *known, losses=2).capacity_of["n1"] is Capacity.ON_DEMAND
+
+
+def test_eight_nodes_of_one_user_are_in_two_pools_and_of_eight_users_anywhere() -> None:
+    mine = narrow({f"n{number}": queued(number) for number in range(1, 9)})
+    assert Counter(mine.pools_of.values()) == {(A,): 4, (B,): 4}
+    theirs = narrow({f"n{number}": queued(number, user=f"u{number}") for number in range(1, 9)})
+    assert set(theirs.pools_of.values()) == {(A, B)}
+
+
+def test_nodes_that_run_count_and_a_chain_is_one_owner() -> None:
+    running = [queued(number, user=f"u{number}", nodes=f"old{number}") for number in range(1, 5)]
+    last = make_queued(99, user="zoe", dependency="afterok:1:2:3:4:5")
+    new = {"n5": queued(5, user="u5")}
+    there = {f"old{number}": A for number in range(1, 5)}
+    found = narrow(new, running=there, others=(*running, last))
+    assert found.pools_of == {"n5": (B,)}
+    assert narrow(new, running=there, others=tuple(running)).pools_of == {"n5": (A, B)}
+
+
+def test_a_job_of_several_nodes_is_not_divided() -> None:
+    job, names = queued(1), [f"n{number}" for number in range(8)]
+    found = narrow(dict.fromkeys(names, job), together=frozenset(names))
+    assert set(found.pools_of.values()) == {(A, B)}
+
+
+def test_the_provision_loop_hands_the_pools_to_the_fleet(rig: Rig) -> None:
+    rig.look(jobs=[queued(7)])
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    assert rig.fleet.pools_of == {"burst1": ("spot|c5.xlarge|default",)}

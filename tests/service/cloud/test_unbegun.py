@@ -1,0 +1,87 @@
+"""A job that may not be requeued outlives a node that does not come, and may again not be requeued then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.model.snapshot import Partition, QueuedJob
+from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
+from tests.service.doubles import make_node, make_queued, states_told
+
+RESUME_SECONDS = 600
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    rig = Rig(tmp_path)
+    burst = Partition(name="burst", is_up=True, nodes="", total_processors=8, resume_seconds=RESUME_SECONDS)
+    monkeypatch.setattr(rig.slurm, "partitions", lambda: (burst,))
+    rig.slurm.told.clear()
+    return rig
+
+
+def shown(rig: Rig, state: str, *, requeue: bool = False, since: float = 0.0, job_id: int = 7) -> QueuedJob:
+    return make_queued(
+        job_id, state, admin_comment=comment(), queue="burst", requeue=requeue,
+        nodes="" if state == "PENDING" else "burst1", start_time=rig.hands.wall - since,
+    )  # fmt: skip
+
+
+def pass_by(rig: Rig, seconds: float, job: QueuedJob, *, node: str = "IDLE") -> None:
+    rig.hands.wall += seconds
+    rig.look([make_node("burst1", node)], jobs=[job])
+    for step in rig.provision.unbegun.steps():
+        step.run()
+
+
+@pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (500.0, True)])
+def test_a_job_whose_node_does_not_boot_is_kept_before_slurmctld_gives_it_up(
+    rig: Rig, boots: float, *, is_kept: bool
+) -> None:
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=boots))
+    assert rig.slurm.told == ([("job", (7,), {"requeue": "1"})] if is_kept else [])
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=boots))
+    assert len(rig.slurm.told) == is_kept
+
+
+@pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (500.0, True)])
+def test_the_time_of_a_node_goes_on_when_it_is_given_to_another_job(
+    rig: Rig, boots: float, *, is_kept: bool
+) -> None:
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", requeue=True, job_id=6), node="ALLOCATED+CLOUD+POWERING_UP")
+    pass_by(rig, boots, shown(rig, "CONFIGURING", since=5.0), node="ALLOCATED+CLOUD+POWERING_UP")
+    assert rig.slurm.told == ([("job", (7,), {"requeue": "1"})] if is_kept else [])
+
+
+@pytest.mark.parametrize(("state", "requeue"), [("RUNNING", False), ("CONFIGURING", True)])
+def test_a_job_that_runs_or_may_be_requeued_is_left_alone(rig: Rig, state: str, *, requeue: bool) -> None:
+    pass_by(rig, 5.0, shown(rig, state, requeue=requeue, since=500.0))
+    assert rig.slurm.told == []
+
+
+def test_a_job_that_runs_at_last_may_again_not_be_requeued(rig: Rig) -> None:
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=500.0))
+    pass_by(rig, 0.0, shown(rig, "RUNNING", requeue=True))  # a poll from before that was done
+    pass_by(rig, 5.0, shown(rig, "PENDING", requeue=True))  # slurmctld tries other nodes
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", requeue=True))
+    rig.slurm.told.clear()
+    pass_by(rig, 5.0, shown(rig, "RUNNING", requeue=True))
+    pass_by(rig, 5.0, shown(rig, "RUNNING"))
+    assert rig.slurm.told == [("job", (7,), {"requeue": "0"})]
+
+
+def test_a_later_job_on_a_node_that_is_refused_is_not_lost_with_it(rig: Rig) -> None:
+    """The node still booted for job 6 when slurmctld gave it to job 7: of that there is no hand-over."""
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.hand_over("resume", "burst1", {6: "burst1"})
+    rig.hands.wall += 5.0
+    rig.look(jobs=[shown(rig, "CONFIGURING")])
+    rig.provision.act_on_handovers()
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
+    assert rig.slurm.told[0] == ("job", (7,), {"requeue": "1"})
+    rig.hands.wall += 5.0
+    rig.look(jobs=[shown(rig, "PENDING", requeue=True)])
+    rig.provision.return_jobs()
+    assert rig.slurm.told[-1] == ("job", (7,), {"partition": "onprem", "starttime": "now", "requeue": "0"})
