@@ -140,6 +140,9 @@ class MatchingSite:
         """Nodes that are up and that nobody uses."""
         return {name for name, state in self._states().items() if state == "idle+cloud"}
 
+    def _nodes_off(self) -> set[str]:
+        return {name for name, state in self._states().items() if state == "idle+cloud+powered_down"}
+
     def holders(self) -> set[str]:
         """Nodes that have the steady feature now."""
         shown = self.site.lab.run("sinfo", "-h", "-N", "-p", "burst", "-O", "NodeList:|,features_act:").stdout
@@ -161,8 +164,11 @@ class MatchingSite:
         return self.holders() == steady and told == len(steady)
 
     def make_ready(self) -> None:
-        """Wait until `is_ready`; nodes in a random order where the advisor does not order them."""
-        self.site.wait_until("six nodes are up, idle and known", self.is_ready, seconds=180.0)
+        """Wait until `is_ready`; nodes in a random order where the advisor does not order them.
+
+        After a boot that failed the acquirer pauses for five minutes.
+        """
+        self.site.wait_until("six nodes are up, idle and known", self.is_ready, seconds=400.0)
         if not self.enabled:
             for number, node in enumerate(self._generator.permutation(NODES)):
                 self.site.lab.run("scontrol", "update", f"nodename=burst{node + 1}", f"weight={100 + number}")
@@ -250,6 +256,7 @@ class MatchingSite:
         )
         if len(taken) > 1:
             self.site.wait_until("the pool that lost several is closed", self._is_shaky_closed)
+            self.site.wait_until("the nodes it took are off", lambda: taken <= self._nodes_off())
             self.forget_empty_pools()
 
     def _is_shaky_closed(self) -> bool:

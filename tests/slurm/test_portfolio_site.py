@@ -73,6 +73,11 @@ def told(site: Site) -> dict[str, Any]:
         return {}
 
 
+def has_chosen(site: Site, beginning: str) -> bool:
+    """Whether a policy with such a name has been chosen; the status file is written after the choice."""
+    return any(name.startswith(beginning) for name in told(site).get("chosen", ()))
+
+
 def closed_nodes(site: Site) -> int:
     closed = steering(site).closed()
     return 0 if closed is None or closed.until <= time.time() else len(closed.nodes)
@@ -161,13 +166,13 @@ def test_a_burst_of_short_jobs_and_then_long_ones_change_the_policy() -> None:
 
         submit(site, 1, "sleep 1", "--array=1-5")
         site.wait_until("they have run", lambda: not in_queue(site))
-        assert [name for name in told(site)["chosen"] if name.startswith("ODE-")]
+        site.wait_until("such a policy is told", lambda: has_chosen(site, "ODE-"), seconds=60.0)
         assert len(site.ec2.instances()) - launched == 1
         site.wait_until("all is quiet again", lambda: alive(site) == 0 and closed_nodes(site) == NODES)
 
         submit(site, 120, "sleep 1", "--array=1-2")
         site.wait_until("they have run", lambda: not in_queue(site))
-        assert [name for name in told(site)["chosen"] if name.startswith("ODA-")]
+        site.wait_until("such a policy is told", lambda: has_chosen(site, "ODA-"), seconds=60.0)
         assert len(site.ec2.instances()) - launched == 3
         assert told(site)["changes"] >= 1
 

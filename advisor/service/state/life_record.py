@@ -44,7 +44,7 @@ class LifeRecord:
         self._ended: deque[EndedLife] = deque(content.ended, maxlen=MAX_ENDED)
         self._saved_at = 0.0
         self.changes = 0
-        self._known_losses = {key for key, loss in self._losses() if len(loss) > 1}
+        self._lost_together = {life for loss in self._losses() if len(loss) > 1 for life in loss}
 
     def observe(
         self, instances: Iterable[Instance], is_taken: Callable[[str], bool], listed_at: float
@@ -70,13 +70,14 @@ class LifeRecord:
                 self._save(listed_at)
             if changes == self.changes:
                 return []
-            together = {key for key, loss in self._losses() if len(loss) > 1}
-            fresh, self._known_losses = together - self._known_losses, together
-            return sorted(pool for pool, _ in fresh)
+            together = [loss for loss in self._losses() if len(loss) > 1]
+            # an instance that is noted later may have ended first: the begin of a loss does not identify it
+            fresh = [loss for loss in together if self._lost_together.isdisjoint(loss)]
+            self._lost_together = {life for loss in together for life in loss}
+            return sorted({loss[0].pool for loss in fresh})
 
-    def _losses(self) -> list[tuple[tuple[str, float], list[Life]]]:
-        """Losses of ended lives, by pool and begin."""
-        return [((loss[0].pool, loss[0].end), loss) for loss in losses_of(map(_as_life, self._ended))]
+    def _losses(self) -> list[list[Life]]:
+        return losses_of(map(_as_life, self._ended))
 
     def _note(self, name: str, item: Instance, now: float, *, has_notice: bool) -> None:
         life = self._open.get(name)
@@ -129,9 +130,10 @@ class LifeRecord:
             found[pool]["alive"] += 1
         with self._lock:
             losses = self._losses()
-        for (pool, _), loss in losses:
-            found[pool]["losses"] += 1
-            found[pool]["lost_together"] += len(loss) if len(loss) > 1 else 0
+        for loss in losses:
+            row = found[loss[0].pool]
+            row["losses"] += 1
+            row["lost_together"] += len(loss) if len(loss) > 1 else 0
         return found
 
     def _save(self, now: float) -> None:

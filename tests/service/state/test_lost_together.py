@@ -56,6 +56,15 @@ def test_a_loss_is_told_once_however_many_lists_show_it(tmp_path: Path) -> None:
     assert record.table()[POOL.key]["lost_together"] >= 3
 
 
+def test_a_loss_stays_the_same_when_an_instance_that_ended_first_is_noted_last(tmp_path: Path) -> None:
+    record = LifeRecord(LIVES.at(tmp_path))
+    early, *others = (make_instance(f"burst{number}", launch_time=0.0) for number in range(1, 4))
+    record.observe([early, *others], lambda _: False, 100.0)
+    record.observe(others, lambda _: False, 150.0)  # some lists of EC2 leave it out
+    assert record.observe(others, lambda _: True, 200.0) == [POOL.key]
+    assert record.observe([early, *others], lambda _: True, 210.0) == []
+
+
 def test_ec2_in_memory_takes_a_pool_back_together() -> None:
     ec2 = MemoryEc2(now=lambda: 1000.0)
     for subnet in ("subnet-a", "subnet-b"):
