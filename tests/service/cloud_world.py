@@ -188,7 +188,7 @@ class CloudWorld(CloudEvents):
         }
         context = CloudContext(settings=settings, interruptions=record, **cloud, **shared)
         provision = ProvisionLoop(context, folder=self.handovers)
-        self.reconcile = reconcile = ReconcileLoop(context)
+        self.reconcile = reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
         interruptions = InterruptionLoop(
             settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=record, **shared
         )

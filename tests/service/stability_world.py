@@ -164,7 +164,8 @@ class StabilityWorld:
             "interruptions": said,
         }
         context = CloudContext(settings=settings, **cloud, **shared)
-        reconcile = ReconcileLoop(context)
+        provision = ProvisionLoop(context, folder=self.folder, kept=lambda: self.acquire.wanted())  # noqa: PLW0108 (it is made later)
+        reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
         self.knowledge = StabilityKnowledge(
             settings,
             record=self.record,
@@ -194,7 +195,7 @@ class StabilityWorld:
             InterruptionLoop(
                 settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=said, **shared
             ),
-            ProvisionLoop(context, folder=self.folder, kept=self.acquire.wanted),
+            provision,
             reconcile,
             self.match,
         ]

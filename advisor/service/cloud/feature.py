@@ -56,7 +56,7 @@ class CloudFeature(Feature):
         self._stage_ins = StageIns(
             context.settings, view=context.view, cloud=context.cloud, give_back=provision.give_back
         )
-        self._reconcile = ReconcileLoop(context)
+        self._reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
         self._provision_runner = self._runner(provision)
         self.runners = (
             self._provision_runner,

@@ -48,6 +48,7 @@ class ProvisionLoop:
     Attributes:
         launches, refusals: Launches by pool, and nodes without an instance by code, since the start.
         returning: Jobs whose nodes could not be launched.
+        resuming: Nodes of the `resume` hand-overs that waited when the folder was last read.
         unbegun: Keeps jobs alive that have not begun; a loop of its own.
     """
 
@@ -83,6 +84,7 @@ class ProvisionLoop:
         self.launches: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
+        self.resuming: frozenset[str] = frozenset()
         self.unbegun = UnbegunJobs(settings, slurm=slurm, view=view, clock=clock)
 
     def steps(self) -> Sequence[Step]:
@@ -122,6 +124,8 @@ class ProvisionLoop:
                 behind.difference_update(waiting[1].nodes)
 
         def act_on_all() -> None:
+            resumes = [asked for _, asked in all_waiting if asked.operation == "resume"]
+            self.resuming = frozenset(node for asked in resumes for node in asked.nodes)
             self._resumed_jobs.note_newest(asked for _, asked in all_waiting)
             for_each(all_waiting, act)
 

@@ -6,7 +6,7 @@ read, nothing is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import structlog
@@ -42,6 +42,9 @@ def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance 
 class ReconcileLoop:
     """Finds and repairs what hand-overs missed.
 
+    Args:
+        resuming: Nodes that wait for a launch: the instance they had is of a former life.
+
     Attributes:
         instances: The instances that EC2 listed in this round; empty if it could not be read.
         last_listed: The instances that EC2 listed when it was last read.
@@ -51,7 +54,8 @@ class ReconcileLoop:
 
     name = "reconcile"
 
-    def __init__(self, context: CloudContext) -> None:
+    def __init__(self, context: CloudContext, *, resuming: Callable[[], Collection[str]] = tuple) -> None:
+        self._resuming = resuming
         self._settings, self._slurm, self._view = context.settings, context.slurm, context.view
         self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
         self._interruptions = context.interruptions
@@ -168,12 +172,12 @@ class ReconcileLoop:
         snapshot, nodes, alive = self._pairs()
         ended = {item.node: item for item in self.instances if item.is_gone and item.node is not None}
         now = self._clock.monotonic()
+        not_lost = self._young.union(alive, self._resuming())
         lost = {
             name
             for name, node in nodes.items()
             if name in ended
-            and name not in alive
-            and name not in self._young
+            and name not in not_lost
             and not _is_of_former_life(ended[name], node)
             and ("NOT_RESPONDING" in node.states or node.is_down or self._is_said_gone(ended[name], node))
             and node.power not in (NodePower.DOWN, NodePower.POWERING_DOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from advisor.model import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.state.cloud_record import CloudRecord
-from tests.service.cloud.rig import Rig, rig
+from tests.service.cloud.rig import SERVER_FAULT, Rig, rig
 from tests.service.doubles import (
     make_instance,
     make_node,
@@ -155,6 +156,22 @@ def test_f19_a_node_that_boots_anew_is_not_lost_with_its_former_instance(
         reconcile(rig)
         rig.hands.pass_by(20.0)
     assert bool(states_told(rig.slurm)) == is_lost
+
+
+def test_a_node_that_waits_for_its_launch_is_not_lost_with_its_former_instance(rig: Rig) -> None:
+    """EC2 took the instance, slurmctld has resumed the node, and EC2 cannot launch another one yet."""
+    ended = make_instance("burst1", state="terminated", state_reason="Server.SpotInstanceTermination")
+    rig.fleet.listed = [ended]
+    rig.fleet.refusals = {"burst1": SERVER_FAULT}
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    for _ in range(2):
+        rig.look([make_node("burst1", "ALLOCATED", "POWERING_UP", "NOT_RESPONDING")])
+        with contextlib.suppress(RetryLater):
+            rig.provision.act_on_handovers()
+        reconcile(rig)
+        rig.hands.pass_by(20.0)
+    assert rig.waiting == 1
+    assert not states_told(rig.slurm)
 
 
 def test_f02_a_powered_down_node_left_down_is_mended(rig: Rig) -> None:
