@@ -89,7 +89,8 @@ class MatchingSite:
     def forget_empty_pools(self) -> None:
         """Have the advisor try all pools again, as it would half an hour later."""
         self.site.control.stop()
-        (self.site.state / "pools.json").unlink(missing_ok=True)
+        for name in ("pools.json", "acquirer.json"):  # with the pause after boots that failed
+            (self.site.state / name).unlink(missing_ok=True)
         self.site.control.start()
 
     def _write_settings(self, more: dict[str, dict[str, Any]]) -> None:

@@ -106,6 +106,7 @@ class InterruptionLoop:
         self._clock = clock
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
+        self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
         self._kept_off: dict[int, str] = {}
         self._own_exclusions: dict[int, str] = {}
 
@@ -231,6 +232,7 @@ class InterruptionLoop:
             if job.state == RUNNING:
                 job_id = job.job.job_id
                 self._record.placed([job_id])
+                self._hurried.pop(job_id, None)
                 self._kept_off.pop(job_id, None)
                 self._own_exclusions.pop(job_id, None)
         for_each((job for job in known if job.state == PENDING), lambda job: self._place(job, spot))
@@ -241,9 +243,10 @@ class InterruptionLoop:
             self._free(queued)
             return
         changes: dict[str, str] = {}
-        if queued.reason == "BeginTime":
-            changes["starttime"] = "now"  # Slurm makes a requeued job wait two minutes
         job = replace(queued.job, interruptions=self._record.interruptions_of(job_id))
+        if queued.reason == "BeginTime" and self._hurried.get(job_id) != job.interruptions:
+            # Slurm makes a requeued job wait two minutes; a later wait is one for capacity
+            changes["starttime"] = "now"
         if too_often_interrupted(job):
             keep_off = fold(sorted(spot))
             if keep_off != self._kept_off.get(job_id, ""):
@@ -251,6 +254,8 @@ class InterruptionLoop:
                 self._kept_off[job_id] = keep_off
         if changes:
             self._slurm.update_job([job_id], changes)
+            if "starttime" in changes:
+                self._hurried[job_id] = job.interruptions
             log.info("job.placed_again", job=job_id, interruptions=job.interruptions, **changes)
 
     def _free(self, queued: QueuedJob) -> None:

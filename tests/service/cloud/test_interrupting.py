@@ -328,9 +328,19 @@ def interrupt(rig: Rig, job_id: int, times: int) -> None:
 def test_f26_a_requeued_job_keeps_its_id_and_starts_at_once(rig: Rig) -> None:
     interrupt(rig, 7, 1)
     waiting = make_queued(7, reason="BeginTime", queue="burst")
-    rig.look([make_node("burst1", "IDLE", "POWERED_DOWN")], [waiting])
+    off = make_node("burst1", "IDLE", "POWERED_DOWN")
+    rig.look([off], [waiting])
     rig.round()
     assert rig.job_updates() == [{"starttime": "now"}]
+    # EC2 has no other node: the provision loop lets the job wait for capacity
+    rig.look([off], [make_queued(7, "CONFIGURING", nodes="burst1", queue="burst")])
+    rig.round()
+    rig.look([off], [waiting])
+    rig.round()
+    assert rig.job_updates() == [{"starttime": "now"}]
+    interrupt(rig, 7, 2)
+    rig.round()
+    assert [changes["starttime"] for changes in rig.job_updates()] == ["now"] * 2
 
 
 @pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
