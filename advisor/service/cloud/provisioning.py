@@ -34,13 +34,14 @@ from advisor.service.running.loops import Step
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
+_ROUND_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 180
 """The first pause of a pool without capacity (:mod:`advisor.ec2.pools`)."""
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
 
 
 class ProvisionLoop:
-    """Acts on hand-overs, the oldest first; each file is deleted when its request is done.
+    """Acts on hand-overs (`_in_turn`); each file is deleted when its request is done.
 
     Args:
         kept: Names of the nodes that are kept up without a job; they are spot.
@@ -101,7 +102,8 @@ class ProvisionLoop:
     def act_on_handovers(self) -> None:
         """Act on all hand-overs of slurmctld.
 
-        A request that fails for the moment stays, and delays only other requests for its nodes.
+        A request that fails for the moment stays, and delays only other requests for its nodes. Launches that
+        are not begun within `_ROUND_SECONDS` wait for the next round, which reads newer suspends first.
         """
         if self._unsettled:
             # an answer of EC2 was lost: its outcome must be known before those nodes are launched again
@@ -111,7 +113,12 @@ class ProvisionLoop:
         behind: set[str] = set()  # nodes of hand-overs that are not done yet
         all_waiting: list[tuple[Path, HandOver]] = []
 
+        began = self._clock.monotonic()
+
         def act(waiting: tuple[Path, HandOver]) -> None:
+            if waiting[1].operation == "resume" and self._clock.monotonic() - began > _ROUND_SECONDS:
+                behind.update(waiting[1].nodes)
+                return
             nodes = behind.intersection(waiting[1].nodes)
             behind.update(waiting[1].nodes)
             if nodes:
@@ -127,7 +134,7 @@ class ProvisionLoop:
             resumes = [asked for _, asked in all_waiting if asked.operation == "resume"]
             self.resuming = frozenset(node for asked in resumes for node in asked.nodes)
             self._resumed_jobs.note_newest(asked for _, asked in all_waiting)
-            for_each(all_waiting, act)
+            for_each(_in_turn(all_waiting), act)
 
         do_all(lambda: all_waiting.extend(self.folder.waiting()), act_on_all)
 
@@ -241,12 +248,16 @@ class ProvisionLoop:
         jobs = {hand_over.jobs[node] for node in for_good if node in hand_over.jobs}
         jobs |= self.unbegun.on_nodes(for_good)
         self.unbegun.keep_alive(jobs)
+        of_reason: dict[str, list[str]] = {}
         for node, failure in for_good.items():
             log.warning("cloud.not_launched", node=node, code=failure.code, message=failure.message)
+            of_reason.setdefault(reason_of(failure), []).append(node)
+        for reason, nodes in of_reason.items():
             # slurmctld need not wait for its time-out: the job goes back into the queue at once
-            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason_of(failure))
-            self._booting.pop(node, None)
-            self.refusals[failure.code] += 1
+            self._slurm.update_node(nodes, state="POWER_DOWN_FORCE", reason=reason)
+            for node in nodes:
+                self._booting.pop(node, None)
+                self.refusals[for_good[node].code] += 1
         self._cloud.budget.release(for_good, launched=False)
         self._give_back(jobs)
         if for_now:
@@ -384,16 +395,28 @@ class ProvisionLoop:
                 self.returning.discard(job_id)
             elif queued.state != PENDING or queued.job.queue != self._settings.cluster.burst_partition:
                 continue
-            elif moved is None:
-                kept = self.unbegun.taken_back(job_id)
-                self._slurm.update_job([job_id], {"starttime": f"now+{_PATIENCE_SECONDS}", **kept})
-                self.unbegun.forget(job_id)
-                log.info("job.waits_for_capacity", job=job_id, seconds=_PATIENCE_SECONDS)
-                self.returning.discard(job_id)
             else:
-                changes = returned(queued, moved, self._settings)
-                kept = self.unbegun.taken_back(job_id)
-                self._slurm.update_job([job_id], {**changes, "starttime": "now", **kept})
+                if moved is None:
+                    changes = {"starttime": f"now+{_PATIENCE_SECONDS}"}
+                else:
+                    changes = {**returned(queued, moved, self._settings), "starttime": "now"}
+                self._slurm.update_job([job_id], changes | self.unbegun.taken_back(job_id))
                 self.unbegun.forget(job_id)
-                log.info("job.returned", job=job_id, partition=changes["partition"])
                 self.returning.discard(job_id)
+                log.info("job.waits_for_capacity" if moved is None else "job.returned", job=job_id, **changes)
+
+
+def _in_turn(waiting: Sequence[tuple[Path, HandOver]]) -> list[tuple[Path, HandOver]]:
+    """Suspends and failed boots first: they end instances that cost money. Else the oldest first.
+
+    The hand-overs of a node keep their order: none goes before an older one that names a node of it.
+    """
+    named: set[str] = set()
+    first: list[tuple[Path, HandOver]] = []
+    rest: list[tuple[Path, HandOver]] = []
+    for item in waiting:
+        is_first = item[1].operation != "resume" and named.isdisjoint(item[1].nodes)
+        (first if is_first else rest).append(item)
+        if not is_first:
+            named.update(item[1].nodes)
+    return first + rest

@@ -74,6 +74,56 @@ def test_a_node_that_promises_a_stable_place_is_never_spot(rig: Rig) -> None:
     assert {asked["burst2"], asked["burst3"]} == {Capacity.ON_DEMAND}
 
 
+def test_a_suspend_goes_before_launches_but_not_before_that_of_its_own_node(rig: Rig) -> None:
+    rig.hand_over("resume", "burst[1-2]")
+    rig.hand_over("resume", "burst3")
+    rig.hand_over("suspend", "burst[2,4]")
+    rig.hand_over("suspend", "burst5")
+    rig.provision.act_on_handovers()
+    acts = [(name, what[0] if name == "resume" else what) for name, what in rig.fleet.asked]
+    assert [act for act in acts if act[0] in ("resume", "suspend")] == [
+        ("suspend", ("burst5",)),
+        ("resume", ("burst1",)),  # burst2 is to be suspended at once
+        ("resume", ("burst3",)),
+        ("suspend", ("burst2", "burst4")),
+    ]
+
+
+def test_a_suspend_that_comes_during_slow_launches_is_done_before_the_rest_of_them(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = rig.fleet.resume
+
+    def slow(nodes, **options):
+        rig.hands.pass_by(6.0)
+        if "burst1" in nodes:
+            rig.hand_over("suspend", "burst9")
+        return launch(nodes, **options)
+
+    monkeypatch.setattr(rig.fleet, "resume", slow)
+    rig.hand_over("resume", "burst1")
+    rig.hand_over("resume", "burst2")
+    rig.hand_over("resume", "burst3")
+    for _ in range(3):
+        rig.provision.act_on_handovers()
+    assert [name for name, _ in rig.fleet.asked if name != "asked_for"] == [
+        "resume",
+        "suspend",
+        *2 * ["resume"],
+    ]
+    assert rig.waiting == 0
+
+
+def test_f01_nodes_refused_for_one_reason_are_told_to_slurm_in_one_call(rig: Rig) -> None:
+    other = replace(EMPTY_POOL, code="MaxSpotInstanceCountExceeded")
+    rig.fleet.refusals = {"burst1": EMPTY_POOL, "burst2": other, "burst3": EMPTY_POOL}
+    rig.look()
+    rig.hand_over("resume", "burst[1-3]")
+    rig.provision.act_on_handovers()
+    assert [call[1] for call in rig.slurm.told] == [("burst1", "burst3"), ("burst2",)]
+    assert rig.provision.refusals == {EMPTY_POOL.code: 2, other.code: 1}
+
+
 def test_f06_an_address_that_comes_later(rig: Rig) -> None:
     rig.fleet.addresses["burst1"] = ""
     rig.hand_over("resume", "burst1")
