@@ -48,7 +48,7 @@ def whole_site(database_template: Path) -> Iterator[Site]:
     settings = {
         "cluster": {"policy": "cunha2017"},
         "placement": {"boot_seconds": 5.0},
-        "estimator": {"kernel_width": 5.0, "neighbours": 8},
+        "estimator": {"kernel_width": 5.0, "neighbours": 32},
         "submit": PATIENT,
     }
     # Unix socket paths end at 107 bytes: pytest's own folders are too deep
@@ -62,7 +62,7 @@ def whole_site(database_template: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def site(database_template: Path) -> Iterator[Site]:
-    """For all tests here. It learns: after eight long jobs that ran on-premise at once it would move none."""
+    """For all tests here. It learns: after 32 long jobs that ran on-premise at once it would move none."""
     with whole_site(database_template) as site:
         yield site
 
@@ -124,7 +124,9 @@ def test_kept_moved_and_what_the_user_says(site: Site) -> None:
         site.lab.sbatch(LONG, f"--job-name={'x' * 10_000}")
     jobs = [kept, told, explicit, opted_out, long_name]
     all_completed_once(site, jobs)
-    assert [ran_on(site, job)[:5] for job in jobs] == ["onpre", "burst", "onpre", "onpre", "burst"]
+    ran = [ran_on(site, job)[:5] for job in jobs]
+    said = site.advisor("why", str(kept.job_id), check=False).stdout
+    assert ran == ["onpre", "burst", "onpre", "onpre", "burst"], said
     assert "Burst Advisor: starts in the cloud" in told.message
     assert [kept.message, explicit.message, opted_out.message] == ["", "", ""]
     learned_from_accounting(site, jobs)
