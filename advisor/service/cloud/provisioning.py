@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from msgspec import structs
 
-from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.decide.submission.capacity import is_never_spot, too_often_interrupted
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
@@ -190,8 +187,8 @@ class ProvisionLoop:
         priorities = {node: queued.priority for node, queued in jobs.items()} | hand_over.priorities
         # if money or capacity is short, the job that Slurm would start first gets its nodes
         wanted = sorted(self._resumed_jobs.wanted(hand_over), key=lambda node: -priorities.get(node, 0))
-        capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
-
+        advised = self._choice.advised(jobs, self._view.fresh().nodes) if jobs else {}
+        capacity_of = advised | self._kept_capacities(wanted, hand_over)
         of_several = [nodes for nodes in hand_over.allocated.values() if len(nodes) > 1]
         capacity_of, pools_of = self._narrowed(jobs, capacity_of, of_several)
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
@@ -211,6 +208,7 @@ class ProvisionLoop:
         )
         for node in wanted:
             self._booting.setdefault(node, hand_over.time)
+        self._resumed_jobs.launched(hand_over)
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
         for item in report.launched:
@@ -293,6 +291,7 @@ class ProvisionLoop:
             self._counted[hand_over.identity] = self._clock.monotonic()
             self._cloud.boot_failed(len(nodes))
             log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
+            self._give_back(self._resumed_jobs.not_booted(nodes))
         try:
             self._slurm.update_node(nodes, state="RESUME")
         except RetryLater:
@@ -302,19 +301,6 @@ class ProvisionLoop:
             if down or self._view.poll_began < self._counted[hand_over.identity]:
                 raise
 
-    def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
-        """The capacity of each node: its job's advice, unless the node's features forbid spot."""
-        if not jobs:
-            return {}
-        never_spot = {node.name for node in self._view.fresh().nodes if is_never_spot(node.features)}
-        requested = {
-            node: capacity for node, job in jobs.items() if (capacity := self._capacity_of(job)) is not None
-        }
-        return {
-            node: Capacity.ON_DEMAND if capacity is Capacity.SPOT and node in never_spot else capacity
-            for node, capacity in requested.items()
-        }
-
     def _kept_capacities(self, nodes: Iterable[str], hand_over: HandOver) -> dict[str, Capacity]:
         """Kept nodes are spot if the site uses spot; a node that has a job follows the job's advice.
 
@@ -323,23 +309,6 @@ class ProvisionLoop:
         kept = set(self._kept()) - hand_over.jobs.keys()
         capacity = Capacity.SPOT if self._settings.capacity.use_spot else Capacity.ON_DEMAND
         return dict.fromkeys((node for node in nodes if node in kept), capacity)
-
-    def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
-        """The capacity that a job was advised, from its AdminComment; None leaves it to the fleet.
-
-        A job that has lost its node to EC2 too often gets on-demand, whatever its advice.
-        """
-        recorded = parse_admin_comment(queued.admin_comment)
-        if recorded is None or recorded.capacity not in set(Capacity):
-            return None
-        capacity = Capacity(recorded.capacity)
-        if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
-            return Capacity.ON_DEMAND  # advised before the setting was changed
-        if capacity is Capacity.SPOT:
-            lost = self._interruptions.interruptions_of(queued.job.job_id)
-            if too_often_interrupted(structs.replace(queued.job, interruptions=lost)):
-                return Capacity.ON_DEMAND
-        return capacity
 
     def keep_budget(self) -> None:
         """Once the day's money is spent or promised, start nothing more (`BudgetGuard`)."""
@@ -368,6 +337,7 @@ class ProvisionLoop:
             if node.power is NodePower.UP and not node.is_down:
                 pool = self._pool_of.pop(node.name, "")
                 self._cloud.booted(snapshot.time - self._booting.pop(node.name), pool)
+                self._resumed_jobs.booted(node.name)
 
     def give_back(self, job_id: int) -> None:
         """Bring a job back whose start fails before it has begun, as soon as slurmctld has requeued it."""

@@ -1,4 +1,4 @@
-"""Find the job for which slurmctld resumes each node.
+"""Find the job for which slurmctld resumes each node, and those whose nodes do not come.
 
 A hand-over is the list of nodes that Slurm's ResumeProgram gives to `advisor control`. A job that starts as
 soon as it is submitted is in no snapshot of Slurm yet, nor is a task that slurmctld has just split from an
@@ -10,6 +10,7 @@ the hand-over waits for the next poll.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -30,6 +31,7 @@ _PATIENCE_SECONDS: Final = 20.0
 
 slurmctld waits a minute or more for a node.
 """
+_FAILED_BOOTS: Final = 2
 
 
 class ResumedJobs:
@@ -40,6 +42,8 @@ class ResumedJobs:
         self._clock = clock
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
         self._newest: dict[str, str] = {}  # node: its newest hand-over
+        self._job_of: dict[str, int] = {}  # node that boots: its job
+        self._failed_boots: Counter[int] = Counter()  # of a job, in a row
 
     def note_newest(self, waiting: Iterable[HandOver]) -> None:
         """Note which of the hand-overs that wait, oldest first, is the last word about each node."""
@@ -108,6 +112,28 @@ class ResumedJobs:
             if there
         }
         return {node: up_at + limit for node, limit in longest.items() if limit < math.inf}
+
+    def launched(self, hand_over: HandOver) -> None:
+        """Note for which jobs the nodes of a hand-over boot."""
+        for node in hand_over.nodes:
+            self._job_of.pop(node, None)
+        self._job_of.update(hand_over.jobs)
+
+    def booted(self, node: str) -> None:
+        """A node has come."""
+        self._failed_boots.pop(self._job_of.pop(node, -1), None)
+
+    def not_booted(self, nodes: Iterable[str]) -> list[int]:
+        """The jobs of nodes that have not come that should go home: this was their second in a row.
+
+        A first one may be one bad machine, and slurmctld tries another.
+        """
+        jobs = {self._job_of.pop(node) for node in nodes if node in self._job_of}
+        self._failed_boots.update(jobs)
+        home = sorted(job for job in jobs if self._failed_boots[job] >= _FAILED_BOOTS)
+        for job in home:
+            del self._failed_boots[job]
+        return home
 
     def done(self, hand_over: HandOver) -> None:
         """Forget a hand-over that has been acted upon."""

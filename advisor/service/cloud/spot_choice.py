@@ -1,23 +1,30 @@
-"""Which spot pools each node may be launched in: those worth its run, and not too many in one of them."""
+"""What each node may be launched as: as its job was advised; spot in pools worth its run, and spread."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import structlog
+from msgspec import structs
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
 from advisor.decide.spot.pools import pools_for_run
-from advisor.decide.submission.capacity import MAX_SPOT_INTERRUPTIONS
+from advisor.decide.submission.capacity import (
+    MAX_SPOT_INTERRUPTIONS,
+    is_never_spot,
+    too_often_interrupted,
+)
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import pools_for
 from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.model.spot_pools import SpotPool
@@ -37,7 +44,7 @@ class Narrowed(NamedTuple):
 
 
 class SpotChoice:
-    """Narrows the launches of nodes that were advised spot.
+    """Reads what the nodes' jobs were advised, and narrows the launches of those that were advised spot.
 
     Args:
         known: Survival and prices by pool.
@@ -58,6 +65,39 @@ class SpotChoice:
         self._prices = prices
         self._interruptions_of = interruptions_of
         self._class_of = class_of_nodes(settings.ec2)
+
+    def advised(self, jobs: Mapping[str, QueuedJob], nodes: Iterable[Node]) -> dict[str, Capacity]:
+        """Node to the capacity that its job was advised, unless the node's features forbid spot.
+
+        Args:
+            jobs: The job of each node that is known to be for one.
+            nodes: All nodes that Slurm shows.
+        """
+        never_spot = {node.name for node in nodes if is_never_spot(node.features)}
+        requested = {
+            node: capacity for node, job in jobs.items() if (capacity := self._capacity_of(job)) is not None
+        }
+        return {
+            node: Capacity.ON_DEMAND if capacity is Capacity.SPOT and node in never_spot else capacity
+            for node, capacity in requested.items()
+        }
+
+    def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
+        """The capacity that a job was advised, from its AdminComment; None leaves it to the fleet.
+
+        A job that has lost its node to EC2 too often gets on-demand, whatever its advice.
+        """
+        recorded = parse_admin_comment(queued.admin_comment)
+        if recorded is None or recorded.capacity not in set(Capacity):
+            return None
+        capacity = Capacity(recorded.capacity)
+        if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
+            return Capacity.ON_DEMAND  # advised before the setting was changed
+        if capacity is Capacity.SPOT:
+            lost = self._interruptions_of(queued.job.job_id)
+            if too_often_interrupted(structs.replace(queued.job, interruptions=lost)):
+                return Capacity.ON_DEMAND
+        return capacity
 
     def narrow(
         self,

@@ -271,6 +271,34 @@ def test_f02_a_failed_boot_is_counted_and_its_node_usable_again(rig: Rig) -> Non
     assert rig.cloud.protected == ""
 
 
+def test_f02_a_moved_job_goes_home_after_its_second_failed_boot_in_a_row(rig: Rig) -> None:
+    """Else slurmctld tries one node after the other while the job could run on-premise."""
+    waiting = make_queued(7, admin_comment=comment(), queue="burst")
+
+    def try_one(node: str, *, comes: bool) -> list[tuple[str, ...]]:
+        rig.look(jobs=[make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")])
+        rig.hand_over("resume", node, {7: node})
+        rig.provision.act_on_handovers()
+        rig.hands.pass_by(30.0)
+        if comes:
+            rig.look([make_node(node, "ALLOCATED")])
+            rig.provision.watch_boots()
+        else:
+            rig.look(jobs=[waiting])
+            rig.hand_over("resume_fail", node)
+            rig.provision.act_on_handovers()
+        rig.look(jobs=[waiting])
+        rig.provision.return_jobs()
+        return [call for call in rig.slurm.told if call[0] == "job"]
+
+    assert try_one("burst1", comes=False) == []
+    assert try_one("burst2", comes=True) == []
+    assert try_one("burst1", comes=False) == []
+    home = ("job", (7,), {"partition": "onprem", "starttime": "now"})
+    assert try_one("burst2", comes=False) == [home]
+    assert try_one("burst1", comes=False) == [home]  # moved again, it begins anew
+
+
 @pytest.mark.parametrize(
     ("node", "job", "spared"),
     [
