@@ -55,6 +55,7 @@ _ON_DEMAND_RATE: Final = 1e6  # an on-demand instance on a node that may be spot
 class _KeptNodes:
     """The nodes that may be spot, by their present state."""
 
+    usable: int  # also those that power down
     up: tuple[NodeOutlook, ...]
     booting: tuple[Node, ...]
     asleep: tuple[Node, ...]
@@ -159,7 +160,7 @@ class AcquireLoop:
         self, kept: _KeptNodes, busy: float, per_node: int, *, needed_now: float, may_go: NDArray[np.bool_]
     ) -> AcquirerPlan:
         rules, count = self._rules, len(kept.up)
-        most = rules.max_nodes or count + len(kept.booting) + len(kept.asleep)
+        most = rules.max_nodes or kept.usable
         share = max(_EXCHANGED_SHARE, 1.0 / count) if count else _EXCHANGED_SHARE
         fresh = self._knowledge.fresh_hazard(self._closed())
         if fresh is None or not self._settings.capacity.use_spot:
@@ -189,6 +190,7 @@ class AcquireLoop:
         up = [node for node in usable if node.name in outlook]
         held = jobs_by_node(snapshot).keys()
         return _KeptNodes(
+            usable=len(usable),
             up=tuple(outlook[node.name] for node in up),
             booting=tuple(node for node in usable if node.power is NodePower.POWERING_UP),
             # not nodes that power down still: powered up now, they would keep their instances

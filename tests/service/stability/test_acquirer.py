@@ -99,6 +99,24 @@ def test_the_size_follows_the_use_within_its_bounds(tmp_path: Path) -> None:
     assert world.wrongs == []
 
 
+def test_a_node_that_powers_down_at_the_hour_is_no_node_less_for_an_hour(tmp_path: Path) -> None:
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer={"kept_nodes": 6}, subnets=[STEADY]),
+        generator=np.random.default_rng(3),
+        nodes=6,
+    )
+    world.live(100.0)
+    world.taken_at.clear()
+    world.live(HOUR - 20.0 - (world.clock.wall - world.acquire.report()["planned"]))
+    planned = world.acquire.report()["planned"]
+    world.slurm.update_node(["burst1"], state="POWER_DOWN_FORCE")
+    world.live(20.0)
+    assert world.acquire.report()["planned"] > planned
+    assert world.acquire.report()["target_nodes"] == 6
+    world.live(600.0)
+    assert len(world.ec2.alive()) == 6
+
+
 @pytest.mark.parametrize(("budget_usd", "launched"), [(7.0, 0), (8.0, 1), (15.0, 2)])
 def test_the_budget_holds_for_kept_nodes_too(tmp_path: Path, budget_usd: float, launched: int) -> None:
     """A node without a job is promised a day: 7.2 USD at 0.3 an hour, which it costs should spot fail."""
