@@ -30,7 +30,7 @@ from advisor.testing.place_socket import PlaceSocket
 
 HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
 _READY_SECONDS: Final = 300.0  # a slow, busy machine that compiles everything anew
-_SHOWN_LINES: Final = 20
+_SHOWN_LINES: Final = 60
 _STOP_SECONDS: Final = 60.0  # as systemd's TimeoutStopSec
 _ENTRY: Final = ("-c", "from advisor.cli.main import run; run()")
 

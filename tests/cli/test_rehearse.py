@@ -144,7 +144,7 @@ def test_slurms_own_rules_are_read_from_slurm_conf(tmp_path: Path) -> None:
     assert rules_of(conf) == Rules(cycle_seconds=600.0, depth=5)
     assert rules_of(None) is None
     easy, slow = (
-        rehearsed(*SMALL, "--budget-share", "0", *more)["rows"][0]["mean_wait_seconds"]
+        rehearsed(*SMALL, "--jobs", "150", "--budget-share", "0", *more)["rows"][0]["mean_wait_seconds"]
         for more in ((), ("--slurm-conf", str(conf)))
     )
     assert slow > easy
