@@ -100,7 +100,7 @@ class ProvisionLoop:
         """Act on all hand-overs of slurmctld.
 
         A request that fails for the moment stays, and delays only other requests for its nodes. Launches that
-        are not begun within `_ROUND_SECONDS` wait for the next round, which reads newer suspends first.
+        are not begun `_ROUND_SECONDS` after the first wait for the next round: newer suspends go before them.
         """
         if self._unsettled:
             # an answer of EC2 was lost: its outcome must be known before those nodes are launched again
@@ -109,13 +109,16 @@ class ProvisionLoop:
         self._asked_nodes.refresh()
         behind: set[str] = set()  # nodes of hand-overs that are not done yet
         all_waiting: list[tuple[Path, HandOver]] = []
-
-        began = self._clock.monotonic()
+        began: float | None = None  # the first launch
 
         def act(waiting: tuple[Path, HandOver]) -> None:
-            if waiting[1].operation == "resume" and self._clock.monotonic() - began > _ROUND_SECONDS:
-                behind.update(waiting[1].nodes)
-                return
+            nonlocal began
+            if waiting[1].operation == "resume":
+                now = self._clock.monotonic()
+                began = now if began is None else began
+                if now - began > _ROUND_SECONDS:
+                    behind.update(waiting[1].nodes)
+                    return
             nodes = behind.intersection(waiting[1].nodes)
             behind.update(waiting[1].nodes)
             if nodes:
