@@ -380,8 +380,6 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     rig.round()
     assert rig.job_updates() == [{"excnodelist": "burst9,burst[1-2]"}]  # what lives as spot, once
     rig.restart()
-    assert rig.provision._capacity_of(waiting) is Capacity.ON_DEMAND
-    assert rig.provision._capacity_of(make_queued(8, admin_comment=comment())) is Capacity.SPOT
     resume = {"jobs": [{"job_id": 7, "nodes": "burst3"}]}
     message = {
         "v": 1,
