@@ -165,11 +165,8 @@ class MatchingSite:
         return self.holders() == steady and told == len(steady)
 
     def make_ready(self) -> None:
-        """Wait until `is_ready`; nodes in a random order where the advisor does not order them.
-
-        After a boot that failed the acquirer pauses for five minutes.
-        """
-        self.site.wait_until("six nodes are up, idle and known", self.is_ready, seconds=400.0)
+        """Wait until `is_ready`; nodes in a random order where the advisor does not order them."""
+        self.site.wait_until("six nodes are up, idle and known", self.is_ready, seconds=180.0)
         if not self.enabled:
             for number, node in enumerate(self._generator.permutation(NODES)):
                 self.site.lab.run("scontrol", "update", f"nodename=burst{node + 1}", f"weight={100 + number}")

@@ -164,8 +164,6 @@ class StabilityWorld:
             "interruptions": said,
         }
         context = CloudContext(settings=settings, **cloud, **shared)
-        provision = ProvisionLoop(context, folder=self.folder, kept=lambda: self.acquire.wanted())  # noqa: PLW0108 (it is made later)
-        reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
         self.knowledge = StabilityKnowledge(
             settings,
             record=self.record,
@@ -183,6 +181,8 @@ class StabilityWorld:
             protected=lambda: self.cloud.protected,
             **shared,
         )
+        provision = ProvisionLoop(context, folder=self.folder, kept=self.acquire.wanted)
+        reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
         self.match = MatchLoop(settings, knowledge=self.knowledge, jobs=slurm, said=said, **shared)
         loops: list[Loop] = [
             NoticeLoop(

@@ -89,7 +89,7 @@ class Rig:
             "clock": self.hands.clock,
             "interruptions": self.record,
         }
-        context = CloudContext(settings=self.settings, **parts)
+        self.context = context = CloudContext(settings=self.settings, **parts)
         self.provision = ProvisionLoop(context, folder=self.folder)
         self.reconcile = ReconcileLoop(context)
         self.loop = InterruptionLoop(
@@ -380,6 +380,10 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     rig.round()
     assert rig.job_updates() == [{"excnodelist": "burst9,burst[1-2]"}]  # what lives as spot, once
     rig.restart()
+    advised = rig.context.spot_choice().advised
+    assert advised({"burst3": waiting}, ()) == {"burst3": Capacity.ON_DEMAND}
+    other = make_queued(8, admin_comment=comment())
+    assert advised({"burst3": other}, ()) == {"burst3": Capacity.SPOT}
     resume = {"jobs": [{"job_id": 7, "nodes": "burst3"}]}
     message = {
         "v": 1,
