@@ -62,8 +62,10 @@ _SHAPE_COLUMNS: Final = (
     "admin_comment",
     "TimeLimit",  # last: a time
 )
+_END_COLUMNS: Final = ("exit_code", "EndTime")
 _USERS_A_CALL: Final = 50
 _SIGNAL_BITS: Final = 0x7F  # of a wait status
+_NOT_LAUNCHED: Final = 0x100  # the wait status that slurmctld gives a batch job whose node refuses it
 _KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
 
 
@@ -118,14 +120,19 @@ class Placeholders:
         return None if row is None else _view_of(job_id, row)
 
     def killed(self, job_id: int) -> JobView | None:
-        """A job that SIGTERM or SIGKILL has ended, as long as slurmctld knows it.
+        """A job that SIGTERM or SIGKILL has ended, or that never began, as long as slurmctld knows it.
 
         When slurmctld dies between a requeue and its next state file, it has forgotten the requeue after its
-        restart: the job that it killed in order to requeue it is then shown as failed.
+        restart: the job that it killed in order to requeue it is then shown as failed. If it has forgotten
+        the job's start as well, it launches the job again; the node refuses, because the job's credential is
+        revoked, and the job is shown as failed with exit code 1 and without any run time.
         """
-        row = self._row(job_id, (*_VIEW_COLUMNS[:-1], "exit_code", _VIEW_COLUMNS[-1]), states="FAILED")
-        signal = 0 if row is None else (records.whole(row["exit_code"]) or 0) & _SIGNAL_BITS
-        return _view_of(job_id, row) if row is not None and signal in _KILLED_BY else None
+        row = self._row(job_id, (*_VIEW_COLUMNS[:-1], *_END_COLUMNS, _VIEW_COLUMNS[-1]), states="FAILED")
+        if row is None:
+            return None
+        status = records.whole(row["exit_code"]) or 0
+        never_began = status == _NOT_LAUNCHED and row["StartTime"].strip() == row["EndTime"].strip()
+        return _view_of(job_id, row) if never_began or status & _SIGNAL_BITS in _KILLED_BY else None
 
     def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
         """Jobs in a partition of some users (by id); of all users if none or more than 50 are named.
