@@ -7,11 +7,16 @@ from typing import Final
 
 from advisor.model.spot_pools import SpotPool
 
-LOST: Final = 1.25
+LOST: Final = 2.0
 """Cost of an hour of lost work, as a multiple of the on-demand price of an hour.
 
-It is added to what the lost hour itself was billed, because the job's user waits an hour longer. It was
-chosen on spot traces (docs/measurements.md, "Spot pools").
+It is added to what the lost hour itself was billed, because the job's user waits an hour longer.
+"""
+DEARER: Final = 0.25
+"""Share by which the expected money of a run may exceed that in the pool with the lowest price.
+
+Without a limit a run that is likely to be lost would go where it lasts at any money up to that on-demand.
+`LOST` and this share were chosen on spot traces (docs/measurements.md, "Spot pools").
 """
 NEAR: Final = 0.05
 """Pools whose expected cost is at most this share above the best one's are all named; EC2 chooses one."""
@@ -23,15 +28,17 @@ def pools_for_run(
     """The pools to launch a run in, the pool with the least expected cost first.
 
     A run whose instance EC2 takes back begins anew, with one try fewer; without a try left it runs on-demand.
-    C(n), in US dollars per hour of work, is the expected cost of a run with n tries left. C(0) is the
-    on-demand price, and a try in a pool costs::
+    U(n), in US dollars per hour of work, is the expected money of a run with n tries left, and C(n) its cost,
+    lost work included. On-demand both are the price of an hour. A try in a pool has::
 
+        U(n) = price * lived + (1 - stays) * U(n - 1)
         C(n) = price * lived + LOST * C(0) * (lived - stays) + (1 - stays) * C(n - 1)
 
     `SpotPool.outlook` gives both shares: ``lived``, the expected share of the run until its end or its
     instance's, and ``stays``, the probability that the instance lives for the whole run. Their difference is
-    the expected share of the run that is lost. C(n - 1) is that of the best pool, or of on-demand where that
-    is cheaper.
+    the expected share of the run that is lost. U(n - 1) and C(n - 1) are those of the choice with the least
+    cost, on-demand among them, whose money is at most ``1 + DEARER`` times that of a run which always goes to
+    the pool with the lowest price. That pool itself is never too dear.
 
     Args:
         pools: The pools that may be used.
@@ -40,17 +47,31 @@ def pools_for_run(
         tries: Number of times that the run may still be launched as spot.
 
     Returns:
-        The pools within `NEAR` of the best; none where on-demand costs less.
+        The pools within `NEAR` of the best; none where on-demand costs less and is not too dear.
     """
-    rows = [(pool, *pool.outlook(run_seconds)) for pool in pools]
-    falls_back, costs = on_demand_usd_per_hour, [on_demand_usd_per_hour] * len(rows)
+    if not pools or tries <= 0:
+        return ()
+    on_demand = (on_demand_usd_per_hour, on_demand_usd_per_hour)
+    rows = [(pool.usd_per_hour, *pool.outlook(run_seconds)) for pool in pools]
+    low_price, low_stays, low_lived = min(rows)
+    low_usd, (next_cost, next_usd) = on_demand_usd_per_hour, on_demand
     lost_hour = LOST * on_demand_usd_per_hour
+    choices: list[tuple[float, float]] = []  # cost and money, by pool
     for _ in range(tries):
-        costs = [
-            pool.usd_per_hour * lived + lost_hour * (lived - stays) + (1.0 - stays) * falls_back
-            for pool, stays, lived in rows
+        low_usd = low_price * low_lived + (1.0 - low_stays) * low_usd
+        choices = [
+            (
+                price * lived + lost_hour * (lived - stays) + (1.0 - stays) * next_cost,
+                price * lived + (1.0 - stays) * next_usd,
+            )
+            for price, stays, lived in rows
         ]
-        falls_back = min([falls_back, *costs])
-    limit = min((1.0 + NEAR) * min(costs, default=on_demand_usd_per_hour), on_demand_usd_per_hour)
-    good = [number for number, cost in enumerate(costs) if cost <= limit and cost < on_demand_usd_per_hour]
-    return tuple(rows[number][0] for number in sorted(good, key=lambda number: costs[number]))
+        most_usd = (1.0 + DEARER) * low_usd
+        next_cost, next_usd = min(choice for choice in [*choices, on_demand] if choice[1] <= most_usd)
+    if (next_cost, next_usd) == on_demand:
+        return ()
+    limit = (1.0 + NEAR) * next_cost
+    if on_demand_usd_per_hour <= most_usd:
+        limit = min(limit, on_demand_usd_per_hour)
+    good = [number for number, (cost, usd) in enumerate(choices) if usd <= most_usd and cost <= limit]
+    return tuple(pools[number] for number in sorted(good, key=lambda number: choices[number]))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decide.explanation.wording import explanation
-from advisor.decide.spot.pools import LOST, NEAR, pools_for_run
+from advisor.decide.spot.pools import DEARER, LOST, NEAR, pools_for_run
 from advisor.model import Capacity
 from advisor.model.node_classes import NodeClassState
 from advisor.model.site import CloudState
@@ -45,14 +45,25 @@ def test_any_curve_has_an_outlook(shares: list[float], run: float) -> None:
 
 def test_one_try_costs_what_a_simulation_says() -> None:
     """The expected cost in the rule, against lives drawn at random."""
-    run, mean, usd, on_demand = 4.0, 10.0, 0.3, 1.0
+    run, mean, usd, on_demand = 4.0, 30.0, 0.5, 1.0
     lives = np.random.default_rng(1).exponential(mean, 200_000)
     taken = lives < run
     cost = np.where(taken, lives * usd + LOST * on_demand * lives + on_demand * run, run * usd).mean() / run
     flaky = pool("flaky", usd, mean)
-    # beside a pool that is never taken, whose cost is its price
+    # beside a pool that is never taken, whose cost and money are its price
     for factor, best in ((1.06, "flaky"), (0.94, "steady")):
         steady = pool("steady", factor * cost, 1e9)
+        assert [found.key for found in pools_for_run([flaky, steady], run * HOUR, on_demand, 1)] == [best]
+
+
+def test_no_choice_is_much_dearer_than_the_lowest_price() -> None:
+    """The expected money in the rule, against lives drawn at random, where lost work alone would decide."""
+    run, mean, usd, on_demand = 4.0, 6.0, 0.2, 1.0
+    lives = np.random.default_rng(1).exponential(mean, 200_000)
+    money = np.where(lives < run, lives * usd + on_demand * run, run * usd).mean() / run
+    flaky = pool("flaky", usd, mean)
+    for factor, best in ((0.99, "steady"), (1.01, "flaky")):
+        steady = pool("steady", factor * (1.0 + DEARER) * money, 1e9)
         assert [found.key for found in pools_for_run([flaky, steady], run * HOUR, on_demand, 1)] == [best]
 
 
@@ -67,6 +78,7 @@ def test_what_is_likely_to_be_lost_goes_on_demand_and_so_does_the_last_try() -> 
     flaky = pool("a", 0.3, 3.0)
     assert pools_for_run([flaky], 0.5 * HOUR, 1.0, 2) == (flaky,)
     assert pools_for_run([flaky], 12 * HOUR, 1.0, 2) == ()
+    assert pools_for_run([pool("a", 0.3, 6.0)], 6 * HOUR, 1.0, 2)  # on-demand would be too dear
     assert pools_for_run([flaky], 0.5 * HOUR, 1.0, 0) == ()
     assert pools_for_run([], HOUR, 1.0, 2) == ()
     assert pools_for_run([pool("a", 1.0, 1e6)], HOUR, 1.0, 2) == ()  # no cheaper than on-demand
@@ -82,20 +94,38 @@ def test_all_that_are_as_good_are_found_best_first(
 ) -> None:
     offers = [pool(str(number), *each) for number, each in enumerate(pools)]
 
-    def cost(offer: SpotPool, left: int) -> float:
+    lowest = min(offers, key=lambda offer: offer.usd_per_hour)
+
+    def money(offer: SpotPool, after: float) -> float:
         stays, lived = offer.outlook(hours * HOUR)
-        return offer.usd_per_hour * lived + LOST * (lived - stays) + (1.0 - stays) * best(left - 1)
+        return offer.usd_per_hour * lived + (1.0 - stays) * after
 
-    def best(left: int) -> float:
-        return min([1.0, *(cost(offer, left) for offer in offers)]) if left else 1.0
+    def most(left: int) -> float:
+        return (1.0 + DEARER) * low(left)
 
-    found = pools_for_run(offers, hours * HOUR, 1.0, tries)
-    costs = [cost(offer, tries) for offer in found]
-    assert costs == sorted(costs)
-    assert all(each < 1.0 and each <= (1.0 + NEAR) * costs[0] for each in costs)
-    if min(cost(offer, tries) for offer in offers) < 1.0 - 1e-9:
-        assert found
-        assert costs[0] == pytest.approx(min(cost(offer, tries) for offer in offers))
+    def low(left: int) -> float:
+        return money(lowest, low(left - 1)) if left else 1.0
+
+    def choice(offer: SpotPool, left: int) -> tuple[float, float]:
+        stays, lived = offer.outlook(hours * HOUR)
+        cost, after = best(left - 1)
+        work = offer.usd_per_hour * lived + LOST * (lived - stays)
+        return work + (1.0 - stays) * cost, money(offer, after)
+
+    def best(left: int) -> tuple[float, float]:
+        every = [(1.0, 1.0), *(choice(offer, left) for offer in offers)] if left else [(1.0, 1.0)]
+        return min(each for each in every if not left or each[1] <= most(left) * (1.0 + 1e-12))
+
+    found = [choice(offer, tries) for offer in pools_for_run(offers, hours * HOUR, 1.0, tries)]
+    assert found == sorted(found)
+    assert all(usd <= most(tries) + 1e-9 for _, usd in found)
+    cost, usd = best(tries)
+    if (cost, usd) == (1.0, 1.0):
+        assert not found
+    else:
+        assert found[0] == pytest.approx((cost, usd))
+        assert all(each <= (1.0 + NEAR) * cost + 1e-9 for each, _ in found)
+        assert most(tries) < 1.0 or all(each <= 1.0 for each, _ in found)
 
 
 def advised(run: float, *pools: SpotPool, **capacity: object) -> tuple[Capacity | None, str]:
@@ -120,7 +150,8 @@ def test_question_four_goes_by_survival_once_it_is_known() -> None:
     assert advised(10 * HOUR)[0] is Capacity.ON_DEMAND  # a fixed limit: nothing is known
     assert advised(10 * HOUR, lasting)[0] is Capacity.SPOT
     assert advised(10 * HOUR, lasting, spot_by_survival=False)[0] is Capacity.ON_DEMAND
-    capacity, why = advised(3 * HOUR, flaky)
+    assert advised(HOUR, flaky)[0] is Capacity.SPOT
+    capacity, why = advised(10 * HOUR, flaky)
     assert capacity is Capacity.ON_DEMAND
     assert "because spot would cost more with what it is likely to lose" in why
 
