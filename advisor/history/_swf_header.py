@@ -21,12 +21,13 @@ _MAX_COMMENT_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwfHeader:
-    """The fields of the header that are used; 0 means unknown.
+    """The fields of the header that are used, whatever the case of their names; 0 means unknown.
 
     Attributes:
         unix_start_time: Epoch seconds of the log's time 0.
         utc_offset_seconds: The site's offset from UTC in winter, from ``TimeZone``, else ``TimeZoneString``.
-        max_processors: Size of the machine; ``1664 (72, 1368, 224)`` counts as its first number.
+        max_processors: Size of the machine; ``1664 (72, 1368, 224)`` counts as its first number. The format
+            has ``MaxProcs`` only where it differs from ``MaxNodes``, which counts without it.
     """
 
     unix_start_time: float = 0.0
@@ -88,12 +89,12 @@ def _header_of(comments: list[str]) -> SwfHeader:
     fields: dict[str, str] = {}
     for comment in comments:
         if match := _FIELD.match(comment):
-            fields.setdefault(match[1], match[2].strip())
-    start = _number(fields.get("UnixStartTime"))
+            fields.setdefault(match[1].lower(), match[2].strip())
+    start = _number(fields.get("unixstarttime"))
     return SwfHeader(
         unix_start_time=float(start) if 0 < start < 1e11 else 0.0,
         utc_offset_seconds=_utc_offset(fields, start),
-        max_processors=max(0, _number(fields.get("MaxProcs"))),
+        max_processors=max(0, _number(fields.get("maxprocs") or fields.get("maxnodes"))),
     )
 
 
@@ -109,11 +110,11 @@ def _utc_offset(fields: dict[str, str], start: int) -> float:
     The archive calls ``TimeZone`` deprecated, but it comes first here: it is a number, while the meaning of a
     zone's name depends on this machine's zone data, and a replay must give the same result everywhere.
     """
-    if "TimeZone" in fields:
-        offset = _number(fields["TimeZone"])
+    if "timezone" in fields:
+        offset = _number(fields["timezone"])
         return float(offset) if abs(offset) <= 50400 else 0.0
     try:
-        zone = ZoneInfo(fields.get("TimeZoneString", ""))
+        zone = ZoneInfo(fields.get("timezonestring", ""))
         now = datetime.fromtimestamp(max(0, min(start, 4_000_000_000)), UTC).astimezone(zone)
     except (ValueError, OSError):  # an unknown name is a ZoneInfoNotFoundError, which is a KeyError
         return 0.0

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from advisor.history import _swf_rows, swf
+from advisor.history import _swf_header, _swf_rows, swf
 from advisor.model import table as table_module
 from advisor.model.table import JobTable
 
@@ -49,7 +49,8 @@ def _parse(
 @cache
 def _code() -> str:
     """Hash of the modules that make a table of a log."""
-    sources = b"".join(Path(str(module.__file__)).read_bytes() for module in (swf, _swf_rows, table_module))
+    modules = (swf, _swf_rows, _swf_header, table_module)
+    sources = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
     return hashlib.sha256(sources).hexdigest()
 
 

@@ -75,6 +75,15 @@ def test_processors_are_the_requested_else_the_used(tmp_path: Path) -> None:
     assert swf.read_table(path).processors.tolist() == [8, 4, 4, 1]
 
 
+def test_the_header_is_read_whatever_the_case_of_its_names(tmp_path: Path) -> None:
+    header = swf.read_header(log(tmp_path, ";unixstarttime:1000", "; MAXPROCS: 64", "; timezone: 3600", LINE))
+    assert (header.unix_start_time, header.max_processors, header.utc_offset_seconds) == (1000, 64, 3600)
+
+
+def test_a_header_without_processors_has_them_as_nodes(tmp_path: Path) -> None:
+    assert swf.read_header(log(tmp_path, "; MaxNodes: 70 (dual)", LINE)).max_processors == 70
+
+
 def test_keep_says_which_rows(tmp_path: Path) -> None:
     never = LINE.replace(" 100 ", " 0 ", 1)
     cancelled = LINE.replace(" 100 ", " -1 ", 1)
