@@ -130,6 +130,21 @@ class _Judge:
         raise BadInput(what, where=str(self.path), mend="Give a log with jobs", code="trace.empty")
 
 
+class _Parts:
+    """Leaves out the parts of jobs that have a line for the whole before them."""
+
+    def __init__(self) -> None:
+        self._wholes: list[NDArray[np.float64]] = []
+
+    def left_out(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rows, of shape (n, 18), that are no part of a job whose whole was in these or earlier rows."""
+        is_part = np.isin(rows[:, 10], (2, 3, 4))
+        self._wholes.append(rows[~is_part, 0])
+        if not np.any(is_part):
+            return rows
+        return rows[~(is_part & np.isin(rows[:, 0], np.concatenate(self._wholes)))]
+
+
 def iter_rows(
     path: Path,
     *,
@@ -139,6 +154,9 @@ def iter_rows(
 ) -> Iterator[NDArray[np.float64]]:
     """Job lines as blocks of shape (n, 18), in file order; see :data:`COLUMNS`.
 
+    A job that was logged in parts (statuses 2, 3 and 4) has a line for the whole before them in some logs.
+    Its parts are left out there, so that its work counts once.
+
     Every number is finite and at most 1e15 in magnitude, waits and run times at most ten years. Job number,
     processors, status and the nominal columns are whole numbers.
 
@@ -147,13 +165,14 @@ def iter_rows(
             line.
     """
     judge = _Judge(path, malformed, report)
+    parts = _Parts()
     next_line = 1
     for block in whole_lines(judge.watched(iter_bytes(path, progress)), MAX_LINE_BYTES):
         rows, lines = _parse(block, next_line, judge)
         next_line += lines
         if len(rows):
             judge.accept(len(rows))
-            yield rows
+            yield parts.left_out(rows)
     judge.finish()
 
 

@@ -84,6 +84,14 @@ def test_a_header_without_processors_has_them_as_nodes(tmp_path: Path) -> None:
     assert swf.read_header(log(tmp_path, "; MaxNodes: 70 (dual)", LINE)).max_processors == 70
 
 
+def test_the_parts_of_a_job_do_not_count_beside_the_whole(tmp_path: Path) -> None:
+    whole, alone = LINE, LINE.replace("1", "2", 1).replace(" -1 1 7", " -1 3 7")
+    parts = [LINE.replace(" -1 1 7", f" -1 {status} 7") for status in (2, 3, 4)]
+    path = log(tmp_path, whole, *parts, alone)
+    assert swf.read_table(path).status.tolist() == [1, 3]
+    assert [outcome.job.job_id for outcome in swf.iter_outcomes(path)] == [1, 2]
+
+
 def test_keep_says_which_rows(tmp_path: Path) -> None:
     never = LINE.replace(" 100 ", " 0 ", 1)
     cancelled = LINE.replace(" 100 ", " -1 ", 1)
