@@ -24,6 +24,15 @@ def tells_steps() -> bool:
     return os.environ.get("ADVISOR_PROGRESS") == "json"
 
 
+def say_too_large(jobs: int, machine: int) -> None:
+    """Say on standard error how many jobs of a log are left out, if any are."""
+    if jobs and not tells_steps():
+        stderr.print(
+            f"Jobs left out because they ask for more than the {machine:,} processors in the log's header: "
+            f"{jobs:,}. Say the machine's size with --nodes if that is wrong."
+        )
+
+
 @contextmanager
 def ticking(beginning: str = "starting") -> Iterator[Tick]:
     """Yield ``tick(what, done, total)``: on a terminal a bar for each step, else a line every five seconds.

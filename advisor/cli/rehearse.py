@@ -12,7 +12,7 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import ticking
+from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse_shipped import (
     SetOption,
     ShippedOption,
@@ -138,6 +138,7 @@ def _rehearsed(
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
         window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
+        say_too_large(window.too_large, window.machine)
         result = run(window, asked, tick)
         if shipped is not None:
             rows, curve = shipped_rows(window, asked, shipped, tick)

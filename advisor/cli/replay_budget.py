@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import ticking
+from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse import (
     BootOption,
     JobsOption,
@@ -77,7 +77,9 @@ def budget(
     )
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
-        result = replay_budgets(loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes), terms, tick)
+        window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
+        say_too_large(window.too_large, window.machine)
+        result = replay_budgets(window, terms, tick)
     emit(result, output, lambda console: _show(console, result))
 
 

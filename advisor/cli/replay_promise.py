@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import ticking
+from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse import BootOption, JobsOption, NodesOption, SlowdownOption
 from advisor.cli.tables import percent, print_table
 from advisor.cli.traces import TraceOption
@@ -58,6 +58,7 @@ def promise(
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
         teaching = min(_TEACHING_ROWS, int(_TEACHING_SHARE * len(table))) if skip is None else skip
         window = loop_jobs(table, skip=teaching, jobs=jobs, nodes=nodes)
+        say_too_large(window.too_large, window.machine)
         result = replay_promises(window, options, lambda done, total: tick("promising", done, total))
     emit(result, output, lambda console: _show(console, result))
 

@@ -26,6 +26,7 @@ class LoopJobs:
         limit: Time limit, seconds; where the log has none, the longest limit in it: as a partition's MaxTime.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         machine: Processors of the on-premise cluster.
+        too_large: Jobs of the log that ask for more than its machine has, which are left out.
         may_move, may_be_stopped: One flag for each row of the table: False for a job that the site's rules or
             its user keep on-premise, and for one that may not be requeued. None: all may.
     """
@@ -39,6 +40,7 @@ class LoopJobs:
     machine: int
     may_move: NDArray[np.bool_] | None = None
     may_be_stopped: NDArray[np.bool_] | None = None
+    too_large: int = 0
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -64,13 +66,18 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
 
     Args:
         jobs: Rows that are replayed; None for all.
-        nodes: Processors of the on-premise cluster; 0: as the log's header says.
+        nodes: Processors of the on-premise cluster; 0: as the log's header says, without the jobs that ask
+            for more than that.
 
     Raises:
-        BadInput: No job is left, the machine's size is unknown, or a job is larger than it.
+        BadInput: No job is left, the machine's size is unknown, or a job is larger than ``nodes``.
     """
-    last = len(table) if jobs is None else min(len(table), skip + jobs)
     machine = nodes or table.total_processors
+    is_too_large = table.processors > machine
+    too_large = int(np.sum(is_too_large)) if not nodes and machine > 0 else 0
+    if too_large:
+        table = table.select(~is_too_large)
+    last = len(table) if jobs is None else min(len(table), skip + jobs)
     if skip >= last:
         raise BadInput(
             f"the log has {len(table)} jobs that ran, and {skip} are skipped",
@@ -106,6 +113,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         run=np.minimum(run, limit),
         processors=processors,
         machine=machine,
+        too_large=too_large,
     )
 
 

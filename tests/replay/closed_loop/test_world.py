@@ -173,6 +173,13 @@ def test_a_budget_is_never_exceeded() -> None:
             assert np.all(result.end >= world.jobs.submit)
 
 
+def test_jobs_larger_than_the_machine_of_the_header_are_left_out() -> None:
+    larger = (BUSY[0][0], 100, *BUSY[0][2:])
+    jobs = loop_jobs(log([larger, *BUSY], machine=4))
+    assert (len(jobs), jobs.too_large, jobs.machine) == (len(BUSY), 1, 4)
+    assert int(jobs.table.processors.max()) == int(jobs.processors.max()) == 4
+
+
 def test_a_log_without_its_machines_size_is_refused() -> None:
     with pytest.raises(BadInput, match=r"MaxProcs.*--nodes"):
         loop_jobs(log(BUSY, machine=0))
