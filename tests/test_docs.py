@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -91,9 +92,14 @@ def test_link_leads_somewhere(page: Path, value: str) -> None:
         assert anchor in anchors(target)
 
 
+@functools.cache
+def the_command() -> Any:
+    return typer.main.get_command(app)
+
+
 def parse(arguments: list[str]) -> None:
     """Parse as `advisor` would and run nothing; a command named alone, in a sentence, may lack arguments."""
-    command = typer.main.get_command(app)
+    command = the_command()
     context = command.make_context("advisor", [], resilient_parsing=True)
     while hasattr(command, "get_command") and arguments:
         name = arguments.pop(0)

@@ -31,9 +31,20 @@ def jobs() -> LoopJobs:
     return loop_jobs(busy, skip=500)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["site", "users"])
-def found(request: pytest.FixtureRequest, jobs: LoopJobs) -> dict[str, Any]:
-    return replay_budgets(jobs, terms(has_users=request.param))
+@pytest.fixture(scope="module")
+def site(jobs: LoopJobs) -> dict[str, Any]:
+    return replay_budgets(jobs, terms())
+
+
+@pytest.fixture(scope="module")
+def with_users(jobs: LoopJobs) -> dict[str, Any]:
+    return replay_budgets(jobs, terms(has_users=True))
+
+
+@pytest.fixture(params=["site", "with_users"])
+def found(request: pytest.FixtureRequest) -> dict[str, Any]:
+    result: dict[str, Any] = request.getfixturevalue(request.param)
+    return result
 
 
 def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -55,9 +66,8 @@ def test_a_months_budget_is_spent_where_there_is_demand_and_saves_more(found: di
     assert rows(found)[DAILY_FIRST]["demand_share"] is None
 
 
-def test_users_with_budgets_of_their_own_spend_less(jobs: LoopJobs) -> None:
-    alone = rows(replay_budgets(jobs, terms()))[PERIOD_PRICE]
-    with_users = replay_budgets(jobs, terms(has_users=True))
+def test_users_with_budgets_of_their_own_spend_less(site: dict[str, Any], with_users: dict[str, Any]) -> None:
+    alone = rows(site)[PERIOD_PRICE]
     assert with_users["users"] > 1
     assert rows(with_users)[PERIOD_PRICE]["core_hours"] < alone["core_hours"]
 
