@@ -85,3 +85,59 @@ def test_the_cache_of_a_release_with_other_class_names_is_written_anew(tmp_path:
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.strip())
     assert said == ["4.0 0", "4.0 1", "4.0 0", "4.0 1"]
+
+
+AT_ONCE = """
+import sys
+from advisor.compiled import compiled
+
+@compiled
+def double(number: float) -> float:
+    return 2.0 * number
+
+print("ready", flush=True)
+sys.stdin.readline()
+print(double(2.0), len(double.stats.cache_hits))
+"""
+
+
+def at_once(folder: Path, code: str, processes: int) -> list[str]:
+    (folder / "together.py").write_text(code)
+    started = [
+        subprocess.Popen(
+            (sys.executable, "together.py"),
+            env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")},
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(processes)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return sorted(process.communicate()[0].strip() for process in started)
+
+
+def test_of_processes_that_need_a_function_at_once_one_compiles_it(tmp_path: Path) -> None:
+    assert at_once(tmp_path, AT_ONCE, 3) == ["4.0 0", "4.0 1", "4.0 1"]
+
+
+def test_a_process_that_has_stopped_keeps_no_other_from_compiling(tmp_path: Path) -> None:
+    """The lock is held by somebody who never lets it go."""
+    lines = "advisor.compiled._LONGEST_WAIT_SECONDS = 0.1\n"
+    held = """
+import fcntl
+file = double._cache._cache_file.lock
+file.parent.mkdir(parents=True, exist_ok=True)
+holder = file.open("w")
+fcntl.flock(holder, fcntl.LOCK_EX)
+"""
+    code = AT_ONCE.replace("from advisor", "import advisor.compiled\n" + lines + "from advisor")
+    code = code.replace('print("ready"', held + 'print("ready"')
+    assert at_once(tmp_path, code, 1) == ["4.0 0"]

@@ -14,12 +14,16 @@ from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.predict.run_times.job_numbers import JobNumbers
 
 Integers = NDArray[np.int64]
+Whole = int | np.int64
 
 # an expert, by what its jobs have in common; the table below has one line for each
-_ALL, _ALL_BY_REQUEST, _SAME_REQUEST, _SAME_QUEUE, _USER, _USER_BY_REQUEST = range(6)
-_USER_REQUEST, _USER_WIDTH, _USER_PROGRAM, _SAME_JOB, _LAST_TWO, _USER_LAST = range(6, 12)
-_USER_REQUEST_LAST, _STEP, _JOB_STEP, _JOB_LAST_TWO, _ACCOUNT, _ACCOUNT_BY_REQUEST = range(12, 18)
-_USER_PROCESSORS, _WIDTH_LAST, _WIDTH_STEP, _USER_LATELY, _JOB_LATELY = range(18, 23)
+_NUMBERS: Final[tuple[np.int64, ...]] = tuple(np.arange(23))
+"""numba compiles a function anew for each plain integer that it is called with, but once for these."""
+_ALL, _ALL_BY_REQUEST, _SAME_REQUEST, _SAME_QUEUE, _USER, _USER_BY_REQUEST = _NUMBERS[:6]
+_USER_REQUEST, _USER_WIDTH, _USER_PROGRAM, _SAME_JOB, _LAST_TWO, _USER_LAST = _NUMBERS[6:12]
+_USER_REQUEST_LAST, _STEP, _JOB_STEP, _JOB_LAST_TWO, _ACCOUNT, _ACCOUNT_BY_REQUEST = _NUMBERS[12:18]
+_USER_PROCESSORS, _WIDTH_LAST, _WIDTH_STEP, _USER_LATELY, _JOB_LATELY = _NUMBERS[18:]
+_NONE: Final = np.int64(0)  # in place of a further part of a key
 EXPERTS: Final = 23
 
 _ABSOLUTE, _REQUEST, _LAST_OF_USER, _LAST_OF_WIDTH, _LAST_OF_JOB = range(5)
@@ -33,8 +37,8 @@ _LONG, _MEDIUM, _SHORT = 0.995, 0.95, 0.7  # factors by which a histogram forget
 class _Expert(NamedTuple):
     """An expert uses its parent's forecast while it has learned from few jobs; -1: it uses the prior."""
 
-    number: int
-    parent: int
+    number: Whole
+    parent: Whole
     origin: int
     decay: float
 
@@ -94,25 +98,25 @@ def look_up(memory: Memory, job: JobNumbers, out: Integers) -> None:
     top = request_bin(requested)
     quarter = round(4.0 * math.log2(max(1.0, requested))) if _is_known(requested) else -1
     width = int(math.log2(max(1, processors)))
-    out[_ALL] = _key(_ALL, 0, 0, 0, 0)
-    out[_ALL_BY_REQUEST] = _key(_ALL_BY_REQUEST, 0, 0, 0, 0)
-    out[_SAME_REQUEST] = _key(_SAME_REQUEST, quarter, 0, 0, 0)
-    out[_SAME_QUEUE] = _key(_SAME_QUEUE, queue, quarter // 4, width, 0)
-    out[_USER] = _key(_USER, user, 0, 0, 0)
-    out[_USER_BY_REQUEST] = _key(_USER_BY_REQUEST, user, 0, 0, 0)
-    out[_USER_REQUEST] = _key(_USER_REQUEST, user, quarter, 0, 0)
-    out[_USER_WIDTH] = _key(_USER_WIDTH, user, quarter, width, 0)
+    out[_ALL] = _key(_ALL, _NONE, _NONE, _NONE, _NONE)
+    out[_ALL_BY_REQUEST] = _key(_ALL_BY_REQUEST, _NONE, _NONE, _NONE, _NONE)
+    out[_SAME_REQUEST] = _key(_SAME_REQUEST, quarter, _NONE, _NONE, _NONE)
+    out[_SAME_QUEUE] = _key(_SAME_QUEUE, queue, quarter // 4, width, _NONE)
+    out[_USER] = _key(_USER, user, _NONE, _NONE, _NONE)
+    out[_USER_BY_REQUEST] = _key(_USER_BY_REQUEST, user, _NONE, _NONE, _NONE)
+    out[_USER_REQUEST] = _key(_USER_REQUEST, user, quarter, _NONE, _NONE)
+    out[_USER_WIDTH] = _key(_USER_WIDTH, user, quarter, width, _NONE)
     out[_USER_PROGRAM] = _key(_USER_PROGRAM, user, executable, account, queue)
     out[_SAME_JOB] = _key(_SAME_JOB, user, quarter, processors, executable)
     out[_ACCOUNT] = _key(_ACCOUNT, account, executable, quarter, width)
-    out[_ACCOUNT_BY_REQUEST] = _key(_ACCOUNT_BY_REQUEST, queue, account, width, 0)
-    out[_USER_PROCESSORS] = _key(_USER_PROCESSORS, user, processors, 0, 0)
-    out[_USER_LATELY] = _key(_USER_LATELY, user, 0, 0, 0)
+    out[_ACCOUNT_BY_REQUEST] = _key(_ACCOUNT_BY_REQUEST, queue, account, width, _NONE)
+    out[_USER_PROCESSORS] = _key(_USER_PROCESSORS, user, processors, _NONE, _NONE)
+    out[_USER_LATELY] = _key(_USER_LATELY, user, _NONE, _NONE, _NONE)
     out[_JOB_LATELY] = _key(_JOB_LATELY, user, quarter, processors, executable)
     last, former = _last_two(memory, out[_USER])
-    out[_LAST_TWO] = _key(_LAST_TWO, last, former, top // 2, 0)
-    out[_USER_LAST] = _key(_USER_LAST, user, last, 0, 0)
-    out[_USER_REQUEST_LAST] = _key(_USER_REQUEST_LAST, user, last, quarter, 0)
+    out[_LAST_TWO] = _key(_LAST_TWO, last, former, top // 2, _NONE)
+    out[_USER_LAST] = _key(_USER_LAST, user, last, _NONE, _NONE)
+    out[_USER_REQUEST_LAST] = _key(_USER_REQUEST_LAST, user, last, quarter, _NONE)
     out[_STEP] = _step_key(_STEP, last, former, top)
     guess = last if last >= 0 else top - _GUESS
     out[EXPERTS + _ABSOLUTE] = 0
@@ -123,17 +127,17 @@ def look_up(memory: Memory, job: JobNumbers, out: Integers) -> None:
     out[_WIDTH_STEP] = _step_key(_WIDTH_STEP, last, former, top)
     out[EXPERTS + _LAST_OF_WIDTH] = (last if last >= 0 else guess) - BINS // 2
     last, former = _last_two(memory, out[_SAME_JOB])
-    out[_JOB_LAST_TWO] = _key(_JOB_LAST_TWO, last, former, top, 0)
+    out[_JOB_LAST_TWO] = _key(_JOB_LAST_TWO, last, former, top, _NONE)
     out[_JOB_STEP] = _step_key(_JOB_STEP, last, former, top)
     out[EXPERTS + _LAST_OF_JOB] = (last if last >= 0 else guess) - BINS // 2
 
 
 @compiled
-def _step_key(expert: int, last: int, former: int, top: int) -> int:
+def _step_key(expert: Whole, last: int, former: int, top: int) -> int:
     """How much the last run time differed from the one before it, and how near the request it was."""
     step = last - former if former >= 0 else _UNKNOWN
     room = min(top - last, _NEAR) if last >= 0 else _UNKNOWN
-    return _key(expert, step, room, 0, 0)
+    return _key(expert, step, room, _NONE, _NONE)
 
 
 @compiled
@@ -145,13 +149,13 @@ def _last_two(memory: Memory, key: int) -> tuple[int, int]:
 
 
 @compiled
-def _key(expert: int, a: int, b: int, c: int, d: int) -> int:
+def _key(expert: Whole, a: Whole, b: Whole, c: Whole, d: Whole) -> int:
     state = _mixed(_START, expert)
     return int(np.int64(_mixed(_mixed(_mixed(_mixed(state, a), b), c), d)))
 
 
 @compiled
-def _mixed(state: np.uint64, value: int) -> np.uint64:
+def _mixed(state: np.uint64, value: Whole) -> np.uint64:
     x = (state ^ np.uint64(np.int64(value) + 1_000_003)) * _MIX_1
     x = (x ^ (x >> np.uint64(29))) * _MIX_2
     return x ^ (x >> np.uint64(32))
