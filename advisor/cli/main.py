@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -61,15 +62,6 @@ COMMANDS: tuple[str, ...] = (
 # a database that another process holds is for the caller to mend or to wait for, like a wrong path
 _EXIT_AS_BAD_INPUT = frozenset({"history.locked", "history.unreachable"})
 
-app = typer.Typer(
-    name="advisor",
-    no_args_is_help=True,
-    add_completion=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    help="Wait on the cluster, or pay to start in EC2? Decided inside sbatch, from your own history.",
-)
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -77,7 +69,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _main(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -87,10 +78,6 @@ def _main(
     from advisor.service.running.logs import configure
 
     configure()
-
-
-for _name in COMMANDS:
-    import_module(_name).register(app)
 
 
 def _in_paragraphs(text: str) -> str:
@@ -109,7 +96,46 @@ def _of_our_kind(group: typer.Typer) -> None:
             _of_our_kind(inner.typer_instance)
 
 
-_of_our_kind(app)
+def _modules_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Where the command that begins with these words is; all modules, if no module has its name.
+
+    Those of ``advisor replay portfolio`` and ``advisor status`` end in "replay_portfolio" and "status". The
+    others take longer to load than most commands run.
+    """
+    for length in (2, 1):
+        name = "_".join(words[:length]).replace("-", "_")
+        if found := tuple(module for module in COMMANDS if module.rpartition(".")[2] == name):
+            return found
+    return COMMANDS
+
+
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """All commands; or, if it is known where the one of these words is, that one alone."""
+    made = typer.Typer(
+        name="advisor",
+        no_args_is_help=True,
+        add_completion=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        help="Wait on the cluster, or pay to start in EC2? Decided inside sbatch, from your own history.",
+    )
+    made.callback()(_main)
+    for name in _modules_of(words):
+        import_module(name).register(made)
+    _of_our_kind(made)
+    return made
+
+
+if TYPE_CHECKING:
+    app: typer.Typer
+    """All commands; put together when it is first asked for."""
+
+
+def __getattr__(name: str) -> typer.Typer:
+    if name != "app":
+        raise AttributeError(name)
+    made = globals()["app"] = application()
+    return made
 
 
 def _complain(text: str) -> None:
@@ -120,7 +146,7 @@ def _complain(text: str) -> None:
 def run() -> None:
     """Entry point. Exit codes: 0 done, 2 bad input or configuration, 1 anything else."""
     try:
-        app()
+        application(sys.argv[1:])()
     except BadInput as error:
         if tells_steps():
             parts = {"what": error.what, "where": error.where, "mend": error.mend, "code": error.code}

@@ -37,7 +37,7 @@ _is_wide: ContextVar[bool] = ContextVar("_is_wide", default=False)
 def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command that takes ``--format`` the option ``--wide`` as well."""
     signature = inspect.signature(command, eval_str=True)
-    if "output" not in signature.parameters:
+    if "output" not in signature.parameters or "wide" in signature.parameters:
         return command
 
     @functools.wraps(command)

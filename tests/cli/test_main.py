@@ -1,0 +1,51 @@
+"""Each command alone, as `advisor` loads it, is the one that all of them together have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from advisor.cli.main import app, application
+
+
+def paths(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield words
+        return
+    for name, each in inner.items():
+        yield from paths(each, *words, name)
+
+
+def parameters(whole: typer.Typer, words: tuple[str, ...]) -> list[str]:
+    command: Any = typer.main.get_command(whole)
+    for word in words:
+        command = command.commands[word]
+    return [str(parameter.opts) for parameter in command.params]
+
+
+@pytest.mark.parametrize("words", list(paths(typer.main.get_command(app))), ids=" ".join)
+def test_a_command_is_found_by_its_words(words: tuple[str, ...]) -> None:
+    assert parameters(application([*words, "--help"]), words) == parameters(app, words)
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("replay",), ("frobnicate",)], ids=" ".join)
+def test_without_the_name_of_one_all_are_there(words: tuple[str, ...]) -> None:
+    command: Any = typer.main.get_command(application(words))
+    assert command.commands.keys() == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
+
+
+def test_a_command_loads_no_other() -> None:
+    script = (
+        "import sys; from advisor.cli.main import application; application(['status']); "
+        "print(*sorted(name for name in sys.modules if name.startswith('advisor.cli.')))"
+    )
+    done = subprocess.run((sys.executable, "-c", script), capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "advisor.cli.status" in loaded
+    assert not loaded & {"advisor.cli.control", "advisor.cli.rehearse", "advisor.cli.doctor"}
