@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
+# On a busy machine scikit-learn's threads wait for each other longer than they work, and spin as they do.
+# This is read when the first library with OpenMP is loaded, by us or by a process that we start.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 _SLURM_SECONDS = 900  # a slow, busy machine that compiles everything anew
 ROOT = Path(__file__).resolve().parent.parent
 
