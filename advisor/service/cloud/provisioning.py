@@ -83,7 +83,7 @@ class ProvisionLoop:
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
         self.resuming: frozenset[str] = frozenset()
-        self.unbegun = UnbegunJobs(settings, slurm=slurm, view=view, clock=clock)
+        self.unbegun = UnbegunJobs(settings, slurm=slurm, view=view, record=self._cloud, clock=clock)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

@@ -22,6 +22,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.records import leading
 
 log = structlog.get_logger(__name__)
@@ -36,10 +37,19 @@ class UnbegunJobs:
 
     name = "unbegun"
 
-    def __init__(self, settings: Settings, *, slurm: CloudScheduler, view: SharedView, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: CloudScheduler,
+        view: SharedView,
+        record: CloudRecord,
+        clock: Clock,
+    ) -> None:
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
+        self._record = record
         self._lock = threading.RLock()
-        self._kept: dict[int, float] = {}  # job that may be requeued for now: since when, epoch seconds
+        self._told: set[int] = set()  # jobs of the record that this process told Slurm of
         self._booting: dict[str, float] = {}  # node: the first snapshot that shows it so, epoch seconds
         self._resume_seconds: float | None = None
         self._asked_at = -_ASK_SECONDS
@@ -56,12 +66,13 @@ class UnbegunJobs:
     def keep_alive(self, job_ids: Iterable[int]) -> None:
         """Let slurmctld requeue these jobs, until they run."""
         with self._lock:
-            wanted = set(job_ids) - self._kept.keys()
+            wanted = set(job_ids) - self._told
             for queued in self._view.fresh().jobs if wanted else ():
                 job_id = queued.job.job_id
                 if job_id in wanted and not requeueable(queued.job, self._settings):
+                    self._record.set_requeueable(job_id, self._clock.wall())
                     self._slurm.update_job([job_id], {"requeue": "1"})
-                    self._kept[job_id] = self._clock.wall()
+                    self._told.add(job_id)
                     log.info("job.requeued_unbegun", job=job_id)
 
     def on_nodes(self, nodes: Collection[str]) -> set[int]:
@@ -78,12 +89,13 @@ class UnbegunJobs:
 
     def taken_back(self, job_id: int) -> dict[str, str]:
         """The change by which a job may again not be requeued; `forget` it then."""
-        return {"requeue": "0"} if job_id in self._kept else {}
+        return {"requeue": "0"} if job_id in self._record.requeueable() else {}
 
     def forget(self, job_id: int) -> None:
         """Requeue has been taken back, or the job is gone."""
         with self._lock:
-            self._kept.pop(job_id, None)
+            self._told.discard(job_id)
+            self._record.end_requeueable(job_id)
 
     def keep_jobs_of_late_nodes(self) -> None:
         """Keep the jobs alive whose nodes slurmctld will soon give up."""
@@ -112,12 +124,12 @@ class UnbegunJobs:
 
     def take_back(self) -> None:
         """Let the jobs that run by now again not be requeued."""
-        if not self._kept:
+        if not self._record.requeueable():
             return
         snapshot = self._view.fresh()
         known = {queued.job.job_id: queued for queued in snapshot.jobs}
         with self._lock:
-            for job_id, since in list(self._kept.items()):
+            for job_id, since in self._record.requeueable().items():
                 queued = known.get(job_id)
                 if snapshot.time <= since or (queued is not None and queued.state != RUNNING):
                     continue

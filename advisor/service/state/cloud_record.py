@@ -1,4 +1,4 @@
-"""The record of boots: how long they take in each pool, and how often they have failed."""
+"""The record of boots: how long they take in each pool, how often they fail, and whom that would harm."""
 
 from __future__ import annotations
 
@@ -133,6 +133,23 @@ class CloudRecord:
                 self._content.failures_in_a_row, _FAILURES_UNTIL_PROTECTED - 1
             )
             self._save()
+
+    def requeueable(self) -> dict[int, float]:
+        """Jobs that may be requeued until they run, and since when, epoch seconds."""
+        with self._lock:
+            return dict(self._content.requeueable)
+
+    def set_requeueable(self, job_id: int, since: float) -> None:
+        """Note that a job may be requeued until it runs; it is called before Slurm is told."""
+        with self._lock:
+            self._content.requeueable[job_id] = since
+            self._save()
+
+    def end_requeueable(self, job_id: int) -> None:
+        """Note that a job may again not be requeued, or has left."""
+        with self._lock:
+            if self._content.requeueable.pop(job_id, None) is not None:
+                self._save()
 
     def _save(self) -> None:
         self._file.keep(self._content, "cloud_record.not_saved")

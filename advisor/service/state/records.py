@@ -213,6 +213,7 @@ class BootsSeen(msgspec.Struct):
         failures_in_a_row, boots_seen, failures_seen: Boots that failed since the last good one; good ones and
             failed ones ever.
         staged: MB/s of the last stage-ins; earlier releases did not measure them.
+        requeueable: Jobs that may be requeued until they run, and since when.
     """
 
     boots: dict[str, list[Amount]]
@@ -220,6 +221,7 @@ class BootsSeen(msgspec.Struct):
     boots_seen: Count
     failures_seen: Count
     staged: list[Amount] = []
+    requeueable: dict[JobId, EpochSeconds] = {}
 
 
 class SeenSlice(msgspec.Struct, array_like=True):

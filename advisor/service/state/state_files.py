@@ -76,7 +76,8 @@ BOOTS: Final = KnownFile(
     name="cloud.json",
     record=BootsSeen,
     writer="service/state/cloud_record.py",
-    loss="Boot times are learned anew; one failed boot then stops launches until one boot succeeds.",
+    loss="Boot times are learned anew; one failed boot then stops launches until one boot succeeds. Jobs of "
+    "`--no-requeue` that wait for a late node may be requeued from then on.",
 )
 CLOSED_POOLS: Final = KnownFile(
     name="pools.json",
