@@ -2,8 +2,9 @@
 
 It does what a real slurmctld was seen to do (docs/designs/0008-launch-protocol.md, `advisor.testing.lab` for
 the real one): it calls Resume-, Suspend- and ResumeFailProgram, gives nodes up at ResumeTimeout and
-SlurmdTimeout, requeues their jobs with the same id and makes them wait. On-premise there is always room,
-unless the cluster is given a number of processors: it schedules those by EASY backfilling.
+SlurmdTimeout, requeues their jobs with the same id and makes them wait, and ends those that may not be
+requeued. On-premise there is always room, unless the cluster is given a number of processors: it schedules
+those by EASY backfilling.
 """
 
 from __future__ import annotations
@@ -193,14 +194,14 @@ class MemoryCluster:
         if self.on_premise is not None and job.state == PENDING:
             self.on_premise.remove(job.job_id)
 
-    def _cancel(self, job: MemoryJob) -> None:
+    def _end_early(self, job: MemoryJob, state: str) -> None:
         now = self.now()
         if self.on_premise is not None:
             self.on_premise.remove(job.job_id)
         if job.start_time is not None:
-            self._note_run(job, "CANCELLED", now)
+            self._note_run(job, state, now)
         self._leave(job, now)
-        job.state, job.end_time = "CANCELLED", now
+        job.state, job.end_time = state, now
         job.ends.append(job.state)
         if math.isfinite(self.times.forget):
             self._forgettable.append(job)
@@ -357,14 +358,18 @@ class MemoryCluster:
         return max(job.nodes_wanted, -(-job.processors // self.node_processors))
 
     def _free(self, node: MemoryNode) -> None:
-        """The node is lost to its job, which is requeued."""
+        """The node is lost to its job, which is requeued, or ends where it may not be."""
         if node.job_id is None:
             return
         job = self.jobs[node.job_id]
         if job.state == RUNNING and job.start_time is not None:
             job.interruptions += 1
             job.lost_seconds += self.now() - job.start_time
-        self._requeue(job)
+        if job.may_requeue:
+            self._requeue(job)
+        else:
+            self.cloud_changes += 1
+            self._end_early(job, "NODE_FAIL")
 
     def _requeue(self, job: MemoryJob) -> None:
         now = self.now()

@@ -266,7 +266,7 @@ class MemorySlurm(MemoryCluster):
             self.cloud_changes += 1
             for job in (self.jobs[job_id] for job_id in job_ids if job_id in self.jobs):
                 if job.state not in ENDED:
-                    self._cancel(job)
+                    self._end_early(job, "CANCELLED")
             self.told.append(("cancel", tuple(job_ids), {}))
 
         self._call("cancel", end)
@@ -322,6 +322,7 @@ class MemorySlurm(MemoryCluster):
                     nodes=_folded(tuple(self.nodes)),
                     total_processors=processors,
                     suspend_seconds=self.times.idle,
+                    resume_seconds=round(self.times.resume),
                 ),
             )
 

@@ -15,7 +15,7 @@ from advisor.model.snapshot import PENDING, QueuedJob
 
 BURST: Final = "burst"
 ON_PREMISE: Final = "onprem"
-ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"})
+ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 _POWER_WORD: Final = {
     NodePower.DOWN: {"POWERED_DOWN"},
     NodePower.POWERING_UP: {"POWERING_UP"},
@@ -208,6 +208,7 @@ class MemoryJob(_Shown):
             admin_comment=queued.admin_comment,
             signal="" if known is None else known.signal,
             excluded="" if known is None else known.excluded,
+            may_requeue=queued.job.requeue is not False,
             state=queued.state,
             start_time=queued.start_time,
             nodes=nodes,
@@ -218,7 +219,7 @@ class MemoryJob(_Shown):
 
 def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
     """A job as squeue says it; ``reason`` says why it waits."""
-    said = job.described or Job(job_id=0, submit_time=0.0, processors=job.size, requeue=True)
+    said = job.described or Job(job_id=0, submit_time=0.0, processors=job.size)
     return QueuedJob(
         job=replace(
             said,
@@ -227,6 +228,7 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
             processors=job.size,
             queue=job.partition,
             account=job.account or said.account,
+            requeue=job.may_requeue,
             requested_time=job.limit_seconds,
             nodes=job.nodes_wanted if job.nodes_wanted > 1 else said.nodes,
         ),

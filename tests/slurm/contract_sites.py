@@ -52,7 +52,15 @@ class Site(Protocol):
 
     @property
     def now(self) -> float: ...
-    def submit(self, seconds: float, *, partition: str = ..., nodes: int = ..., fails: bool = ...) -> int: ...
+    def submit(
+        self,
+        seconds: float,
+        *,
+        partition: str = ...,
+        nodes: int = ...,
+        fails: bool = ...,
+        may_requeue: bool = ...,
+    ) -> int: ...
     def submit_all_kinds(self) -> int: ...
     def until(self, is_so: Callable[[], bool]) -> None: ...
     def leave(self) -> None: ...
@@ -81,8 +89,17 @@ class InMemory:
     def now(self) -> float:
         return self.clock.wall
 
-    def submit(self, seconds: float, *, partition: str = "burst", nodes: int = 1, fails: bool = False) -> int:
-        return self.jobs.submit(seconds, partition=partition, nodes_wanted=nodes, fails=fails).job_id
+    def submit(
+        self,
+        seconds: float,
+        *,
+        partition: str = "burst",
+        nodes: int = 1,
+        fails: bool = False,
+        may_requeue: bool = True,
+    ) -> int:
+        said: dict[str, Any] = {"partition": partition, "nodes_wanted": nodes, "fails": fails}
+        return self.jobs.submit(seconds, may_requeue=may_requeue, **said).job_id
 
     def submit_all_kinds(self) -> int:
         """Jobs that differ in what is read of them; how many rows of squeue they make."""
@@ -123,8 +140,17 @@ class OnThisMachine:
     def now(self) -> float:
         return time.time()
 
-    def submit(self, seconds: float, *, partition: str = "burst", nodes: int = 1, fails: bool = False) -> int:
-        options = (f"--partition={partition}", f"--nodes={nodes}", "--exclusive", "--requeue")
+    def submit(
+        self,
+        seconds: float,
+        *,
+        partition: str = "burst",
+        nodes: int = 1,
+        fails: bool = False,
+        may_requeue: bool = True,
+    ) -> int:
+        requeue = "--requeue" if may_requeue else "--no-requeue"
+        options = (f"--partition={partition}", f"--nodes={nodes}", "--exclusive", requeue)
         script = f"sleep {seconds}; exit {int(fails)}"
         return self.lab.sbatch(*options, script=script).job_id
 

@@ -300,6 +300,23 @@ def test_a_node_forced_down_loses_its_job_which_is_requeued(site: Site) -> None:
     site.until(lambda: node(site, name).power is NodePower.DOWN)
 
 
+@pytest.mark.parametrize("is_told_later", [False, True])
+def test_a_job_that_may_not_be_requeued_ends_with_its_node(site: Site, *, is_told_later: bool) -> None:
+    job_id = running(site, may_requeue=False)
+    found = job(site, job_id)
+    assert found is not None
+    assert found.job.requeue is False
+    (name,) = (name for name in NODES if has_job(site, name))
+    if is_told_later:
+        site.slurm.update_job([job_id], {"requeue": "1"})
+    site.slurm.update_node([name], state="POWER_DOWN_FORCE", reason="lost")
+    site.until(lambda: state(site, job_id) == ("PENDING" if is_told_later else ""))
+    end = site.jobs.end_of(job_id)
+    assert end is not None
+    assert (end.state, end.may_requeue) == (("PENDING", True) if is_told_later else ("NODE_FAIL", False))
+    site.until(lambda: node(site, name).power is NodePower.DOWN)
+
+
 def test_a_node_powers_up_for_the_asking(site: Site) -> None:
     down: list[str] = []
 
