@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import structlog
 
@@ -61,6 +61,7 @@ class RunTimeKnowledge:
         self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
         self._position: int | None = None
         self._promised: dict[int, str] = {}  # job in the queue to its first advice
+        self._open = Counter[str]()  # promises of jobs in the queue, by kind
         self._saved_at, self._is_changed = -math.inf, False
 
     @property
@@ -122,8 +123,8 @@ class RunTimeKnowledge:
         self._is_changed = True
         log.info("promise.kept" if is_kept else "promise.broken", job=outcome.job.job_id)
 
-    def count_open(self, jobs: Iterable[QueuedJob]) -> Mapping[Kind, int]:
-        """Count the promises that jobs in the queue still have, and return their numbers.
+    def count_open(self, jobs: Iterable[QueuedJob]) -> None:
+        """Count the promises that jobs in the queue still have.
 
         A job's AdminComment has its newest advice. That it has moved is known of jobs that were seen here
         with an earlier one.
@@ -142,7 +143,7 @@ class RunTimeKnowledge:
                 open_now.append((kind, levels.third_of(size)))
         self._promised = first
         levels.set_open(open_now)
-        return Counter(kind for kind, _ in open_now)
+        self._open = Counter(kind.name.lower() for kind, _ in open_now)
 
     def _first_advice(self, newest: AdviceRecord, outcome: JobOutcome) -> AdviceRecord:
         """The advice of a job's submission; a later one has moved it."""
@@ -151,10 +152,10 @@ class RunTimeKnowledge:
         given = self._store.newest_decisions(wanted, _MOST_ADVICE)
         return given[-1].record if given else newest
 
-    def report(self) -> dict[str, int]:
-        """What `advisor status` shows: promises that are over, and those that were kept."""
+    def report(self) -> dict[str, Any]:
+        """What `advisor status` shows: promises that are over, kept ones, and those still open by kind."""
         levels = self._known.promises.levels
-        return {"made": levels.made, "kept": levels.kept}
+        return {"made": levels.made, "kept": levels.kept, "open": dict(self._open)}
 
     def save(self) -> None:
         """Save what was learned, every ten minutes at most."""
