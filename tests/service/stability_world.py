@@ -141,7 +141,7 @@ class StabilityWorld:
         self.cloud = CloudRecord(folder, clock)
         self.folder = HandoverFolder(folder / "handover")
         self.folder.prepare()
-        breakers = UnavailablePools(CLOSED_POOLS.at(folder), clock.wall)
+        self.breakers = breakers = UnavailablePools(CLOSED_POOLS.at(folder), clock.wall)
         order = PoolOrder()
         self.fleet = Fleet(
             settings.ec2,

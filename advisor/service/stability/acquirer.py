@@ -162,7 +162,7 @@ class AcquireLoop:
         rules, count = self._rules, len(kept.up)
         most = rules.max_nodes or kept.usable
         share = max(_EXCHANGED_SHARE, 1.0 / count) if count else _EXCHANGED_SHARE
-        fresh = self._knowledge.fresh_hazard(self._closed())
+        fresh = self._fresh_hazard()
         if fresh is None or not self._settings.capacity.use_spot:
             fresh, share = 1.0, 0.0  # nothing better can be had now
         return acquire(
@@ -182,6 +182,9 @@ class AcquireLoop:
             needed_now=needed_now,
             may_go=may_go,
         )
+
+    def _fresh_hazard(self) -> float | None:
+        return self._knowledge.fresh_hazard(self._closed())
 
     def _kept_nodes(self, snapshot: ClusterSnapshot) -> _KeptNodes:
         outlook = self._knowledge.outlook(snapshot)
@@ -238,6 +241,8 @@ class AcquireLoop:
         self._forget_asked(kept)
         if self._protected():
             return  # ten boots in a row failed: kept nodes, too, wait for the one node that may boot
+        if self._settings.capacity.use_spot and self._fresh_hazard() is None:
+            return  # no spot pool is open
         leaving = {name for name, _ in self._victims}
         staying = sum(item.node.name not in leaving for item in kept.up)
         missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())

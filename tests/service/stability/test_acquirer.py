@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.ec2.errors import FailureClass
+from advisor.ec2.pools import FIRST_PAUSE_SECONDS, QUOTA_PAUSE_SECONDS, Pool
 from advisor.model import Capacity
+from advisor.model.settings import CapacitySettings
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
@@ -211,6 +214,40 @@ def test_nodes_that_do_not_boot_are_asked_for_ever_more_seldom(tmp_path: Path) -
     world.live(2 * HOUR, tick=60.0)
     assert len(world.ec2.alive()) == 4
     assert world.acquire.report()["did_not_come"] == []
+
+
+@pytest.mark.parametrize("kind", [FailureClass.CAPACITY, FailureClass.QUOTA])
+def test_no_kept_node_is_asked_for_while_every_spot_pool_is_closed(
+    tmp_path: Path, kind: FailureClass
+) -> None:
+    """It would be on-demand, at three times the price, until an hourly exchange."""
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer={"kept_nodes": 4}, subnets=[STEADY]),
+        generator=np.random.default_rng(3),
+    )
+    world.live(300.0)
+    world.taken_at.clear()
+    pool = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=STEADY)
+    for item in world.ec2.alive():
+        world.ec2.reclaim(item.instance_id, 120.0)
+    world.breakers.mark_unavailable(pool, kind, "closed")
+    asked = world.acquire.asked
+    pause = FIRST_PAUSE_SECONDS if kind is FailureClass.CAPACITY else QUOTA_PAUSE_SECONDS
+    world.live(pause - 20.0)
+    assert world.acquire.asked == asked
+    world.live(300.0)
+    assert [item.market for item in world.ec2.alive()] == ["spot"] * 4
+    assert world.acquire.asked == asked + 4
+
+
+def test_without_spot_kept_nodes_do_not_wait_for_its_pools(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, acquirer={"kept_nodes": 4}, subnets=[STEADY])
+    settings = settings.model_copy(update={"capacity": CapacitySettings(use_spot=False)})
+    world = StabilityWorld(settings, generator=np.random.default_rng(3))
+    pool = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=STEADY)
+    world.breakers.mark_unavailable(pool, FailureClass.CAPACITY, "closed")
+    world.live(100.0)
+    assert [item.market for item in world.ec2.alive()] == ["on-demand"] * 4
 
 
 def test_a_burst_after_an_idle_hour_keeps_its_nodes(tmp_path: Path) -> None:
