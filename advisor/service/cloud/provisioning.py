@@ -72,7 +72,7 @@ class ProvisionLoop:
         self._blocks = context.blocks
         self.folder = folder
         self._kept = kept
-        self._resumed_jobs = ResumedJobs(view, clock)
+        self._resumed_jobs = ResumedJobs(view, self._cloud, clock)
         self._asked_nodes = AskedNodes(settings, slurm, view, clock)
         self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
         self._pool_of: dict[str, str] = {}  # booting node: its pool

@@ -10,7 +10,6 @@ the hand-over waits for the next poll.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -18,11 +17,12 @@ import structlog
 
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
-from advisor.model.snapshot import QueuedJob
+from advisor.model.snapshot import CONFIGURING, QueuedJob
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.running.clock import Clock
+from advisor.service.state.cloud_record import CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -37,17 +37,20 @@ _FAILED_BOOTS: Final = 2
 class ResumedJobs:
     """Finds the jobs of hand-overs in the last snapshot of Slurm."""
 
-    def __init__(self, view: SharedView, clock: Clock) -> None:
+    def __init__(self, view: SharedView, record: CloudRecord, clock: Clock) -> None:
         self._view = view
+        self._record = record
         self._clock = clock
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
         self._newest: dict[str, str] = {}  # node: its newest hand-over
         self._job_of: dict[str, int] = {}  # node that boots: its job
-        self._failed_boots: Counter[int] = Counter()  # of a job, in a row
+        self._knows_boots = False  # also those that an earlier process has begun
 
     def note_newest(self, waiting: Iterable[HandOver]) -> None:
         """Note which of the hand-overs that wait, oldest first, is the last word about each node."""
         self._newest = {node: asked.identity for asked in waiting for node in asked.nodes}
+        if not self._knows_boots:
+            self._recall_boots()
 
     def wanted(self, hand_over: HandOver) -> list[str]:
         """Its nodes, less those that slurmctld has given up: no job of the hand-over waits for them.
@@ -121,7 +124,7 @@ class ResumedJobs:
 
     def booted(self, node: str) -> None:
         """A node has come."""
-        self._failed_boots.pop(self._job_of.pop(node, -1), None)
+        self._record.end_failed_boots([self._job_of.pop(node, -1)])
 
     def not_booted(self, nodes: Iterable[str]) -> list[int]:
         """The jobs of nodes that have not come that should go home: this was their second in a row.
@@ -129,11 +132,28 @@ class ResumedJobs:
         A first one may be one bad machine, and slurmctld tries another.
         """
         jobs = {self._job_of.pop(node) for node in nodes if node in self._job_of}
-        self._failed_boots.update(jobs)
-        home = sorted(job for job in jobs if self._failed_boots[job] >= _FAILED_BOOTS)
-        for job in home:
-            del self._failed_boots[job]
+        home = [job for job in sorted(jobs) if self._record.job_not_booted(job) >= _FAILED_BOOTS]
+        self._record.end_failed_boots({*home, *self._gone(self._record.failed_boots().keys() - jobs)})
         return home
+
+    def _gone(self, job_ids: Iterable[int]) -> set[int]:
+        """Those of the jobs that have left the queue."""
+        try:
+            return set(job_ids) - {queued.job.job_id for queued in self._view.fresh().jobs}
+        except RetryLater:
+            return set()
+
+    def _recall_boots(self) -> None:
+        """Find the jobs of the nodes that an earlier process has launched."""
+        try:
+            on_node = jobs_by_node(self._view.fresh())
+        except RetryLater:
+            return
+        self._knows_boots = True
+        for node, jobs in on_node.items():
+            for queued in jobs:
+                if queued.state == CONFIGURING:
+                    self._job_of.setdefault(node, queued.job.job_id)
 
     def done(self, hand_over: HandOver) -> None:
         """Forget a hand-over that has been acted upon."""

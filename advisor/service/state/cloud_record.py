@@ -151,6 +151,26 @@ class CloudRecord:
             if self._content.requeueable.pop(job_id, None) is not None:
                 self._save()
 
+    def failed_boots(self) -> dict[int, int]:
+        """Jobs whose nodes did not come, and how often in a row."""
+        with self._lock:
+            return dict(self._content.failed_boots)
+
+    def job_not_booted(self, job_id: int) -> int:
+        """Note that nodes of a job did not come; return how often in a row."""
+        with self._lock:
+            count = self._content.failed_boots[job_id] = self._content.failed_boots.get(job_id, 0) + 1
+            self._save()
+        return count
+
+    def end_failed_boots(self, job_ids: Collection[int]) -> None:
+        """Note jobs whose nodes have come, or that wait for none in the cloud any more."""
+        with self._lock:
+            if gone := self._content.failed_boots.keys() & set(job_ids):
+                for job_id in gone:
+                    del self._content.failed_boots[job_id]
+                self._save()
+
     def _save(self) -> None:
         self._file.keep(self._content, "cloud_record.not_saved")
 

@@ -214,6 +214,7 @@ class BootsSeen(msgspec.Struct):
             failed ones ever.
         staged: MB/s of the last stage-ins; earlier releases did not measure them.
         requeueable: Jobs that may be requeued until they run, and since when.
+        failed_boots: Jobs whose nodes did not come, and how often in a row.
     """
 
     boots: dict[str, list[Amount]]
@@ -222,6 +223,7 @@ class BootsSeen(msgspec.Struct):
     failures_seen: Count
     staged: list[Amount] = []
     requeueable: dict[JobId, EpochSeconds] = {}
+    failed_boots: dict[JobId, Count] = {}
 
 
 class SeenSlice(msgspec.Struct, array_like=True):

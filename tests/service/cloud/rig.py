@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -70,6 +71,11 @@ class Rig:
         self.look()
         self.provision.act_on_handovers()  # it knows the nodes from then on,
         self.hands.monotonic += 61.0  # and has not seen Slurm lately
+
+    def restart(self) -> None:
+        """The provision loop of the next process, with what is on the disk."""
+        self.cloud = CloudRecord(self.path.parent, self.hands.clock)
+        self.provision = ProvisionLoop(replace(self.context, cloud=self.cloud), folder=self.folder)
 
     def look(
         self, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = (), *, others: bool = True

@@ -299,6 +299,37 @@ def test_f02_a_moved_job_goes_home_after_its_second_failed_boot_in_a_row(rig: Ri
     assert try_one("burst1", comes=False) == [home]  # moved again, it begins anew
 
 
+@pytest.mark.parametrize("is_during_the_boot", [True, False])
+def test_f02_a_restart_forgets_no_failed_boot(rig: Rig, *, is_during_the_boot: bool) -> None:
+    waiting = make_queued(7, admin_comment=comment(), queue="burst")
+    for node in ("burst1", "burst2"):
+        rig.look(jobs=[make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst", nodes=node)])
+        rig.hand_over("resume", node, {7: node})
+        rig.provision.act_on_handovers()
+        if is_during_the_boot:
+            rig.restart()
+            rig.provision.act_on_handovers()
+        rig.hands.pass_by(30.0)
+        rig.look(jobs=[waiting])
+        rig.hand_over("resume_fail", node)
+        rig.provision.act_on_handovers()
+        assert rig.provision.returning == ({7} if node == "burst2" else set())
+        if node == "burst1":
+            rig.restart()
+    rig.restart()
+    assert rig.cloud.job_not_booted(7) == 1  # it begins anew
+
+
+def test_f02_failed_boots_of_jobs_that_have_left_are_forgotten(rig: Rig) -> None:
+    rig.cloud.job_not_booted(6)
+    rig.look(jobs=[make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")])
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    rig.hand_over("resume_fail", "burst1")
+    rig.provision.act_on_handovers()
+    assert rig.cloud.failed_boots() == {7: 1}
+
+
 @pytest.mark.parametrize(
     ("node", "job", "spared"),
     [

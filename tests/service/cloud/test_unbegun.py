@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from advisor.model.errors import RetryLater
 from advisor.model.snapshot import Partition, QueuedJob
-from advisor.service.cloud.provisioning import ProvisionLoop
-from advisor.service.state.cloud_record import CloudRecord
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_node, make_queued, states_told
 
@@ -31,11 +28,6 @@ def shown(rig: Rig, state: str, *, requeue: bool = False, since: float = 0.0, jo
         job_id, state, admin_comment=comment(), queue="burst", requeue=requeue,
         nodes="" if state == "PENDING" else "burst1", start_time=rig.hands.wall - since,
     )  # fmt: skip
-
-
-def restart(rig: Rig) -> None:
-    rig.cloud = CloudRecord(rig.path.parent, rig.hands.clock)
-    rig.provision = ProvisionLoop(replace(rig.context, cloud=rig.cloud), folder=rig.folder)
 
 
 def pass_by(rig: Rig, seconds: float, job: QueuedJob, *, node: str = "IDLE") -> None:
@@ -83,13 +75,13 @@ def test_a_job_that_runs_at_last_may_again_not_be_requeued(rig: Rig) -> None:
 
 def test_a_restart_does_not_leave_a_job_requeueable_for_ever(rig: Rig) -> None:
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=500.0))
-    restart(rig)
+    rig.restart()
     rig.slurm.told.clear()
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", requeue=True))
     assert rig.slurm.told == []
     pass_by(rig, 5.0, shown(rig, "RUNNING", requeue=True))
     assert rig.slurm.told == [("job", (7,), {"requeue": "0"})]
-    restart(rig)
+    rig.restart()
     pass_by(rig, 5.0, shown(rig, "RUNNING", requeue=True))  # by its user, meanwhile
     assert rig.slurm.told == [("job", (7,), {"requeue": "0"})]
 
@@ -99,7 +91,7 @@ def test_a_job_is_kept_after_a_restart_that_came_before_slurmctld_was_told(rig: 
     with pytest.raises(RetryLater):
         pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=500.0))
     assert rig.slurm.told == []
-    restart(rig)
+    rig.restart()
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=505.0))
     assert rig.slurm.told == [("job", (7,), {"requeue": "1"})]
 
