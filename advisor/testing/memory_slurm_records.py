@@ -174,6 +174,8 @@ class MemoryJob(_Shown):
     shown: QueuedJob | None = None
 
     def __post_init__(self) -> None:
+        if self.described is not None and self.described.requeue is False:
+            self.may_requeue = False
         if math.isnan(self.ages_since):
             self.ages_since = self.submit_time
 
