@@ -16,13 +16,13 @@ import pytest
 import typer
 import typer.main
 
-from advisor.cli.main import app
 from advisor.config import check as find_mistakes
 from advisor.config import load
 from advisor.config.definitions import by_key, section_models
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.errors import BadInput
 from advisor.testing.ec2 import Ec2Emulator
+from tests.commands import app
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

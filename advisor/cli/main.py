@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -123,18 +123,6 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     for name in _modules_of(words):
         import_module(name).register(made)
     _of_our_kind(made)
-    return made
-
-
-if TYPE_CHECKING:
-    app: typer.Typer
-    """All commands; put together when it is first asked for."""
-
-
-def __getattr__(name: str) -> typer.Typer:
-    if name != "app":
-        raise AttributeError(name)
-    made = globals()["app"] = application()
     return made
 
 

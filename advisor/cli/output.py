@@ -35,7 +35,7 @@ _is_wide: ContextVar[bool] = ContextVar("_is_wide", default=False)
 
 
 def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that takes ``--format`` the option ``--wide`` as well."""
+    """Give a command that takes ``--format`` the option ``--wide`` as well, once."""
     signature = inspect.signature(command, eval_str=True)
     if "output" not in signature.parameters or "wide" in signature.parameters:
         return command

@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model import BadInput, RetryLater
+from tests.commands import app
 from tests.service.submit.test_server import Running
 
 runner = CliRunner()

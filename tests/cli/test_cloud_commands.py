@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.ec2.pools import Pool, UnavailablePools
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
@@ -24,6 +23,7 @@ from advisor.service.stability.feature import stability_columns
 from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
+from tests.commands import app
 from tests.service.cloud.rig import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app, run
+from advisor.cli.main import run
 from advisor.model.errors import BadInput
+from tests.commands import app
 from tests.conftest import ROOT
 
 runner = CliRunner()

@@ -12,8 +12,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from advisor.cli import output
-from advisor.cli.main import app
 from tests.cli.test_cloud_commands import config, report, written  # noqa: F401 - fixtures
+from tests.commands import app
 
 WALKED = {
     "status": [],

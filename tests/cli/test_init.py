@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli import init as command
-from advisor.cli.main import app
 from advisor.config import load
 from advisor.model.errors import BadInput
 from advisor.model.snapshot import Partition
 from advisor.service.admin.found_site import FoundSite
+from tests.commands import app
 from tests.service.doubles import make_node
 
 

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from advisor.cli.context import settings_of
-from advisor.cli.main import app, run
+from advisor.cli.main import run
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
 from advisor.model.bill import NodeUse, PaidTime
 from advisor.service.admin.since import clock_text, moment_text, parse_since
+from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
 runner = CliRunner()

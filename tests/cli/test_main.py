@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from advisor.cli.main import app, application
+from advisor.cli.main import application
+from tests.commands import app
 
 
 def paths(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
@@ -36,8 +37,9 @@ def test_a_command_is_found_by_its_words(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("replay",), ("frobnicate",)], ids=" ".join)
 def test_without_the_name_of_one_all_are_there(words: tuple[str, ...]) -> None:
-    command: Any = typer.main.get_command(application(words))
-    assert command.commands.keys() == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
+    found: Any = typer.main.get_command(application(words))
+    every: Any = typer.main.get_command(app)
+    assert found.commands.keys() == every.commands.keys()
 
 
 def test_a_command_loads_no_other() -> None:

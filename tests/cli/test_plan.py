@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model import BadInput
+from tests.commands import app
 
 SMALL = ("plan", "--trace", "synthetic:900:2", "--since", "10d", "--processes", "1")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.service.admin.status_words import portfolio_in_words
 from advisor.service.exchange import status_file
+from tests.commands import app
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
 
 RUNNER = CliRunner()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, Job, JobOutcome
 from advisor.service.admin.curves import kept, path_of
+from tests.commands import app
 
 DAY = 86_400.0
 BEGIN = 1.7e9

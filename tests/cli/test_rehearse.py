@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.cli.rehearse_shipped import rules_of
 from advisor.model import BadInput
 from advisor.simulate.pool.rules import Rules
+from tests.commands import app
 
 SMALL = ("--trace", "synthetic:900:4", "--skip", "300")
 ALWAYS = [

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model.errors import BadInput
+from tests.commands import app
 
 runner = CliRunner()
 

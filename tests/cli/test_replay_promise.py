@@ -6,7 +6,7 @@ import json
 
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
+from tests.commands import app
 
 runner = CliRunner()
 

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
+from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job
 
 runner = CliRunner()

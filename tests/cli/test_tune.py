@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import asdict
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.history.models import ModelStore
 from advisor.history.parameters import load_checkpoint, load_cutoff, load_parameters
 from advisor.history.store import HistoryStore
@@ -18,6 +17,7 @@ from advisor.model.job import Job, JobOutcome
 from advisor.predict.knn import tuning
 from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
+from tests.commands import app
 from tests.history.swf_writer import write
 
 runner = CliRunner()

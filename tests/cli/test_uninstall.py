@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli import uninstall as command
-from advisor.cli.main import app
 from advisor.model.errors import TellAdmin
 from advisor.service.admin.remnants import Remnant
+from tests.commands import app
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.cli.own_jobs import jobs_of_site
 from advisor.config.definitions import by_key
 from advisor.history.store import HistoryStore
@@ -19,6 +18,7 @@ from advisor.replay.closed_loop.site_settings import SHOWN
 from advisor.replay.sources import load_table
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.snapshot import Snapshot
+from tests.commands import app
 
 runner = CliRunner()
 MOMENT = "%Y-%m-%dT%H:%M:%S"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.wording import recorded_explanation, sentence
 from advisor.model import Advice
+from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job
 
 SCONTROL = """#!/bin/sh

@@ -98,8 +98,10 @@ class InMemory:
         fails: bool = False,
         may_requeue: bool = True,
     ) -> int:
-        said: dict[str, Any] = {"partition": partition, "nodes_wanted": nodes, "fails": fails}
-        return self.jobs.submit(seconds, may_requeue=may_requeue, **said).job_id
+        job = self.jobs.submit(
+            seconds, partition=partition, nodes_wanted=nodes, fails=fails, may_requeue=may_requeue
+        )
+        return job.job_id
 
     def submit_all_kinds(self) -> int:
         """Jobs that differ in what is read of them; how many rows of squeue they make."""

@@ -17,10 +17,10 @@ import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.service.control.metrics_page import MetricsPage
 from advisor.service.exchange import status_file
 from advisor.web.plots import figure_text
+from tests.commands import app
 from tests.web.conftest import Ask
 
 PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/money", "/nodes"]

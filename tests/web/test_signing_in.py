@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model.settings import WebSettings
 from advisor.web.gate import COOKIE, Gate
 from advisor.web.links import Links
 from advisor.web.persons import Person, Role, role_of
+from tests.commands import app
 from tests.web.conftest import ADDRESS, ADMIN, Ask
 
 ANN = Person("ann", Role.USER)

@@ -17,14 +17,14 @@ Integers = NDArray[np.int64]
 Whole = int | np.int64
 
 # an expert, by what its jobs have in common; the table below has one line for each
-_NUMBERS: Final[tuple[np.int64, ...]] = tuple(np.arange(23))
+EXPERTS: Final = 23
+_NUMBERS: Final[tuple[np.int64, ...]] = tuple(np.arange(EXPERTS))
 """numba compiles a function anew for each plain integer that it is called with, but once for these."""
 _ALL, _ALL_BY_REQUEST, _SAME_REQUEST, _SAME_QUEUE, _USER, _USER_BY_REQUEST = _NUMBERS[:6]
 _USER_REQUEST, _USER_WIDTH, _USER_PROGRAM, _SAME_JOB, _LAST_TWO, _USER_LAST = _NUMBERS[6:12]
 _USER_REQUEST_LAST, _STEP, _JOB_STEP, _JOB_LAST_TWO, _ACCOUNT, _ACCOUNT_BY_REQUEST = _NUMBERS[12:18]
 _USER_PROCESSORS, _WIDTH_LAST, _WIDTH_STEP, _USER_LATELY, _JOB_LATELY = _NUMBERS[18:]
 _NONE: Final = np.int64(0)  # in place of a further part of a key
-EXPERTS: Final = 23
 
 _ABSOLUTE, _REQUEST, _LAST_OF_USER, _LAST_OF_WIDTH, _LAST_OF_JOB = range(5)
 ORIGINS: Final = 5

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.history.swf import SwfHeader
 from advisor.model import BadInput, Job, JobOutcome
+from tests.commands import app
 from tests.history.swf_writer import write
 
 runner = CliRunner()

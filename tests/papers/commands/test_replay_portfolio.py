@@ -7,10 +7,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model.errors import BadInput
 from advisor.service.admin.plots import refuse_unwritable
 from advisor.simulate.portfolio.policies import BEYOND
+from tests.commands import app
 
 
 @pytest.mark.parametrize("billing", ["hour", "second"])

@@ -43,18 +43,7 @@ def test_one_json_object_with_the_contracts_fields(tmp_path):
 
 def test_a_table_and_a_page(tmp_path):
     page = tmp_path / "page.html"
-    arguments = (
-        "--processes",
-        "1",
-        "--schedulers",
-        "matched,oracle",
-        "--error",
-        "0.5",
-        "--tasks",
-        "pareto",
-        "--plot",
-        page,
-    )
+    arguments = ("--schedulers", "matched,oracle", "--error", "0.5", "--tasks", "pareto", "--plot", page)
     done = advisor("replay", "stability", "--nodes", small_nodes(tmp_path), *arguments)
     assert done.returncode == 0, done.stderr
     assert "matched*" in done.stdout

@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model import BadInput
+from tests.commands import app
 
 runner = CliRunner()
 

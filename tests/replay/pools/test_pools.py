@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model.errors import BadInput
 from advisor.replay.pools.markets import MarketPool, Prices, groups_of, read_prices
 from advisor.replay.pools.pools import CHEAPEST_TYPE, CHOSEN, ON_DEMAND, PoolOptions, replay_pools
 from advisor.replay.spot_traces import SpotCounts
+from tests.commands import app
 
 TYPES = {"a.large": 1.0, "b.large": 1.0}
 

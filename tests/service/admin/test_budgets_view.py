@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.config import load
 from advisor.model.errors import BadInput
 from advisor.model.periods import period_span
 from advisor.service.admin.budgets_view import budget_table, budget_words, budgets_view
 from advisor.service.exchange import status_file
+from tests.commands import app
 from tests.decide.cases import make_settings
 
 DAY = 86_400.0

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model.errors import TellAdmin
 from advisor.service.exchange import status_file
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
+from tests.commands import app
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.main import app
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.periods import period_span
 from advisor.model.settings import NoticeSettings
@@ -23,6 +22,7 @@ from advisor.service.admin.notice_delivery import deliver
 from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, conditions, decide
 from advisor.service.state.records import ToldNotices
 from advisor.service.state.state_files import NOTICES
+from tests.commands import app
 
 NOW = 1_790_000_000.0
 DAY = 86_400.0
