@@ -53,7 +53,8 @@ def pools_for_run(
         return ()
     on_demand = (on_demand_usd_per_hour, on_demand_usd_per_hour)
     rows = [(pool.usd_per_hour, *pool.outlook(run_seconds)) for pool in pools]
-    low_price, low_stays, low_lived = min(rows)
+    low = min(range(len(rows)), key=lambda number: rows[number])
+    low_price, low_stays, low_lived = rows[low]
     low_usd, (next_cost, next_usd) = on_demand_usd_per_hour, on_demand
     lost_hour = LOST * on_demand_usd_per_hour
     choices: list[tuple[float, float]] = []  # cost and money, by pool
@@ -66,7 +67,7 @@ def pools_for_run(
             )
             for price, stays, lived in rows
         ]
-        most_usd = (1.0 + DEARER) * low_usd
+        most_usd = max((1.0 + DEARER) * low_usd, choices[low][1])
         next_cost, next_usd = min(choice for choice in [*choices, on_demand] if choice[1] <= most_usd)
     if (next_cost, next_usd) == on_demand:
         return ()
