@@ -13,17 +13,17 @@ _STEADY: Final = "on_demand"
 
 def jobs_of_hosts(
     hosts: Sequence[str], cores: int, waiting: Iterable[QueuedJob], *, is_steady: bool
-) -> dict[str, int]:
-    """A job's id for each host, as far as there are jobs; those of higher priority first.
+) -> tuple[dict[str, int], set[int]]:
+    """A job's id for each host, as far as there are jobs, and all jobs that have room there.
 
-    A job that fits beside the one before it has no host of its own.
+    Jobs of higher priority go first. A job that fits beside the one before it has no host of its own.
 
     Args:
         cores: Number of cores of a host.
         waiting: Jobs that wait in the cloud's queue and have no host yet.
         is_steady: Whether the hosts are never spot; other hosts are for no job that asks for such.
     """
-    found = dict[str, int]()
+    found, served = dict[str, int](), set[int]()
     left, room = list(hosts), 0
     for queued in sorted(waiting, key=lambda one: (-one.priority, one.job.submit_time)):
         job = queued.job
@@ -32,10 +32,12 @@ def jobs_of_hosts(
         for _ in range(job.array_tasks):
             if job.processors <= room:
                 room -= job.processors
+                served.add(job.job_id)
                 continue
             count = math.ceil(job.processors / cores)
             if not left:
-                return found
+                return found, served
+            served.add(job.job_id)
             found |= dict.fromkeys(left[:count], job.job_id)
             left, room = left[count:], count * cores - job.processors
-    return found
+    return found, served

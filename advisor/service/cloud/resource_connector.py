@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from advisor.lsf.cloud_hosts import CloudHosts, HostRequest
 from advisor.model.errors import AdvisorError, BadInput, RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.settings_classes import NodeClass
-from advisor.model.snapshot import PENDING, QueuedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.cloud.hosts_for_jobs import jobs_of_hosts
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
@@ -38,7 +38,7 @@ _LIST_SECONDS: Final = 3.0
 _AGAIN_SECONDS: Final = 10.0
 """A host that was requested this long ago and has neither an instance nor a hand-over is handed over again.
 
-A crash has come between the request and its hand-over.
+A crash has come between the request and its hand-over, or no poll of LSF since.
 """
 _NO_JOBS: Final[Mapping[str, int]] = MappingProxyType({})
 _HOST: Final = "advisorhost"
@@ -83,6 +83,7 @@ class ResourceConnector:
         self._listed: Sequence[Instance] = ()
         self._listed_at = float("-inf")
         self._served = set[int]()  # ids of waiting jobs for which a host was requested
+        self._unnamed: dict[str, float] = {}  # host whose job the last poll did not show: epoch seconds
         self._calls: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "getAvailableMachines": self._machines,
             "getAvailableTemplates": self._templates,
@@ -125,8 +126,8 @@ class ResourceConnector:
         account = str(asked.get("rc_account") or "default")
         template = str(wanted["templateId"])
         name, made = self._hosts.create(template, int(wanted["machineCount"]), account)
-        self._hand_over("resume", made.nodes, self._jobs_for(made.nodes, self._hosts.classes[template]))
         log.info("connector.asked", request=name, nodes=fold(made.nodes))
+        self._launch(made.nodes)
         return {"message": f"{len(made.nodes)} hosts are launched", "requestId": name}
 
     def _give_back(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +143,7 @@ class ResourceConnector:
                 "the advisor launched none of these hosts", where="requestReturnMachines", mend=mend
             )
         name, made = self._hosts.give_back(ours)
+        self._wait_no_more(made.nodes)
         self._hand_over("suspend", made.nodes)
         log.info("connector.gives_back", request=name, nodes=fold(made.nodes))
         return {"message": f"{len(ours)} hosts are ended", "requestId": name}
@@ -212,12 +214,41 @@ class ResourceConnector:
 
     # ------------------------------------------------------------------------------------ hosts and jobs
 
-    def _jobs_for(self, nodes: Sequence[str], each: NodeClass) -> Mapping[str, int]:
-        """Host to the job for which it is launched: the job's advice names the capacity and the cost."""
+    def _launch(self, nodes: Sequence[str]) -> None:
+        """Hand hosts over with their jobs; a host whose job is not known waits for the next poll of LSF.
+
+        A job may have been sent to the cloud since the last poll. Without a job a host is on-demand, the only
+        capacity that suits every job, and is promised the cost of a day.
+        """
+        now = self._clock.wall()
         try:
             snapshot = self._view.fresh()
-        except RetryLater:
-            return {}
+        except RetryLater:  # LSF does not answer
+            self._wait_no_more(nodes)
+            self._hand_over("resume", nodes)
+            return
+        jobs = dict[str, int]()
+        for template, each in self._hosts.classes.items():
+            of_class = set(self._hosts.nodes_in(template)).intersection(nodes)
+            jobs |= self._jobs_for([node for node in nodes if node in of_class], each, snapshot)
+        may_wait = [
+            node for node in nodes if node not in jobs and snapshot.time <= self._unnamed.get(node, now)
+        ]
+        known = [node for node in nodes if node not in may_wait]
+        self._wait_no_more(known)
+        for node in may_wait:
+            self._unnamed.setdefault(node, now)
+        if known:
+            self._hand_over("resume", known, jobs)
+
+    def _wait_no_more(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            self._unnamed.pop(node, None)
+
+    def _jobs_for(
+        self, nodes: Sequence[str], each: NodeClass, snapshot: ClusterSnapshot
+    ) -> Mapping[str, int]:
+        """Host to the job for which it is launched: the job's advice names the capacity and the cost."""
         self._served &= {queued.job.job_id for queued in snapshot.jobs if queued.state == PENDING}
         waiting = [
             queued
@@ -227,8 +258,8 @@ class ResourceConnector:
             and queued.job.job_id not in self._served
             and not _lacks_advice(queued)
         ]
-        jobs = jobs_of_hosts(nodes, each.cores, waiting, is_steady=is_never_spot(each.features))
-        self._served |= set(jobs.values())
+        jobs, served = jobs_of_hosts(nodes, each.cores, waiting, is_steady=is_never_spot(each.features))
+        self._served |= served
         return jobs
 
     def _instances(self) -> Sequence[Instance]:
@@ -243,8 +274,12 @@ class ResourceConnector:
         known = {item.node for item in listed if item.may_cost} | self._fleet.unlisted_nodes(listed)
         under_way = {node for _, hand_over in self._folder.waiting() for node in hand_over.nodes}
         alive = {node for node in known if node} | under_way
-        if again := [node for node in self._hosts.due(_AGAIN_SECONDS) if node not in alive]:
+        due = self._hosts.due(_AGAIN_SECONDS)
+        if again := [node for node in due if node not in alive]:
+            self._wait_no_more(again)
             self._hand_over("resume", again)
+        if later := [node for node in self._unnamed if node not in alive]:
+            self._launch(later)
         if unread := self._hosts.forget(alive):
             log.warning("connector.never_asked_again", nodes=fold(unread))
             self._hand_over("suspend", unread)

@@ -150,6 +150,43 @@ def test_a_host_is_for_the_job_that_goes_first(site: Site) -> None:
     assert steady.jobs == {"steady1": 9}
 
 
+def test_a_host_whose_job_is_not_seen_yet_waits_for_the_next_poll(site: Site) -> None:
+    site.view.update(make_look(time=site.hands.wall), make_cluster())
+    request = site.create(2)
+    assert site.handed_over() == []
+    assert site.state(request)["status"] == "running"
+    assert site.handed_over() == []
+    site.view.update(make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=4)]), make_cluster())
+    site.state(request)
+    ((path, seen),) = site.folder.waiting()
+    assert seen.nodes == ("cloud1", "cloud2")
+    assert seen.jobs == {"cloud1": 7}
+    site.folder.done(path)
+    site.runs("cloud1", "cloud2")
+    site.state(request)
+    assert site.handed_over() == []
+
+
+def test_without_another_poll_a_host_waits_no_longer_than_after_a_crash(site: Site) -> None:
+    site.view.update(make_look(time=site.hands.wall), make_cluster())
+    request = site.create(1)
+    site.state(request)
+    site.state(request)
+    assert site.handed_over() == []
+    site.state(request)
+    assert site.handed_over() == [("resume", ("cloud1",))]
+
+
+def test_a_host_that_waits_for_a_poll_and_is_given_back_is_not_launched(site: Site) -> None:
+    site.view.update(make_look(time=site.hands.wall), make_cluster())
+    site.create(1)
+    site.ask("requestReturnMachines", machines=[machine("cloud1")])
+    assert site.handed_over() == [("suspend", ("cloud1",))]
+    site.view.update(make_look(time=site.hands.wall), make_cluster())
+    site.ask("getAvailableTemplates")
+    assert site.handed_over() == []
+
+
 def waiting_job(job_id: int, *, processors: int = 1, priority: int = 1, **changes: Any) -> QueuedJob:
     job = {"job_id": job_id, "submit_time": 1_799_999_000.0, "processors": processors, "queue": "burst"}
     values = job | changes
