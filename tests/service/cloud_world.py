@@ -188,7 +188,9 @@ class CloudWorld(CloudEvents):
         }
         context = CloudContext(settings=settings, interruptions=record, **cloud, **shared)
         provision = ProvisionLoop(context, folder=self.handovers)
-        self.reconcile = reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
+        self.reconcile = reconcile = ReconcileLoop(
+            context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
+        )
         interruptions = InterruptionLoop(
             settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=record, **shared
         )

@@ -182,7 +182,9 @@ class StabilityWorld:
             **shared,
         )
         provision = ProvisionLoop(context, folder=self.folder, kept=self.acquire.wanted)
-        reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
+        reconcile = ReconcileLoop(
+            context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
+        )
         self.match = MatchLoop(settings, knowledge=self.knowledge, jobs=slurm, said=said, **shared)
         loops: list[Loop] = [
             NoticeLoop(

@@ -56,7 +56,9 @@ class CloudFeature(Feature):
         self._stage_ins = StageIns(
             context.settings, view=context.view, cloud=context.cloud, give_back=provision.give_back
         )
-        self._reconcile = ReconcileLoop(context, resuming=lambda: provision.resuming)
+        self._reconcile = ReconcileLoop(
+            context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
+        )
         self._provision_runner = self._runner(provision)
         self.runners = (
             self._provision_runner,

@@ -108,7 +108,6 @@ class InterruptionLoop:
         self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
         self._kept_off: dict[int, str] = {}
-        self._own_exclusions: dict[int, str] = {}
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -203,6 +202,8 @@ class InterruptionLoop:
         end = self._jobs.end_of(job_id)
         if end is None or end.state != "FAILED" or not end.may_requeue:
             return
+        if self._has_newer(instance_id, end.end_time):
+            return  # that instance served the node when the job ended
         before = self._gone_since[instance_id] - end.end_time  # EC2's list is read once a period
         if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
             return  # it failed by itself, earlier
@@ -210,6 +211,14 @@ class InterruptionLoop:
         self._requeued.add((job_id, instance_id))
         self._record.interrupted([job_id], instance_id)
         log.warning("job.requeued", job=job_id, why="its machine was taken while it ran")
+
+    def _has_newer(self, instance_id: str, before: float) -> bool:
+        """Whether the node of an instance had a newer one at a time, epoch seconds."""
+        instance = next(item for item in self._instances() if item.instance_id == instance_id)
+        return any(
+            item.node == instance.node and instance.launch_time < item.launch_time <= before
+            for item in self._instances()
+        )
 
     def place_again(self) -> None:
         """Help requeued jobs to their next node: at once, and off spot after too many interruptions."""
@@ -234,7 +243,6 @@ class InterruptionLoop:
                 self._record.placed([job_id])
                 self._hurried.pop(job_id, None)
                 self._kept_off.pop(job_id, None)
-                self._own_exclusions.pop(job_id, None)
         for_each((job for job in known if job.state == PENDING), lambda job: self._place(job, spot))
 
     def _place(self, queued: QueuedJob, spot: set[str]) -> None:
@@ -250,7 +258,8 @@ class InterruptionLoop:
         if too_often_interrupted(job):
             keep_off = fold(sorted(spot))
             if keep_off != self._kept_off.get(job_id, ""):
-                changes["excnodelist"] = self._with_own_exclusions(job_id, keep_off)
+                own = self._record.own_exclusions(job_id, self._jobs.excluded_nodes)
+                changes["excnodelist"] = ",".join(filter(None, (own, keep_off)))
                 self._kept_off[job_id] = keep_off
         if changes:
             self._slurm.update_job([job_id], changes)
@@ -266,11 +275,6 @@ class InterruptionLoop:
         if moved is not None:
             self._slurm.update_job([job_id], returned(queued, moved, self._settings))
         self._slurm.release([job_id])
-
-    def _with_own_exclusions(self, job_id: int, keep_off: str) -> str:
-        if job_id not in self._own_exclusions:
-            self._own_exclusions[job_id] = self._jobs.excluded_nodes(job_id)
-        return ",".join(filter(None, (self._own_exclusions[job_id], keep_off)))
 
     def forget(self) -> None:
         """Drop what concerns no instance and no job any more; only while both sides can be read."""

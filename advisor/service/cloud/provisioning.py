@@ -292,9 +292,7 @@ class ProvisionLoop:
         self._fleet.suspend(nodes)
         if hand_over.identity not in self._counted:
             self._counted[hand_over.identity] = self._clock.monotonic()
-            self._cloud.boot_failed(len(nodes))
-            log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
-            self._give_back(self._resumed_jobs.not_booted(nodes))
+            self._count_failed_boots(nodes)
         try:
             self._slurm.update_node(nodes, state="RESUME")
         except RetryLater:
@@ -303,6 +301,21 @@ class ProvisionLoop:
             down = [node.name for node in self._view.fresh().nodes if node.is_down and node.name in nodes]
             if down or self._view.poll_began < self._counted[hand_over.identity]:
                 raise
+
+    def boot_ended(self, node: str, instance: Instance) -> None:
+        """Prepare that a node is given up before ResumeTimeout, as its instance has ended while it booted.
+
+        Such a boot has failed, but for an instance that EC2 took back. Jobs that have the node and may not be
+        requeued would end with it.
+        """
+        self.unbegun.keep_alive(self.unbegun.on_nodes([node]))
+        if not instance.was_reclaimed:
+            self._count_failed_boots([node])
+
+    def _count_failed_boots(self, nodes: Sequence[str]) -> None:
+        self._cloud.boot_failed(len(nodes))
+        log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
+        self._give_back(self._resumed_jobs.not_booted(nodes))
 
     def _kept_capacities(self, nodes: Iterable[str], hand_over: HandOver) -> dict[str, Capacity]:
         """Kept nodes are spot if the site uses spot; a node that has a job follows the job's advice.

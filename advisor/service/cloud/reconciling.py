@@ -44,6 +44,8 @@ class ReconcileLoop:
 
     Args:
         resuming: Nodes that wait for a launch: the instance they had is of a former life.
+        boot_ended: Called before a node is given up whose instance has ended while it booted; it keeps the
+            node's jobs alive.
 
     Attributes:
         instances: The instances that EC2 listed in this round; empty if it could not be read.
@@ -54,8 +56,14 @@ class ReconcileLoop:
 
     name = "reconcile"
 
-    def __init__(self, context: CloudContext, *, resuming: Callable[[], Collection[str]] = tuple) -> None:
-        self._resuming = resuming
+    def __init__(
+        self,
+        context: CloudContext,
+        *,
+        resuming: Callable[[], Collection[str]],
+        boot_ended: Callable[[str, Instance], None],
+    ) -> None:
+        self._resuming, self._boot_ended = resuming, boot_ended
         self._settings, self._slurm, self._view = context.settings, context.slurm, context.view
         self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
         self._interruptions = context.interruptions
@@ -189,6 +197,8 @@ class ReconcileLoop:
             instance = ended[name]
             why = instance.state_reason or instance.state
             log.warning("cloud.lost", node=name, instance=instance.instance_id, why=why)
+            if nodes[name].power is NodePower.POWERING_UP:
+                self._boot_ended(name, instance)
             self._count_interruption(instance, snapshot)
             self.nodes_lost += 1
             self._slurm.update_node(

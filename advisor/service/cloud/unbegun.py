@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import structlog
@@ -17,7 +18,7 @@ from advisor.decide.submission.capacity import requeueable
 from advisor.model.cluster import NodePower
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
-from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot
+from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
@@ -67,13 +68,20 @@ class UnbegunJobs:
         """Let slurmctld requeue these jobs, until they run."""
         with self._lock:
             wanted = set(job_ids) - self._told
-            for queued in self._view.fresh().jobs if wanted else ():
+            for queued in self._queue(wanted) if wanted else ():
                 job_id = queued.job.job_id
                 if job_id in wanted and not requeueable(queued.job, self._settings):
                     self._record.set_requeueable(job_id, self._clock.wall())
                     self._slurm.update_job([job_id], {"requeue": "1"})
                     self._told.add(job_id)
                     log.info("job.requeued_unbegun", job=job_id)
+
+    def _queue(self, wanted: AbstractSet[int]) -> Sequence[QueuedJob]:
+        """The queue as last polled, or as it is now where a wanted job was submitted since."""
+        found = self._view.fresh().jobs
+        if wanted <= {queued.job.job_id for queued in found}:
+            return found
+        return self._slurm.snapshot(self._clock.wall()).jobs
 
     def on_nodes(self, nodes: Collection[str]) -> set[int]:
         """Ids of the jobs that have got these nodes and have not begun."""

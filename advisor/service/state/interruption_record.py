@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from advisor.ec2.interruptions import Notice, NoticeKind
@@ -32,6 +32,7 @@ class InterruptionRecord:
         self._warned = content.warned
         self._counted = content.counted
         self._to_place = content.to_place
+        self._own_exclusions = content.own_exclusions
         self.totals = content.totals
 
     def note(self, notices: Iterable[Notice], now: float) -> list[Notice]:
@@ -117,7 +118,21 @@ class InterruptionRecord:
         with self._lock:
             if self._to_place & set(job_ids):
                 self._to_place -= set(job_ids)
+                for job_id in job_ids:
+                    self._own_exclusions.pop(job_id, None)
                 self._save()
+
+    def own_exclusions(self, job_id: int, ask: Callable[[int], str]) -> str:
+        """The nodes that a job's user excludes; asked for before the first change, when they stand alone."""
+        with self._lock:
+            known = self._own_exclusions.get(job_id)
+        if known is not None:
+            return known
+        found = ask(job_id)
+        with self._lock:
+            self._own_exclusions[job_id] = found
+            self._save()
+        return found
 
     def warned_about(self, instance_id: str) -> frozenset[int]:
         """Jobs that were warned about an instance."""
@@ -146,6 +161,9 @@ class InterruptionRecord:
                 self._notices, self._jobs, self._warned = notices, counts, warned
                 self._counted = counted
                 self._to_place &= jobs
+                self._own_exclusions = {
+                    job: nodes for job, nodes in self._own_exclusions.items() if job in self._to_place
+                }
                 self._save()
 
     def _count(self, name: str) -> None:
@@ -158,6 +176,7 @@ class InterruptionRecord:
             warned=self._warned,
             counted=self._counted,
             to_place=self._to_place,
+            own_exclusions=self._own_exclusions,
             totals=self.totals,
         )
         self._state.keep(content, "interruptions.not_saved")

@@ -195,6 +195,7 @@ class Interruptions(msgspec.Struct):
         jobs: Job to how often EC2 took its node.
         warned, counted: ``instance/job`` that was warned, and whose interruption was counted.
         to_place: Jobs that lost their node and have not got another one yet.
+        own_exclusions: Job that is kept off nodes to the nodes that its user excludes.
     """
 
     notices: dict[str, dict[str, float]] = {}
@@ -202,6 +203,7 @@ class Interruptions(msgspec.Struct):
     warned: set[str] = set()
     counted: set[str] = set()
     to_place: set[JobId] = set()
+    own_exclusions: dict[JobId, str] = {}
     totals: dict[str, Count] = {}
 
 

@@ -66,7 +66,11 @@ class Rig:
         }
         self.context = context = CloudContext(settings=settings, **parts)
         self.provision = ProvisionLoop(context, folder=self.folder)
-        self.reconcile = ReconcileLoop(context, resuming=lambda: self.provision.resuming)
+        self.reconcile = ReconcileLoop(
+            context,
+            resuming=lambda: self.provision.resuming,
+            boot_ended=self.provision.boot_ended,
+        )
         self._number = 0
         self.look()
         self.provision.act_on_handovers()  # it knows the nodes from then on,

@@ -91,7 +91,7 @@ class Rig:
         }
         self.context = context = CloudContext(settings=self.settings, **parts)
         self.provision = ProvisionLoop(context, folder=self.folder)
-        self.reconcile = ReconcileLoop(context)
+        self.reconcile = ReconcileLoop(context, resuming=tuple, boot_ended=self.provision.boot_ended)
         self.loop = InterruptionLoop(
             self.settings,
             instances=lambda: self.reconcile.last_listed,
@@ -319,6 +319,21 @@ def test_f25_a_job_whose_loss_is_counted_already_is_requeued_all_the_same(rig: R
     assert rig.record.interruptions_of(7) == 1
 
 
+def test_f25_a_job_that_fails_by_itself_is_not_run_again_after_a_restart(rig: Rig) -> None:
+    """EC2 took an instance of its node long ago; the next process hears of that and of the job at once."""
+    rig.hands.pass_by(900.0)
+    now = rig.hands.wall
+    newer = make_instance("burst1", instance_id="i-newer", launch_time=now - 600.0)
+    rig.fleet.listed = [make_instance("burst1", launch_time=now - 2000.0, **TAKEN), newer]
+    rig.look([make_node("burst1", "IDLE")])
+    rig.fails_on_burst1(job_end(end_time=now - 5.0))
+    rig.restart()
+    rig.round()
+    rig.round()
+    assert not [call for call in rig.slurm.told if call[0] == "requeue_ended"]
+    assert rig.record.interruptions_of(7) == 0
+
+
 def interrupt(rig: Rig, job_id: int, times: int) -> None:
     for number in range(times):
         rig.record.interrupted([job_id], f"i-{number}")
@@ -379,7 +394,11 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     rig.round()
     rig.round()
     assert rig.job_updates() == [{"excnodelist": "burst9,burst[1-2]"}]  # what lives as spot, once
+    rig.slurm.jobs[7].excluded = "burst9,burst[1-2]"
     rig.restart()
+    rig.fleet.listed = [make_instance("burst2")]
+    rig.round()
+    assert rig.job_updates()[1:] == [{"excnodelist": "burst9,burst2"}]
     advised = rig.context.spot_choice().advised
     assert advised({"burst3": waiting}, ()) == {"burst3": Capacity.ON_DEMAND}
     other = make_queued(8, admin_comment=comment())

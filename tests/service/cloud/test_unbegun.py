@@ -9,7 +9,7 @@ import pytest
 from advisor.model.errors import RetryLater
 from advisor.model.snapshot import Partition, QueuedJob
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
-from tests.service.doubles import make_node, make_queued, states_told
+from tests.service.doubles import make_instance, make_node, make_queued, states_told
 
 RESUME_SECONDS = 600
 
@@ -94,6 +94,36 @@ def test_a_job_is_kept_after_a_restart_that_came_before_slurmctld_was_told(rig: 
     rig.restart()
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=505.0))
     assert rig.slurm.told == [("job", (7,), {"requeue": "1"})]
+
+
+@pytest.mark.parametrize(("reason", "failed_boots"), [("Server.SpotInstanceTermination", 0), ("", 1)])
+def test_a_job_is_not_lost_with_an_instance_that_ends_while_it_boots(
+    rig: Rig, reason: str, failed_boots: int
+) -> None:
+    rig.fleet.listed = [make_instance("burst1", state="terminated", state_reason=reason)]
+    for _ in range(2):
+        rig.look(
+            [make_node("burst1", "ALLOCATED", "POWERING_UP", "NOT_RESPONDING")],
+            [shown(rig, "CONFIGURING", since=20.0)],
+        )
+        rig.reconcile.read_instances()
+        rig.reconcile.give_up_lost()
+        rig.hands.pass_by(20.0)
+    assert rig.slurm.told[0] == ("job", (7,), {"requeue": "1"})
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
+    assert rig.cloud.boot_failures == failed_boots
+
+
+def test_a_job_that_no_poll_has_shown_is_not_lost_with_a_launch_that_is_refused(rig: Rig) -> None:
+    """The job started as it was submitted, and polls of Slurm take long."""
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.hands.wall += 1.0
+    rig.look()
+    rig.slurm.show([make_node("burst1", "ALLOCATED", "POWERING_UP")], [shown(rig, "CONFIGURING")])
+    rig.provision.act_on_handovers()
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
+    assert rig.slurm.told[0] == ("job", (7,), {"requeue": "1"})
 
 
 def test_a_later_job_on_a_node_that_is_refused_is_not_lost_with_it(rig: Rig) -> None:
