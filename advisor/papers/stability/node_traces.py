@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from advisor.model.errors import BadInput
 from advisor.papers.stability.world.harvest import CLUSTERS, DAY, harvest_nodes
 from advisor.papers.stability.world.nodes import NodeChanges, node_changes
+from advisor.replay.spot_traces import text_of
 
 SYNTHETIC = "synthetic"
 RENTED = 64
@@ -25,8 +25,6 @@ SERVERS = 640
 SYNTHETIC_DAYS = 4.0
 INSTANCE_CORES = 16
 """Cores of an instance of a spot trace, which counts instances only."""
-
-_MAX_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,7 @@ def _synthetic(spec: str) -> NodePool:
 
 
 def _from_file(path: Path) -> NodeChanges:
-    try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(raw)) as packed:
-                raw = packed.read(_MAX_BYTES)
-        text = raw.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text or gzip file"
-        raise _bad(f"cannot read it ({reason})", str(path), "Give a readable CSV or JSON file") from None
+    text = text_of(path)
     if text.lstrip().startswith("{"):
         return spot_changes(text, str(path))
     return csv_changes(text, str(path))
@@ -112,7 +102,9 @@ def spot_changes(text: str, where: str = "spot trace") -> NodeChanges:
         raise _bad(f"not a spot trace ({error})", where, "It needs metadata.gap_seconds and data") from None
     good = alive.ndim == 1 and len(alive) > 1 and gap > 0 and np.all((alive >= 0) & (alive <= 4096))
     if not good or np.any(alive != np.floor(alive)) or not alive.max() > 0:
-        raise _bad("its data are not numbers of instances", where, "Give whole numbers from 0, not all 0")
+        raise _bad(
+            "its data are not numbers of instances", where, "Give two or more whole numbers from 0, not all 0"
+        )
     up = alive[None, :] > np.arange(int(alive.max()))[:, None]
     node, tick = np.nonzero(up[:, 1:] != up[:, :-1])
     return node_changes(
