@@ -242,18 +242,27 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tokens_usd: Dollars that further jobs may commit; infinite without a budget.
         tokens_by_account: The same for accounts and users with a budget of their own; ``*`` stands for any
             other (:mod:`advisor.model.periods`).
+        share_by_account: The share of ``seconds_per_usd`` that holds for their jobs; 1 where there is none.
     """
 
     seconds_per_usd: float
     tokens_usd: float
     tokens_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
+    share_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
+
+    def seconds_of(self, payers: Iterable[str]) -> float:
+        """Seconds of turnaround that a dollar must save for a job: of its payers the largest share holds."""
+        if not self.share_by_account:
+            return self.seconds_per_usd
+        shares = (_of_payer(self.share_by_account, payer) for payer in payers)
+        return self.seconds_per_usd * max((one for one in shares if one is not None), default=1.0)
 
     def tokens_of(self, payers: Iterable[str]) -> tuple[float, str]:
         """Dollars that a job may commit, and the payer who has no more; ``""``: the site."""
         found = self.tokens_usd, ""
         if self.tokens_by_account:
             for payer in payers:
-                if (left := self._left(payer)) is not None and left < found[0]:
+                if (left := _of_payer(self.tokens_by_account, payer)) is not None and left < found[0]:
                     found = left, payer
         return found
 
@@ -263,13 +272,14 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if tokens:
             new = dict(tokens)
             for payer, more in by_payer.items():
-                if (left := self._left(payer)) is not None:
+                if (left := _of_payer(tokens, payer)) is not None:
                     new[payer] = left - more
             tokens = MappingProxyType(new)
         return replace(self, tokens_usd=self.tokens_usd - usd, tokens_by_account=tokens)
 
-    def _left(self, payer: str) -> float | None:
-        return self.tokens_by_account.get(payer, self.tokens_by_account.get(any_of(payer)))
+
+def _of_payer(by_payer: Mapping[str, float], payer: str) -> float | None:
+    return by_payer.get(payer, by_payer.get(any_of(payer)))
 
 
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):

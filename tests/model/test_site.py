@@ -55,6 +55,16 @@ def test_an_account_commits_no_more_than_its_own_tokens_or_the_clusters() -> Non
     ]
 
 
+def test_of_several_payers_the_largest_share_of_the_price_holds() -> None:
+    price = Price(
+        seconds_per_usd=60.0,
+        tokens_usd=10.0,
+        share_by_account=MappingProxyType({"chem": 0.5, "user ann": 0.25, "user *": 0.1}),
+    )
+    payers = (("chem", "user ann"), ("bio", "user ann"), ("bio", "user bob"), ("bio",), ())
+    assert [price.seconds_of(names) for names in payers] == [30.0, 15.0, 6.0, 60.0, 60.0]
+
+
 def test_any_other_user_commits_no_more_than_the_budget_of_any() -> None:
     tokens = MappingProxyType({"user ann": 5.0, "user *": 2.0})
     price = Price(seconds_per_usd=60.0, tokens_usd=10.0, tokens_by_account=tokens)

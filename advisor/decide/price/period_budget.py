@@ -35,6 +35,11 @@ class PeriodMoney(NamedTuple):
     left: float
     planned: float
 
+    @property
+    def price_share(self) -> float:
+        """See :func:`price_share`."""
+        return price_share(self.planned, self.left)
+
 
 def period_money(
     *,
@@ -74,6 +79,18 @@ def period_money(
         accrued = given * max(0.0, now - observed_since) / (end - begin)
         left = min(left, _MAX_LEAD * accrued - spent_between(spent_by_day, observed_since, now) - promised)
     return PeriodMoney(own + carried, carried, spent, left, given * (end - now) / (end - begin))
+
+
+def price_share(planned: float, left: float) -> float:
+    """The share of the site's price that holds for the jobs of an account, by its money.
+
+    It is below 1 where more is left than even spending would have left: what an account does not spend by the
+    end of the period is lost to it, while the site's price is kept up by the jobs of others.
+
+    Args:
+        planned, left: See :class:`PeriodMoney`.
+    """
+    return min(1.0, planned / left) if left > 0.0 else 1.0
 
 
 def _own(usd: float, begin: float, end: float, since: float) -> float:

@@ -217,13 +217,14 @@ def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Sett
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.NO_BUDGET, numbers)
     if price is None or not price.seconds_per_usd >= 0.0:
         return _answer(_WORTH_PAYING, Verdict.UNSURE, Reason.PRICE_UNKNOWN, numbers)
-    hour = _HOUR / price.seconds_per_usd if price.seconds_per_usd > 0.0 else math.inf
+    seconds = price.seconds_of(job.payers)
+    hour = _HOUR / seconds if seconds > 0.0 else math.inf
     numbers = (
         *numbers,
         ("hour_costs", Quantity(_HOUR / option.best.value, "USD")),
         ("hour_may_cost", Quantity(hour, "USD")),
     )
-    if not option.best.value >= price.seconds_per_usd:
+    if not option.best.value >= seconds:
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.TOO_DEAR, numbers)
     tokens, payer = price.tokens_of(job.payers)
     if not worst <= tokens:

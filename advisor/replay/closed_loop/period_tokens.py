@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from advisor.decide.price.period_budget import PeriodMoney, period_money
+from advisor.decide.price.period_budget import PeriodMoney, period_money, price_share
 from advisor.model.bill import cost_by_day, day_of
 from advisor.model.periods import period_span
 from advisor.replay.closed_loop.log import Ints
@@ -54,6 +54,10 @@ class PeriodPurse:
         """The tokens that even spending would have left at a moment, epoch seconds."""
         begin, end = period_span(now, self.period)
         return self.amount * (end - now) / (end - begin)
+
+    def price_share(self, now: float) -> float:
+        """The share of the price that holds for its jobs at a moment, epoch seconds."""
+        return price_share(self.planned(now), self.held)
 
     def commit(self, most: float) -> None:
         """Take the most that a start may cost."""
@@ -137,6 +141,15 @@ class PeriodTokens:
         """The tokens that should be at hand by the period's plan: all are available from its start."""
         del days_ahead, reserve_days
         return self.site.planned(self.now)
+
+    def price_share(self, key: int) -> float:
+        """The share of the price that holds for a row's job: its account may hold more than is planned."""
+        account = self.account_of(key)
+        if account is None:
+            return 1.0
+        purse = self.accounts[account]
+        purse.accrue(self.now)
+        return purse.price_share(self.now)
 
     def commit(self, key: int, most: float) -> bool:
         """Take the most that a row's start may cost; False, and nothing is taken, where it is not there."""

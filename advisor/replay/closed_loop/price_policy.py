@@ -130,7 +130,7 @@ class PricePolicy(PricedPolicy):
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         elapsed = world.elapsed(row)
         offered = self._best(world, row, elapsed, 0.0, world.boot_left(row))
-        stays = offered.value > 0.0 and offered.value >= self._price_now(world)
+        stays = offered.value > 0.0 and offered.value >= self._price_now(world, row)
         if not stays:
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
             self._returns[row] += 1
@@ -194,7 +194,7 @@ class PricePolicy(PricedPolicy):
         # a job that has returned from the cloud and goes there again is further demand
         key = row, int(self._returns[row]), elapsed
         self.demand_price.note(key, index=offered.value, cost=offered.cost, now=world.now)
-        return offered.value > 0.0 and offered.value >= self._price_now(world)
+        return offered.value > 0.0 and offered.value >= self._price_now(world, row)
 
     def _is_sure(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
         """Whether the standard deviation of what a start saves is within the limit; only a start is asked."""
@@ -212,5 +212,7 @@ class PricePolicy(PricedPolicy):
         )
         return float(deviation) <= self._uncertainty_limit
 
-    def _price_now(self, world: World) -> float:
-        return price_now(self.demand_price, world) if self._fixed_price is None else self._fixed_price
+    def _price_now(self, world: World, row: int) -> float:
+        if self._fixed_price is not None:
+            return self._fixed_price
+        return world.tokens.price_share(row) * price_now(self.demand_price, world)

@@ -74,6 +74,10 @@ class Money(Protocol):
         """The core-seconds that should be at hand now."""
         ...
 
+    def price_share(self, key: int) -> float:
+        """The share of the price that holds for a row's job."""
+        ...
+
     def commit(self, key: int, most: float) -> bool:
         """Take the most that a row's start may cost; False, and nothing is taken, where it is not there."""
         ...

@@ -91,7 +91,7 @@ class PriceKeeper:
         if self.doubt:
             self._current = None
             return
-        money, by_payer = None, dict[str, float]()
+        money, by_payer, shares = None, dict[str, float](), dict[str, float]()
         if self._spending is not None:
             books = self._spending.books()
             known = {*books.payers(), *cloud.promised_by_account}
@@ -102,11 +102,14 @@ class PriceKeeper:
                     )
                 for payer in {*limit.payers, *limit.others(known)}:
                     promised = cloud.promised_by_account.get(payer, 0.0)
-                    by_payer[payer] = books.money(limit, payer, now, promised=promised).left
+                    own = books.money(limit, payer, now, promised=promised)
+                    by_payer[payer], shares[payer] = own.left, own.price_share
         self._current = Price(
             seconds_per_usd=self._price(now, money),
             tokens_usd=math.inf if money is None else money.left,
             tokens_by_account=MappingProxyType(by_payer),
+            # an admin who says what an hour may cost means every job
+            share_by_account=MappingProxyType({} if self._settings.budget.usd_per_hour_saved else shares),
         )
 
     def note(self, key: str, *, index: float, usd: float, now: float) -> None:

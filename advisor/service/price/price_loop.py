@@ -131,7 +131,8 @@ class PriceLoop:
             self._valued_at.clear()  # they are asked about as soon as there is a price
             return
         best = sorted(
-            (one for one in valued if one.value >= price.seconds_per_usd), key=lambda one: -one.value
+            (one for one in valued if one.value >= price.seconds_of(one.queued.job.payers)),
+            key=lambda one: -one.value,
         )
         self.worth_it = len(best)
         self._ask_and_move(best)

@@ -104,7 +104,7 @@ class Slices:
         price = self._keeper.current
         key = f"{queued.job.job_id}@{queued.job.submit_time:.0f}+{elapsed_seconds:.0f}"
         self._keeper.note(key, index=best.value, usd=best.cost, now=self._view.fresh().time)
-        if price is None or best.value <= 0.0 or best.value < price.seconds_per_usd:
+        if price is None or best.value <= 0.0 or best.value < price.seconds_of(queued.job.payers):
             return False
         worst = self._usd_per_second(queued) * (more_seconds + ENDING_SECONDS)
         payers = queued.job.payers

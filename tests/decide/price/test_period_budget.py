@@ -68,6 +68,15 @@ def test_the_plan_is_even_spending_to_the_end_of_the_period() -> None:
     assert money("2026-11-30 23:59:59").planned == pytest.approx(0.0, abs=0.01)
 
 
+def test_the_price_falls_for_an_account_that_spends_less_than_evenly() -> None:
+    half = money("2026-11-16")
+    assert half.price_share == pytest.approx(0.5)
+    assert money("2026-11-16", spent={"2026-11-02": 100.0}).price_share == pytest.approx(0.75)
+    assert money("2026-11-16", spent={"2026-11-02": 200.0}).price_share == 1.0
+    assert money("2026-11-16", spent={"2026-11-02": 301.0}).price_share == 1.0
+    assert money("2026-11-30 23:59:59").price_share == pytest.approx(0.0, abs=1e-4)
+
+
 def test_a_budget_that_begins_within_a_period_has_its_share_of_it() -> None:
     assert money("2026-11-22", since="2026-11-21").allowance == pytest.approx(100.0)
     assert money("2026-12-22", since="2026-11-21").allowance == 300.0

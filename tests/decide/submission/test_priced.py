@@ -130,6 +130,17 @@ def test_an_accounts_tokens_bind_its_jobs_alone() -> None:
     assert offered(price, account="physics").placement is Placement.BURST
 
 
+def test_an_hour_may_cost_more_for_an_account_that_has_spent_less_than_evenly() -> None:
+    value = 3600.0 / offered().values()["hour_costs"]
+    price = Price(
+        seconds_per_usd=1.5 * value, tokens_usd=100.0, share_by_account=MappingProxyType({"chem": 0.5})
+    )
+    assert offered(price, account="bio").decisive.reason == Reason.TOO_DEAR
+    advice = offered(price, account="chem")
+    assert advice.placement is Placement.BURST
+    assert advice.values()["hour_may_cost"] == pytest.approx(3600.0 / (0.75 * value))
+
+
 def test_without_a_price_nothing_moves() -> None:
     assert offered(None).decisive.reason == Reason.PRICE_UNKNOWN
 

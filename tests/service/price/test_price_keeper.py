@@ -48,6 +48,21 @@ def test_the_price_rises_with_demand(world: World) -> None:
     assert 1000.0 < scarce.seconds_per_usd * scarce.tokens_usd / planned <= 1049.0
 
 
+def test_the_price_of_an_account_falls_as_its_money_is_left(tmp_path: Path) -> None:
+    for fixed, expected in ((0.0, 0.25), (2.0, 1.0)):
+        folder = tmp_path / str(fixed)
+        folder.mkdir()
+        budget = {"usd": 240.0, "period": "day", "accounts": {"chem": 10.0}, "usd_per_hour_saved": fixed}
+        world = World(folder, budget=budget)
+        world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0)
+        world.hands.pass_by(18 * HOUR)
+        world.round(0.0)
+        price = world.keeper.current
+        assert price is not None
+        assert price.seconds_of(["chem"]) == pytest.approx(expected * price.seconds_per_usd, rel=1e-3)
+        assert price.seconds_of(["bio"]) == price.seconds_per_usd
+
+
 def test_a_restart_goes_on_with_price_demand_and_tokens(world: World) -> None:
     world.keeper.note("7@0", index=500.0, usd=1.0, now=world.hands.wall)
     world.hands.pass_by(2 * HOUR)

@@ -110,6 +110,18 @@ def test_an_account_moves_no_more_than_its_own_budget_covers(tmp_path: Path) -> 
     assert world.moved == [8]
 
 
+def test_a_job_moves_at_the_price_of_its_account(tmp_path: Path) -> None:
+    world = World(tmp_path, budget={"usd": 240.0, "period": "day", "accounts": {"chem": 10.0}})
+    world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0)
+    world.hands.pass_by(20 * HOUR)  # even spending would have left a sixth
+    for job_id in (1, 2):
+        world.slurm.put(job_id, "RUNNING", processors=8, start_time=world.hands.wall)
+    world.slurm.put(7, processors=8, account="chem")
+    world.slurm.put(8, processors=8, account="bio")
+    world.round()
+    assert world.moved == [7]
+
+
 def test_nothing_moves_while_what_was_spent_is_unknown(tmp_path: Path) -> None:
     world = with_tokens(tmp_path)
     world.spending.doubt = "budget.json was damaged"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ class Runs:
         return found
 
 
-def site(folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0) -> tuple[World, Slices]:
-    budget = {"usd": usd, "period": "day", "usd_per_hour_saved": usd_per_hour}
+def site(folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0, **budget: Any) -> tuple[World, Slices]:
+    budget = {"usd": usd, "period": "day", "usd_per_hour_saved": usd_per_hour} | budget
     world = World(folder, budget=budget)
     world.hands.pass_by(12 * HOUR)
     for job_id in (1, 2):
@@ -48,10 +49,11 @@ def site(folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0) -> tuple[
     return world, slices
 
 
-def in_cloud() -> QueuedJob:
+def in_cloud(account: str | None = None) -> QueuedJob:
     return make_queued(
-        7, "RUNNING", queue="burst", processors=8, requested_time=2 * HOUR, admin_comment=COMMENT
-    )
+        7, "RUNNING", queue="burst", processors=8, requested_time=2 * HOUR,
+        admin_comment=COMMENT, account=account,
+    )  # fmt: skip
 
 
 def test_a_job_far_from_its_turn_goes_on_and_commits_its_tokens(tmp_path: Path) -> None:
@@ -73,6 +75,15 @@ def test_it_comes_back_where_the_price_is_too_high_or_tokens_are_missing(tmp_pat
         folder.mkdir()
         _, slices = site(folder, usd_per_hour, usd)
         assert slices.next_stop(in_cloud(), 1000.0, 901) is None
+
+
+def test_it_goes_on_at_the_price_of_its_account(tmp_path: Path) -> None:
+    world, slices = site(tmp_path, 0.0, accounts={"chem": 10.0})
+    world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0)
+    world.hands.pass_by(23.9 * HOUR)
+    world.round()
+    assert slices.next_stop(in_cloud("bio"), 1000.0, 901) is None
+    assert slices.next_stop(in_cloud("chem"), 1000.0, 901) is not None
 
 
 def test_when_its_turn_has_come_it_stays_if_little_is_left(tmp_path: Path) -> None:
