@@ -252,10 +252,14 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def seconds_of(self, payers: Iterable[str]) -> float:
         """Seconds of turnaround that a dollar must save for a job: of its payers the largest share holds."""
+        return self.seconds_per_usd * self.share_of(payers)
+
+    def share_of(self, payers: Iterable[str]) -> float:
+        """The share of the price that holds for a job."""
         if not self.share_by_account:
-            return self.seconds_per_usd
+            return 1.0
         shares = (_of_payer(self.share_by_account, payer) for payer in payers)
-        return self.seconds_per_usd * max((one for one in shares if one is not None), default=1.0)
+        return max((one for one in shares if one is not None), default=1.0)
 
     def tokens_of(self, payers: Iterable[str]) -> tuple[float, str]:
         """Dollars that a job may commit, and the payer who has no more; ``""``: the site."""

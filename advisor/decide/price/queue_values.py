@@ -5,6 +5,7 @@ A slice is a limited time in the cloud that is bought for a job (`advisor.decide
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -93,5 +94,6 @@ def _value(  # noqa: PLR0917  (compiled: no keywords)
             paid_starts[i],
             are_whole[i],
             loss_weight,
+            math.inf,  # the money at hand is asked for when one of them is to move
         )
         found[0, i], found[1, i], found[2, i] = value, stop, cost

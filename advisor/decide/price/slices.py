@@ -71,6 +71,7 @@ def best_slice(
     wait: float,
     offer: CloudOffer,
     loss_weight: float,
+    longest: float = math.inf,
 ) -> Slice:
     """The slice with the highest expected saving over expected cost.
 
@@ -82,6 +83,7 @@ def best_slice(
         wait: Seconds until its start on-premise, where it would begin anew.
         offer: Start, slowdown and cost in the cloud.
         loss_weight: Number of saved hours that one lost hour outweighs.
+        longest: The longest slice that the money at hand pays for, seconds of on-premise run time.
     """
     return Slice(
         *best_of_stops(
@@ -96,6 +98,7 @@ def best_slice(
             offer.paid_start_seconds,
             offer.is_whole,
             loss_weight,
+            longest,
         )
     )
 
@@ -113,6 +116,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
     paid_start: float,
     is_whole: bool,  # noqa: FBT001  (compiled: no keywords)
     loss_weight: float,
+    longest: float,
 ) -> tuple[float, float, float, float, float]:
     """Compiled :func:`best_slice`: (index, stop, cost, saving, chance)."""
     best_index, best_stop, best_cost, best_saving, best_chance = -1.0, 0.0, 0.0, 0.0, 0.0
@@ -131,6 +135,8 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         low = edges[k - 1] if k else edges[0] * edges[0] / edges[1]
         run = min(max(math.sqrt(low * edges[k]), elapsed), limit)
         stop = min(edges[k], limit)
+        if stop - elapsed > longest:
+            break
         saved = wait + run - start - slowdown * (run - elapsed)
         saving += share * (saved if saved > 0.0 else loss_weight * saved)
         ended_cost += share * slowdown * (run - elapsed)
@@ -142,7 +148,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         if cost > 0.0 and saving / cost > best_index:
             best_index, best_stop, best_cost = saving / cost, stop, cost
             best_saving, best_chance = saving, chance
-    if best_chance > 1.0 - _ROUNDING:
+    if best_chance > 1.0 - _ROUNDING and limit - elapsed <= longest:
         best_stop = limit
     return best_index, best_stop, best_cost, best_saving, best_chance
 

@@ -52,6 +52,11 @@ class Tokens:
         """The highest cost to come of starts under way."""
         return sum(self._committed.values())
 
+    def held_for(self, key: Hashable) -> float:
+        """What one start may take now."""
+        del key
+        return self.held
+
     def accrue(self, now: float) -> None:
         """Add what has accrued by ``now``, seconds."""
         now = min(now, self._until)

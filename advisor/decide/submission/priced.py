@@ -16,6 +16,7 @@ import numpy as np
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
+from advisor.decide.price.period_budget import SHORTER_BELOW
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
@@ -34,6 +35,8 @@ from advisor.predict.run_times.grid import GRID
 _FASTER: Final = Question.FASTER
 _WORTH_PAYING: Final = Question.WORTH_PAYING
 _HOUR: Final = 3600.0
+_NO_MONEY: Final = frozenset({Reason.BUDGET_USED_UP, Reason.PAYER_BUDGET_USED_UP})
+_ROUNDING: Final = 1e-9
 _FREE_USD: Final = 1e-12
 """The price per second of nodes that are paid for already: any saving is worth it."""
 _Numbers = tuple[tuple[str, Quantity], ...]
@@ -52,6 +55,7 @@ class _Option(NamedTuple):
     usd_per_second: float
     limit: float
     is_whole: bool
+    offer: CloudOffer
     best: Slice
 
     @property
@@ -101,16 +105,33 @@ def priced(
     cloud_run = slowdown * estimates.run.seconds
     capacity, fourth = choose(job, cloud_run, state.cloud, settings, state.time)
     option = _option(job, capacity, slowdown, cloud_run, chances, state, estimates, settings)
-    second = _sure_enough(option, chances, estimates, settings)
-    if second.verdict in STAYS:
-        return (first, second), None, None
-    third = _worth_its_price(job, option, state, settings)
-    if third.verdict in STAYS:
-        return (first, second, third), None, None
+    answers = _faster_and_worth_it(job, option, chances, state, estimates, settings)
+    if answers[-1].reason in _NO_MONEY and not option.offer.is_whole:
+        shorter = _covered(job, option, chances, state, estimates, settings)
+        others = _faster_and_worth_it(job, shorter, chances, state, estimates, settings)
+        if others[-1].verdict not in STAYS:
+            option, answers = shorter, others
+    if answers[-1].verdict in STAYS:
+        return (first, *answers), None, None
     hedge = None
     if capacity is not None and not option.is_whole:
         hedge = Hedge(kind=HedgeKind.SLICE, stop_seconds=option.run_seconds)
-    return (first, second, third, fourth), capacity, hedge
+    return (first, *answers, fourth), capacity, hedge
+
+
+def _faster_and_worth_it(
+    job: Job,
+    option: _Option,
+    chances: Floats,
+    state: SiteState,
+    estimates: Estimates,
+    settings: Settings,
+) -> tuple[Answer, ...]:
+    """Questions 2 and 3; 3 only where 2 does not keep the job here."""
+    second = _sure_enough(option, chances, estimates, settings)
+    if second.verdict in STAYS:
+        return (second,)
+    return second, _worth_its_price(job, option, state, settings)
 
 
 def _option(
@@ -134,22 +155,14 @@ def _option(
     usd = usd_per_second(job, capacity or Capacity.ON_DEMAND, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
     is_whole = not (settings.hedge.enabled and may_be_brought_back(job, settings))
-    best = best_slice(
-        chances,
-        GRID,
-        limit=limit,
-        elapsed=0.0,
-        wait=estimates.wait.seconds,
-        offer=CloudOffer(
-            start_seconds=wait_there + start.seconds,
-            slowdown=slowdown,
-            cost_per_second=usd or _FREE_USD,
-            # the cost of its data's transfer, as if it were paid by time as well
-            paid_start_seconds=start.seconds + start.usd / (usd or _FREE_USD),
-            # nodes that are paid for cost nothing more: the job keeps them as long as it saves time
-            is_whole=is_whole or not usd,
-        ),
-        loss_weight=settings.price.loss_weight,
+    offer = CloudOffer(
+        start_seconds=wait_there + start.seconds,
+        slowdown=slowdown,
+        cost_per_second=usd or _FREE_USD,
+        # the cost of its data's transfer, as if it were paid by time as well
+        paid_start_seconds=start.seconds + start.usd / (usd or _FREE_USD),
+        # nodes that are paid for cost nothing more: the job keeps them as long as it saves time
+        is_whole=is_whole or not usd,
     )
     return _Option(
         slowdown=slowdown,
@@ -158,8 +171,48 @@ def _option(
         usd_per_second=usd,
         limit=limit,
         is_whole=is_whole,
-        best=best,
+        offer=offer,
+        best=_best(offer, chances, limit, estimates, settings),
     )
+
+
+def _best(
+    offer: CloudOffer,
+    chances: Floats,
+    limit: float,
+    estimates: Estimates,
+    settings: Settings,
+    longest: float = math.inf,
+) -> Slice:
+    return best_slice(
+        chances,
+        GRID,
+        limit=limit,
+        elapsed=0.0,
+        wait=estimates.wait.seconds,
+        offer=offer,
+        loss_weight=settings.price.loss_weight,
+        longest=longest,
+    )
+
+
+def _covered(
+    job: Job,
+    option: _Option,
+    chances: Floats,
+    state: SiteState,
+    estimates: Estimates,
+    settings: Settings,
+) -> _Option:
+    """The option with the best slice that the money at hand pays for, where its payers have much left."""
+    price = state.price
+    if price is None or price.share_of(job.payers) >= SHORTER_BELOW:
+        return option
+    tokens, _ = price.tokens_of(job.payers)
+    paid = (tokens / job.array_tasks - option.start.usd) / option.usd_per_second
+    longest = (paid - option.start.seconds - ENDING_SECONDS) / option.slowdown
+    best = _best(option.offer, chances, option.limit, estimates, settings, longest * (1.0 - _ROUNDING))
+    return option._replace(best=best)
 
 
 def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, settings: Settings) -> Answer:

@@ -57,7 +57,7 @@ class PeriodPurse:
 
     def price_share(self, now: float) -> float:
         """The share of the price that holds for its jobs at a moment, epoch seconds."""
-        return price_share(self.planned(now), self.held)
+        return 1.0 if self._carries_over else price_share(self.planned(now), self.held)
 
     def commit(self, most: float) -> None:
         """Take the most that a start may cost."""
@@ -131,6 +131,13 @@ class PeriodTokens:
     def held(self) -> float:
         """The core-seconds that the site may commit now."""
         return self.site.held
+
+    def held_for(self, key: int) -> float:
+        """The core-seconds that a row's start may commit now, of the site's and of its account's money."""
+        purses = self._purses(key)
+        for purse in purses:
+            purse.accrue(self.now)
+        return min(purse.held for purse in purses)
 
     def accrue(self, now: float) -> None:
         """Go on to a time, seconds of the log."""

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
+from advisor.decide.price.period_budget import SHORTER_BELOW
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model.estimate import Estimate
@@ -121,8 +122,10 @@ class PricePolicy(PricedPolicy):
         if row in world.keeps_place:
             wait = max(0.0, self._starts(world)[row] - world.now)
         offered = self._best(world, row, elapsed, wait, 0.0)
-        if self._is_worth(world, row, elapsed, wait, offered):
-            world.go_on(row, elapsed, offered.stop)
+        if self._is_worth(world, row, elapsed, wait, offered) and not world.go_on(row, elapsed, offered.stop):
+            offered = self._shorter(world, row, elapsed, wait, 0.0)
+            if offered.value >= self._price_now(world, row):
+                world.go_on(row, elapsed, offered.stop)
         if row not in world.cloud:
             self._returns[row] += 1
 
@@ -165,12 +168,33 @@ class PricePolicy(PricedPolicy):
         """Start a waiting job in the cloud where that is worth the price."""
         if wait <= _NOW or not world.may_move(row):
             return False
-        offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
-        return self._is_worth(world, row, 0.0, wait, offered) and world.start_in_cloud(
+        boot = world.options.boot_seconds
+        offered = self._best(world, row, 0.0, wait, boot)
+        if not self._is_worth(world, row, 0.0, wait, offered):
+            return False
+        if world.start_in_cloud(row, offered.stop, keeps_place=True):
+            return True
+        offered = self._shorter(world, row, 0.0, wait, boot)
+        return offered.value >= self._price_now(world, row) and world.start_in_cloud(
             row, offered.stop, keeps_place=True
         )
 
-    def _best(self, world: World, row: int, elapsed: float, wait: float, start: float) -> Slice:
+    def _shorter(self, world: World, row: int, elapsed: float, wait: float, start: float) -> Slice:
+        """The best slice that the money at hand pays for, where its account has much of it left."""
+        is_sliced = world.may_be_stopped(row) and world.tokens.price_share(row) < SHORTER_BELOW
+        longest = world.longest(row, start) if is_sliced else -1.0
+        return self._best(world, row, elapsed, wait, start, longest=longest)
+
+    def _best(
+        self,
+        world: World,
+        row: int,
+        elapsed: float,
+        wait: float,
+        start: float,
+        *,
+        longest: float = math.inf,
+    ) -> Slice:
         options = world.options
         return best_slice(
             self._chances[row],
@@ -186,6 +210,7 @@ class PricePolicy(PricedPolicy):
                 is_whole=not world.may_be_stopped(row),
             ),
             loss_weight=self._loss_weight,
+            longest=longest,
         )
 
     def _is_worth(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:

@@ -66,6 +66,10 @@ class Money(Protocol):
         """The budget of a day."""
         ...
 
+    def held_for(self, key: int) -> float:
+        """The core-seconds that a row's start may commit now."""
+        ...
+
     def accrue(self, now: float) -> None:
         """Go on to a time."""
         ...
@@ -190,6 +194,11 @@ class World:
         """The highest cost of a slice, core-seconds."""
         run = self.options.slowdown * (stop - elapsed)
         return float(self.jobs.processors[row]) * (run + (boot if self.options.bills_boot else 0.0))
+
+    def longest(self, row: int, boot: float) -> float:
+        """The longest slice that the money at hand pays for, seconds of on-premise run time."""
+        seconds = self.tokens.held_for(row) / float(self.jobs.processors[row])
+        return (seconds - (boot if self.options.bills_boot else 0.0)) / self.options.slowdown - _MOMENT
 
     def start_in_cloud(self, row: int, stop: float, *, keeps_place: bool) -> bool:
         """Start a waiting job in the cloud, up to a run time of ``stop``; False: no tokens, or it may not."""

@@ -79,6 +79,12 @@ class PriceKeeper:
         """Whether tokens limit what is spent."""
         return self._settings.budget.usd > 0.0
 
+    @property
+    def _is_lost_at_the_end(self) -> bool:
+        """Whether money that an account has left is lost, and no hour has a fixed price."""
+        budget = self._settings.budget
+        return not (budget.carry_over or budget.usd_per_hour_saved)
+
     def polled(self, now: float, cloud: CloudState) -> None:
         """Work out tokens and price anew.
 
@@ -108,8 +114,7 @@ class PriceKeeper:
             seconds_per_usd=self._price(now, money),
             tokens_usd=math.inf if money is None else money.left,
             tokens_by_account=MappingProxyType(by_payer),
-            # an admin who says what an hour may cost means every job
-            share_by_account=MappingProxyType({} if self._settings.budget.usd_per_hour_saved else shares),
+            share_by_account=MappingProxyType(shares if self._is_lost_at_the_end else {}),
         )
 
     def note(self, key: str, *, index: float, usd: float, now: float) -> None:

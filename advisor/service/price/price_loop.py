@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept
+from advisor.decide.price.period_budget import SHORTER_BELOW
 from advisor.model.deadline import deadline_for
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -198,8 +199,12 @@ class PriceLoop:
             if asked >= _MAX_ASKED:
                 next_round(job_id)
                 return False
-            price = self._keeper.current
-            if price is None or one.worst_usd > price.tokens_of(one.queued.job.payers)[0]:
+            price, payers = self._keeper.current, one.queued.job.payers
+            if price is None:
+                return False
+            tokens, _ = price.tokens_of(payers)
+            may_be_shorter = tokens > 0.0 and price.share_of(payers) < SHORTER_BELOW
+            if one.worst_usd > tokens and not may_be_shorter:
                 return False
             asked += 1
             found = self._asking.goes(one.queued, one.wait)
@@ -213,7 +218,7 @@ class PriceLoop:
                     wait_seconds=round(one.wait),
                     usd=round(one.usd, 4),
                 )
-                self._keeper.commit(one.worst_usd, one.queued.job.payers)
+                self._keeper.commit(min(one.worst_usd, tokens), payers)
             return bool(found)
 
         self._asking.move(((one.queued.job.job_id, one) for one in best), goes, skip=next_round)

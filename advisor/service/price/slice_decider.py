@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
+from advisor.decide.price.period_budget import SHORTER_BELOW
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.submission.capacity import usd_per_second
 from advisor.model.advice import Capacity
@@ -25,6 +26,7 @@ from advisor.service.price.valuing import AskSlowdown, RunChances
 
 log = structlog.get_logger(__name__)
 
+_MOMENT = 1e-3  # seconds
 _FREE_USD_PER_SECOND = 1e-12
 
 
@@ -67,17 +69,36 @@ class Slices:
         waits = self._forecast()
         wait = waits.get(placeholder, max(waits.values(), default=0.0) if not placeholder else 0.0)
         best = self._best(queued, elapsed_seconds, wait, is_whole=False)
+        if not self._is_worth(queued, best, elapsed_seconds):
+            return None
         stop = self._slowdown(queued) * best.stop
-        return stop if self._is_bought(queued, best, stop - elapsed_seconds, elapsed_seconds) else None
+        if self._is_covered(queued, stop - elapsed_seconds):
+            return stop
+        price = self._keeper.current
+        if price is None or price.share_of(queued.job.payers) >= SHORTER_BELOW:
+            return None
+        longest = self._tokens(queued) / self._usd_per_second(queued) - ENDING_SECONDS
+        best = self._best(queued, elapsed_seconds, wait, is_whole=False, longest=longest - _MOMENT)
+        stop = self._slowdown(queued) * best.stop
+        is_bought = self._reaches_price(queued, best) and self._is_covered(queued, stop - elapsed_seconds)
+        return stop if is_bought else None
 
     def stays(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
         """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
         best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
-        return self._is_bought(queued, best, left, elapsed_seconds)
+        return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, left)
 
-    def _best(self, queued: QueuedJob, elapsed_seconds: float, wait: float, *, is_whole: bool) -> Slice:
+    def _best(
+        self,
+        queued: QueuedJob,
+        elapsed_seconds: float,
+        wait: float,
+        *,
+        is_whole: bool,
+        longest: float = math.inf,
+    ) -> Slice:
         here = on_premise_job(queued, self._settings).job
         slowdown = self._slowdown(queued)
         elapsed = elapsed_seconds / slowdown
@@ -97,22 +118,31 @@ class Slices:
                 is_whole=is_whole,
             ),
             loss_weight=self._settings.price.loss_weight,
+            longest=longest / slowdown,
         )
 
-    def _is_bought(self, queued: QueuedJob, best: Slice, more_seconds: float, elapsed_seconds: float) -> bool:
-        """Whether a slice is worth its price and its worst case is there; its tokens are then committed."""
-        price = self._keeper.current
+    def _is_worth(self, queued: QueuedJob, best: Slice, elapsed_seconds: float) -> bool:
+        """Whether the best slice is worth its price; it is demand in either case."""
         key = f"{queued.job.job_id}@{queued.job.submit_time:.0f}+{elapsed_seconds:.0f}"
         self._keeper.note(key, index=best.value, usd=best.cost, now=self._view.fresh().time)
-        if price is None or best.value <= 0.0 or best.value < price.seconds_of(queued.job.payers):
-            return False
+        return self._reaches_price(queued, best)
+
+    def _reaches_price(self, queued: QueuedJob, best: Slice) -> bool:
+        price = self._keeper.current
+        return price is not None and best.value > 0.0 and best.value >= price.seconds_of(queued.job.payers)
+
+    def _is_covered(self, queued: QueuedJob, more_seconds: float) -> bool:
+        """Whether the worst case of a slice is there; its tokens are then committed."""
         worst = self._usd_per_second(queued) * (more_seconds + ENDING_SECONDS)
-        payers = queued.job.payers
-        if worst > price.tokens_of(payers)[0]:
+        if worst > self._tokens(queued):
             log.info("price.slice_not_covered", job=queued.job.job_id, usd=round(worst, 4))
             return False
-        self._keeper.commit(worst, payers)
+        self._keeper.commit(worst, queued.job.payers)
         return True
+
+    def _tokens(self, queued: QueuedJob) -> float:
+        price = self._keeper.current
+        return 0.0 if price is None else price.tokens_of(queued.job.payers)[0]
 
     def _usd_per_second(self, queued: QueuedJob) -> float:
         cloud, moved = self._cloud().for_job(queued.job), moved_by_us(queued)

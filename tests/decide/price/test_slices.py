@@ -51,6 +51,23 @@ def test_a_job_that_may_not_be_requeued_gets_no_slice() -> None:
     assert (found.stop, found.chance) == (4096.0, pytest.approx(1.0))
 
 
+def test_the_best_slice_is_chosen_among_those_that_the_money_pays_for() -> None:
+    runs = chances(b2=0.05, b5=0.65, b12=0.3)
+    best = slice_of(runs)
+    assert best.stop == EDGES[5]
+    assert slice_of(runs, longest=EDGES[5]) == best
+    shorter = slice_of(runs, longest=EDGES[5] - 1.0)
+    assert (shorter.stop, shorter.chance) == (EDGES[2], pytest.approx(0.05))
+    assert shorter.value < best.value
+    assert slice_of(runs, longest=EDGES[2] - 1.0).value < 0.0
+    later = slice_of(runs, elapsed=EDGES[2], longest=EDGES[5] - EDGES[2])
+    assert later.stop == EDGES[5]
+
+
+def test_a_sure_run_that_the_money_does_not_cover_to_its_limit_has_a_stop() -> None:
+    assert slice_of(chances(b6=1.0), longest=4095.0).stop == EDGES[6]
+
+
 def test_what_has_run_counts_against_a_restart() -> None:
     ready = slice_of(chances(b6=0.5, b8=0.5), elapsed=64.0, wait=0.0)
     assert ready.value > 0.0  # on-premise it would begin anew

@@ -122,6 +122,27 @@ def test_tokens_cover_the_worst_case() -> None:
     assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.BUDGET_USED_UP)
 
 
+def test_a_slice_that_the_tokens_do_not_cover_gives_way_to_a_shorter_one() -> None:
+    runs = estimates_of(chances=chances_of((600.0, 0.1), (3000.0, 0.8), (36_000.0, 0.1)))
+    best = offered(estimates=runs)
+    assert best.hedge is not None
+    short = replace(PRICE, tokens_usd=0.5 * best.values()["worst_cost"])
+    left = replace(short, share_by_account=MappingProxyType({"chem": 0.49}))
+    assert offered(left, runs, account="bio").decisive.reason == Reason.BUDGET_USED_UP
+    shorter = offered(left, runs, account="chem")
+    assert shorter.hedge is not None
+    assert 600.0 < shorter.hedge.stop_seconds < best.hedge.stop_seconds
+    assert shorter.values()["worst_cost"] <= short.tokens_usd
+    assert shorter.number("slice_chance") == pytest.approx(0.1)
+    whole = offered(left, runs, account="chem", requeue=False)
+    assert whole.decisive.reason == Reason.BUDGET_USED_UP
+    dear = replace(left, seconds_per_usd=2.0 * 3600.0 / best.values()["hour_costs"])
+    assert offered(replace(dear, tokens_usd=100.0), runs, account="chem").placement is Placement.BURST
+    refused = offered(dear, runs, account="chem")  # the shorter slice saves less for its money
+    assert refused.decisive.reason == Reason.BUDGET_USED_UP
+    assert refused.values()["worst_cost"] == best.values()["worst_cost"]
+
+
 def test_an_accounts_tokens_bind_its_jobs_alone() -> None:
     price = replace(PRICE, tokens_by_account=MappingProxyType({"chem": 0.0}))
     advice = offered(price, account="chem")

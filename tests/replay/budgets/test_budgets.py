@@ -99,12 +99,13 @@ def test_a_start_needs_the_money_of_the_site_and_of_its_account() -> None:
 
 
 def test_an_account_that_spends_less_than_evenly_has_a_share_of_the_price() -> None:
-    def purse() -> PeriodPurse:
-        return PeriodPurse(30.0, "month", time=NOVEMBER, carries_over=False)
+    def purse(*, carries_over: bool = False) -> PeriodPurse:
+        return PeriodPurse(30.0, "month", time=NOVEMBER, carries_over=carries_over)
 
     tokens = PeriodTokens(
         purse(), {7: purse()}, np.array([7, 8]), epoch=NOVEMBER, time=0.0, per_day=100.0 / 30.0
     )
+    assert purse(carries_over=True).price_share(NOVEMBER + 15 * DAY) == 1.0
     assert tokens.price_share(0) == pytest.approx(1.0)
     tokens.accrue(15 * DAY)
     assert [tokens.price_share(0), tokens.price_share(1)] == [pytest.approx(0.5), 1.0]

@@ -49,11 +49,12 @@ def test_the_price_rises_with_demand(world: World) -> None:
 
 
 def test_the_price_of_an_account_falls_as_its_money_is_left(tmp_path: Path) -> None:
-    for fixed, expected in ((0.0, 0.25), (2.0, 1.0)):
-        folder = tmp_path / str(fixed)
+    for number, (said, expected) in enumerate(
+        (({}, 0.25), ({"usd_per_hour_saved": 2.0}, 1.0), ({"carry_over": True}, 1.0))
+    ):
+        folder = tmp_path / str(number)
         folder.mkdir()
-        budget = {"usd": 240.0, "period": "day", "accounts": {"chem": 10.0}, "usd_per_hour_saved": fixed}
-        world = World(folder, budget=budget)
+        world = World(folder, budget={"usd": 240.0, "period": "day", "accounts": {"chem": 10.0}, **said})
         world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0)
         world.hands.pass_by(18 * HOUR)
         world.round(0.0)

@@ -122,6 +122,23 @@ def test_a_job_moves_at_the_price_of_its_account(tmp_path: Path) -> None:
     assert world.moved == [7]
 
 
+def test_a_job_is_asked_about_where_a_shorter_slice_may_be_paid(tmp_path: Path) -> None:
+    for number, (usd, expected) in enumerate(((0.2, [7]), (0.0, []))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world = World(folder, budget={"usd": 240.0, "period": "day", "accounts": {"chem": usd}})
+        world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0)
+        world.hands.pass_by(23 * HOUR)
+        for job_id in (1, 2):
+            world.slurm.put(job_id, "RUNNING", processors=8, start_time=world.hands.wall)
+        world.slurm.put(7, processors=8, account="chem")
+        world.chances.share[7] = 0.9  # at worst it costs 0.4 USD
+        world.round()
+        assert [job_id for job_id, _ in world.asked] == expected
+        assert world.keeper.current is not None
+        assert world.keeper.current.tokens_of(["chem"])[0] >= 0.0
+
+
 def test_nothing_moves_while_what_was_spent_is_unknown(tmp_path: Path) -> None:
     world = with_tokens(tmp_path)
     world.spending.doubt = "budget.json was damaged"

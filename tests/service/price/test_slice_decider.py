@@ -30,7 +30,9 @@ class Runs:
         return found
 
 
-def site(folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0, **budget: Any) -> tuple[World, Slices]:
+def site(
+    folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0, runs: Runs | None = None, **budget: Any
+) -> tuple[World, Slices]:
     budget = {"usd": usd, "period": "day", "usd_per_hour_saved": usd_per_hour} | budget
     world = World(folder, budget=budget)
     world.hands.pass_by(12 * HOUR)
@@ -42,7 +44,7 @@ def site(folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0, **budget:
         world.settings,
         view=world.view,
         keeper=world.keeper,
-        chances=Runs(),
+        chances=runs or Runs(),
         slowdown=lambda _queued: 1.05,
         cloud=lambda: world.cloud,
     )
@@ -84,6 +86,30 @@ def test_it_goes_on_at_the_price_of_its_account(tmp_path: Path) -> None:
     world.round()
     assert slices.next_stop(in_cloud("bio"), 1000.0, 901) is None
     assert slices.next_stop(in_cloud("chem"), 1000.0, 901) is not None
+
+
+def test_it_goes_on_for_a_shorter_slice_where_the_tokens_cover_no_longer_one(tmp_path: Path) -> None:
+    class Longer(Runs):
+        def chances(self, _job: Job) -> Floats:
+            found = np.zeros(len(GRID))
+            found[bin_of(1200.0)], found[bin_of(HOUR)] = 0.1, 0.9
+            return found
+
+    stops = []
+    for number, usd in enumerate((10.0, 0.2, 0.05)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world, slices = site(folder, 0.0, runs=Longer(), accounts={"chem": usd})
+        world.hands.pass_by(86_400.0 - world.hands.wall % 86_400.0)
+        world.hands.pass_by(23.9 * HOUR)
+        world.round()
+        stops.append(slices.next_stop(in_cloud("chem"), 900.0, 901))
+        assert world.keeper.current is not None
+        assert world.keeper.current.tokens_of(["chem"])[0] >= 0.0
+    assert stops[0] is not None
+    assert stops[1] is not None
+    assert 1200.0 < stops[1] < stops[0]
+    assert stops[2] is None
 
 
 def test_when_its_turn_has_come_it_stays_if_little_is_left(tmp_path: Path) -> None:
