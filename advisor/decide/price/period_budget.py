@@ -8,11 +8,12 @@ follow from the days' spending alone, so that they are known again as soon as th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from advisor.model.bill import day_of
 from advisor.model.periods import period_span, period_usd
+from advisor.model.site import Price
 
 _MAX_LEAD: Final = 2.0
 """The largest spending while little demand is known, over the accrual since demand is observed."""
@@ -41,11 +42,6 @@ class PeriodMoney(NamedTuple):
     spent: float
     left: float
     planned: float
-
-    @property
-    def price_share(self) -> float:
-        """See :func:`price_share`."""
-        return price_share(self.planned, self.left)
 
 
 def period_money(
@@ -98,6 +94,13 @@ def price_share(planned: float, left: float) -> float:
         planned, left: See :class:`PeriodMoney`.
     """
     return min(1.0, planned / left) if left > 0.0 else 1.0
+
+
+def usd_for_shorter(price: Price | None, payers: Collection[str]) -> float:
+    """US dollars that a slice may cost at worst which is shorter than the best; 0: none is to be bought."""
+    if price is None or price.share_of(payers) >= SHORTER_BELOW:
+        return 0.0
+    return max(0.0, price.tokens_of(payers)[0])
 
 
 def _own(usd: float, begin: float, end: float, since: float) -> float:

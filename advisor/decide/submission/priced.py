@@ -16,7 +16,7 @@ import numpy as np
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
-from advisor.decide.price.period_budget import SHORTER_BELOW
+from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
@@ -204,12 +204,10 @@ def _covered(
     estimates: Estimates,
     settings: Settings,
 ) -> _Option:
-    """The option with the best slice that the money at hand pays for, where its payers have much left."""
-    price = state.price
-    if price is None or price.share_of(job.payers) >= SHORTER_BELOW:
-        return option
-    tokens, _ = price.tokens_of(job.payers)
-    paid = (tokens / job.array_tasks - option.start.usd) / option.usd_per_second
+    """The option with the best slice that may be bought with the money at hand; its value may be negative."""
+    paid = (
+        usd_for_shorter(state.price, job.payers) / job.array_tasks - option.start.usd
+    ) / option.usd_per_second
     longest = (paid - option.start.seconds - ENDING_SECONDS) / option.slowdown
     best = _best(option.offer, chances, option.limit, estimates, settings, longest * (1.0 - _ROUNDING))
     return option._replace(best=best)

@@ -160,12 +160,9 @@ class PeriodTokens:
 
     def commit(self, key: int, most: float) -> bool:
         """Take the most that a row's start may cost; False, and nothing is taken, where it is not there."""
-        purses = self._purses(key)
-        for purse in purses:
-            purse.accrue(self.now)
-        if any(most > purse.held for purse in purses):
+        if most > self.held_for(key):
             return False
-        for purse in purses:
+        for purse in self._purses(key):
             purse.commit(most)
         self._committed[key] = most, self.now
         return True

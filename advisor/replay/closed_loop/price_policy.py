@@ -121,11 +121,7 @@ class PricePolicy(PricedPolicy):
         wait = 0.0
         if row in world.keeps_place:
             wait = max(0.0, self._starts(world)[row] - world.now)
-        offered = self._best(world, row, elapsed, wait, 0.0)
-        if self._is_worth(world, row, elapsed, wait, offered) and not world.go_on(row, elapsed, offered.stop):
-            offered = self._shorter(world, row, elapsed, wait, 0.0)
-            if offered.value >= self._price_now(world, row):
-                world.go_on(row, elapsed, offered.stop)
+        self._buy(world, row, elapsed, wait, 0.0, lambda stop: world.go_on(row, elapsed, stop))
         if row not in world.cloud:
             self._returns[row] += 1
 
@@ -169,21 +165,34 @@ class PricePolicy(PricedPolicy):
         if wait <= _NOW or not world.may_move(row):
             return False
         boot = world.options.boot_seconds
-        offered = self._best(world, row, 0.0, wait, boot)
-        if not self._is_worth(world, row, 0.0, wait, offered):
-            return False
-        if world.start_in_cloud(row, offered.stop, keeps_place=True):
-            return True
-        offered = self._shorter(world, row, 0.0, wait, boot)
-        return offered.value >= self._price_now(world, row) and world.start_in_cloud(
-            row, offered.stop, keeps_place=True
+        return self._buy(
+            world, row, 0.0, wait, boot, lambda stop: world.start_in_cloud(row, stop, keeps_place=True)
         )
 
-    def _shorter(self, world: World, row: int, elapsed: float, wait: float, start: float) -> Slice:
-        """The best slice that the money at hand pays for, where its account has much of it left."""
-        is_sliced = world.may_be_stopped(row) and world.tokens.price_share(row) < SHORTER_BELOW
-        longest = world.longest(row, start) if is_sliced else -1.0
-        return self._best(world, row, elapsed, wait, start, longest=longest)
+    def _buy(
+        self,
+        world: World,
+        row: int,
+        elapsed: float,
+        wait: float,
+        start: float,
+        begin: Callable[[float], bool],
+    ) -> bool:
+        """Begin the best slice where it is worth the price; else a shorter one that the account can pay.
+
+        Args:
+            begin: Begins a slice to a stop; False where the money at hand does not cover it.
+        """
+        offered = self._best(world, row, elapsed, wait, start)
+        if not self._is_worth(world, row, elapsed, wait, offered):
+            return False
+        if begin(offered.stop):
+            return True
+        if not world.may_be_stopped(row) or world.tokens.price_share(row) >= SHORTER_BELOW:
+            return False
+        longest = world.longest(row, start)
+        shorter = self._best(world, row, elapsed, wait, start, longest=longest)
+        return shorter.value >= self._price_now(world, row) and begin(shorter.stop)
 
     def _best(
         self,

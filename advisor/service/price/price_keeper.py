@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
-from advisor.decide.price.period_budget import PeriodMoney
+from advisor.decide.price.period_budget import PeriodMoney, price_share
 from advisor.decide.price.tokens import DAY
 from advisor.decide.submission.capacity import usd_per_core_hour
 from advisor.files.state_file import StateFile
@@ -109,7 +109,7 @@ class PriceKeeper:
                 for payer in {*limit.payers, *limit.others(known)}:
                     promised = cloud.promised_by_account.get(payer, 0.0)
                     own = books.money(limit, payer, now, promised=promised)
-                    by_payer[payer], shares[payer] = own.left, own.price_share
+                    by_payer[payer], shares[payer] = own.left, price_share(own.planned, own.left)
         self._current = Price(
             seconds_per_usd=self._price(now, money),
             tokens_usd=math.inf if money is None else money.left,

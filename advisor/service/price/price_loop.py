@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept
-from advisor.decide.price.period_budget import SHORTER_BELOW
+from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.model.deadline import deadline_for
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -203,8 +203,7 @@ class PriceLoop:
             if price is None:
                 return False
             tokens, _ = price.tokens_of(payers)
-            may_be_shorter = tokens > 0.0 and price.share_of(payers) < SHORTER_BELOW
-            if one.worst_usd > tokens and not may_be_shorter:
+            if one.worst_usd > tokens and not usd_for_shorter(price, payers):
                 return False
             asked += 1
             found = self._asking.goes(one.queued, one.wait)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
-from advisor.decide.price.period_budget import SHORTER_BELOW
+from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.submission.capacity import usd_per_second
 from advisor.model.advice import Capacity
@@ -74,10 +74,8 @@ class Slices:
         stop = self._slowdown(queued) * best.stop
         if self._is_covered(queued, stop - elapsed_seconds):
             return stop
-        price = self._keeper.current
-        if price is None or price.share_of(queued.job.payers) >= SHORTER_BELOW:
-            return None
-        longest = self._tokens(queued) / self._usd_per_second(queued) - ENDING_SECONDS
+        usd = usd_for_shorter(self._keeper.current, queued.job.payers)
+        longest = usd / self._usd_per_second(queued) - ENDING_SECONDS
         best = self._best(queued, elapsed_seconds, wait, is_whole=False, longest=longest - _MOMENT)
         stop = self._slowdown(queued) * best.stop
         is_bought = self._reaches_price(queued, best) and self._is_covered(queued, stop - elapsed_seconds)
@@ -134,15 +132,12 @@ class Slices:
     def _is_covered(self, queued: QueuedJob, more_seconds: float) -> bool:
         """Whether the worst case of a slice is there; its tokens are then committed."""
         worst = self._usd_per_second(queued) * (more_seconds + ENDING_SECONDS)
-        if worst > self._tokens(queued):
+        price = self._keeper.current
+        if price is None or worst > price.tokens_of(queued.job.payers)[0]:
             log.info("price.slice_not_covered", job=queued.job.job_id, usd=round(worst, 4))
             return False
         self._keeper.commit(worst, queued.job.payers)
         return True
-
-    def _tokens(self, queued: QueuedJob) -> float:
-        price = self._keeper.current
-        return 0.0 if price is None else price.tokens_of(queued.job.payers)[0]
 
     def _usd_per_second(self, queued: QueuedJob) -> float:
         cloud, moved = self._cloud().for_job(queued.job), moved_by_us(queued)

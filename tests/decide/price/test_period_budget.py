@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from advisor.decide.price.period_budget import (
     PeriodMoney,
     period_money,
+    price_share,
 )
 from advisor.model.periods import period_span
 
@@ -69,12 +70,15 @@ def test_the_plan_is_even_spending_to_the_end_of_the_period() -> None:
 
 
 def test_the_price_falls_for_an_account_that_spends_less_than_evenly() -> None:
-    half = money("2026-11-16")
-    assert half.price_share == pytest.approx(0.5)
-    assert money("2026-11-16", spent={"2026-11-02": 100.0}).price_share == pytest.approx(0.75)
-    assert money("2026-11-16", spent={"2026-11-02": 200.0}).price_share == 1.0
-    assert money("2026-11-16", spent={"2026-11-02": 301.0}).price_share == 1.0
-    assert money("2026-11-30 23:59:59").price_share == pytest.approx(0.0, abs=1e-4)
+    def share(now: str, spent: float = 0.0) -> float:
+        found = money(now, spent={"2026-11-02": spent})
+        return price_share(found.planned, found.left)
+
+    assert share("2026-11-16") == pytest.approx(0.5)
+    assert share("2026-11-16", 100.0) == pytest.approx(0.75)
+    assert share("2026-11-16", 200.0) == 1.0
+    assert share("2026-11-16", 301.0) == 1.0
+    assert share("2026-11-30 23:59:59") == pytest.approx(0.0, abs=1e-4)
 
 
 def test_a_budget_that_begins_within_a_period_has_its_share_of_it() -> None:
