@@ -311,11 +311,11 @@ def hosts_are_given_back(live: Live, connector: StandInConnector, ec2: Ec2Emulat
     live.until("idle hosts are ended", lambda: not connector.machines and not alive(ec2))
     job_id = live.submit_to_the_cloud("-n", "2", *LIMIT, "-r", "sleep", "900")
     live.until("it runs on a spot host", lambda: live.host_of(job_id).startswith("cloud"))
-    lost = live.host_of(job_id)
-    instance = connector.machines[lost]
+    instance = connector.machines[live.host_of(job_id)]
     ec2.reclaim(instance, notice_s=600.0)
     live.until("its host is given up", lambda: instance not in connector.machines.values())
-    live.until("it runs again", lambda: live.host_of(job_id) not in {"", lost})
+    # its new host may have the name of the lost one, which is free once that instance has ended
+    live.until("it runs again", lambda: connector.machines.get(live.host_of(job_id), instance) != instance)
     live.run("bkill", str(job_id))
     live.until("hosts are ended", lambda: not connector.machines and not alive(ec2))
     live.until("money is counted", lambda: live.control()["cloud_report"]["spend"]["spent_usd"] > 0.0)
