@@ -41,6 +41,12 @@ def promise(
     boot: BootOption = 120.0,
     slowdown: SlowdownOption = 1.05,
     seed: Annotated[int, typer.Option(min=0, help="Of what users value an hour at.")] = 1,
+    place: Annotated[
+        bool,
+        typer.Option(
+            help="Whether jobs keep their place on-premise while they run in the cloud (hedge.enabled)."
+        ),
+    ] = True,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Promise each job of a log when it is done, for a price, and keep that by late starts in the cloud.
@@ -53,7 +59,9 @@ def promise(
     from advisor.replay.promises.promises import PromiseOptions, replay_promises
     from advisor.replay.sources import load_table
 
-    options = PromiseOptions(confidence=confidence, boot_seconds=boot, slowdown=slowdown, seed=seed)
+    options = PromiseOptions(
+        confidence=confidence, boot_seconds=boot, slowdown=slowdown, seed=seed, keeps_place=place
+    )
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
         teaching = min(_TEACHING_ROWS, int(_TEACHING_SHARE * len(table))) if skip is None else skip

@@ -91,6 +91,7 @@ class HedgeKind(enum.StrEnum):
 
     SPECULATION = "speculation"
     SLICE = "slice"
+    PROMISE = "promise"
 
 
 class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -98,7 +99,8 @@ class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         kind: A speculation gives a job that is probably short a bounded time in the cloud; a slice is decided
-            anew by the price at its stop and when the on-premise slot comes.
+            anew by the price at its stop and when the on-premise slot comes; a promise lets a job whose user
+            named a time come back where that is kept on-premise as well.
         stop_seconds: Longest run in the cloud before the slot comes, seconds; may be infinite.
     """
 

@@ -297,6 +297,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         price: The price of time; None while unknown: policy "price" then moves no job.
         fallen_back: Partitions whose jobs stay on-premise, and why, in words for an admin: their forecasts do
             not hold.
+        promised_jobs: Jobs in the queue whose users name a time by which they are to be done, by user.
     """
 
     time: float
@@ -306,3 +307,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ratios: PerformanceRatios | None = None
     price: Price | None = None
     fallen_back: dict[str, str] = {}
+    promised_jobs: dict[str, int] = {}

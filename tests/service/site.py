@@ -31,6 +31,7 @@ from advisor.model.settings import (
     SubmitSettings,
     WaitingSettings,
 )
+from advisor.model.settings_promise import PromiseSettings
 from advisor.service.exchange.protocol import VERSION, AdviseRequest
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answerer
@@ -91,7 +92,9 @@ def make_settings(
         capacity=CapacitySettings(**sections.pop("capacity", {})),
         hedge=HedgeSettings(**sections.pop("hedge", {})),
         budget=BudgetSettings(**sections.pop("budget", {})),
+        promise=PromiseSettings(**sections.pop("promise", {})),
     )
+    assert not sections
     return in_force(settings)
 
 

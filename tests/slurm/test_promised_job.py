@@ -1,6 +1,7 @@
 """A job that names a time: it waits here, starts in the cloud when it has to, and is done by then.
 
-Its data is brought to the cloud before; where that fails it is back, unchanged.
+Its data is brought to the cloud before; where that fails it is back, unchanged. It keeps its place here, and
+comes back when its turn comes in time.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def site(database_template: Path) -> Iterator[Site]:
             "budget": {"usd": 600.0, "period": "day", "usd_per_hour_saved": 0.000001},
             "placement": {"boot_seconds": 30.0},
             "promise": {"enabled": True},
+            "hedge": {"enabled": True},
             "data": {"stage_in": str(stage_in), "bandwidth_mb_per_second": 1000.0},
             "submit": PATIENT,
         }
@@ -60,7 +62,8 @@ def status(site: Site) -> dict[str, Any]:
     return control
 
 
-def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
+def filled(site: Site) -> int:
+    """Wait until waits and run times are known, and fill the cluster; the job that fills it."""
     lab = site.lab
     site.wait_until("there is a price", lambda: (status(site)["price"] or {}).get("seconds_per_usd"))
 
@@ -72,6 +75,36 @@ def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
     site.wait_until("waits and run times are known", is_known)
     blocker = lab.sbatch("-n4", "--time=30", script="sleep 1000").job_id
     site.wait_until("the cluster is full", lambda: lab.job(blocker)["JobState"] == "RUNNING")
+    return blocker
+
+
+def test_a_job_comes_back_when_its_turn_comes_in_time(site: Site) -> None:
+    lab, blocker = site.lab, filled(site)
+    script = "echo $SLURM_JOB_PARTITION; [ $SLURM_JOB_PARTITION = burst ] && sleep 55; sleep 1"
+    began = time.time()
+    job_id = lab.sbatch("-n4", "--time=1", "--comment=by=+1.9min", script=script).job_id
+
+    def runs_there() -> bool:
+        job = lab.job(job_id)
+        return (job["JobState"], job["Partition"]) == ("RUNNING", "burst")
+
+    site.wait_until("it runs in the cloud", runs_there)
+    assert (
+        "when its slot is free, and the time is kept here as well" in site.advisor("why", str(job_id)).stdout
+    )
+    kept = f"place-of-{job_id}"
+    site.wait_until("its place is kept", lambda: kept in lab.run("squeue", "-h", "-o", "%j").stdout)
+    lab.run("scancel", str(blocker))
+    site.wait_until("it is done", lambda: lab.job(job_id)["JobState"] == "COMPLETED")
+    assert time.time() < began + 1.9 * 60.0 + 10.0
+    assert (lab.job(job_id)["Partition"], lab.job(job_id)["Restarts"]) == ("onprem", "1")
+    site.wait_until("the kept promise is counted", lambda: status(site)["promises"]["made"] == 1)
+    assert status(site)["promises"]["kept"] == 1
+
+
+def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
+    lab = site.lab
+    filled(site)
     began = time.time()
     plain = lab.sbatch("-n4", "--time=1", script="sleep 3").job_id
     named = lab.sbatch("-n4", "--time=1", "--comment=by=+100min", script="sleep 3")

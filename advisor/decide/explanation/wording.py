@@ -180,6 +180,11 @@ def hedge_sentence(hedge: Hedge) -> str:
             f"It keeps its place in the queue here: {first}when its slot is free, it is decided whether it "
             "goes on in the cloud or restarts here"
         )
+    if hedge.kind is HedgeKind.PROMISE:
+        return (
+            "It keeps its place in the queue here: when its slot is free, and the time is kept here as well, "
+            "it is stopped and restarted here, once"
+        )
     stop = f" or after {duration(hedge.stop_seconds)}" if is_bounded else ""
     return (
         f"It keeps its place in the queue here: when its slot is free{stop} it may be stopped and restarted "

@@ -13,7 +13,7 @@ from advisor.decide.promise.chances import (
     ready_here,
     run_at,
 )
-from advisor.predict.promised.levels import MOST_STRAIN, Kind
+from advisor.predict.promised.levels import Kind, most_in_vain
 
 _HALF_WAY: Final = 0.5
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
@@ -86,7 +86,7 @@ def price_list(outlook: Outlook, levels: Levels) -> tuple[Offer, ...]:
     last = last_start(outlook, between, levels.between)
     later = not_started_by(outlook.waits, outlook.shares, last) * whole
     rows = (Offer(Kind.BETWEEN, between, float(later), last), *rows)
-    if not goes(outlook, soonest, MOST_STRAIN):
+    if not goes(outlook, soonest, 1.0, Kind.SOONEST):
         return rows
     return (Offer(Kind.SOONEST, soonest, whole, 0.0), *rows)
 
@@ -101,31 +101,36 @@ def last_start(outlook: Outlook, left: float, level: float) -> float:
     return max(0.0, left - outlook.start - run)
 
 
-def goes(outlook: Outlook, left: float, strain: float) -> bool:
+def goes(outlook: Outlook, left: float, strain: float, kind: Kind) -> bool:
     """Whether a job starts in the cloud now: enough of what that costs keeps its promise.
 
     Args:
         left: Seconds until the deadline.
         strain: How often promises like this one are broken of late for want of a start, from 0 to 1. The
-            share of the cost that has to keep the promise (:func:`needed_share`) is 1 less this.
+            share of the cost that has to keep the promise (:func:`needed_share`) is 1 less this, and at least
+            1 less :func:`~advisor.predict.promised.levels.most_in_vain`.
+        kind: The row that was promised.
     """
     seen = outlook
     clock = left, seen.start, seen.slowdown, seen.limit
-    return float(needed_share(seen.waits, seen.shares, seen.ended, *clock, seen.keeps_place)) >= 1.0 - strain
+    needed = float(needed_share(seen.waits, seen.shares, seen.ended, *clock, seen.keeps_place))
+    return needed >= 1.0 - min(strain, most_in_vain(kind, keeps_place=seen.keeps_place))
 
 
-def comes_back(outlook: Outlook, left: float, elapsed: float, boot_left: float, strain: float) -> bool:
+def comes_back(
+    outlook: Outlook, left: float, elapsed: float, boot_left: float, strain: float, kind: Kind
+) -> bool:
     """Whether a job in the cloud, whose place on-premise has come, begins anew there: it costs nothing more.
 
     Args:
         left: Seconds until the deadline.
         elapsed: The time that it has run in the cloud, in seconds of on-premise run time.
         boot_left: Seconds until it begins to run in the cloud; 0 where it runs.
-        strain: See :func:`goes`.
+        strain, kind: See :func:`goes`.
     """
     ended, limit = outlook.ended, outlook.limit
     over = kept_there(ended, elapsed, 0.0, 1.0, limit)
     alive = max(1e-9, 1.0 - over)
     here = kept_there(ended, left, 0.0, 1.0, limit)
     there = kept_there(ended, elapsed + max(0.0, left - boot_left) / outlook.slowdown, 0.0, 1.0, limit)
-    return bool((there - here) / alive < 1.0 - strain)
+    return bool((there - here) / alive < 1.0 - min(strain, most_in_vain(kind, keeps_place=True)))

@@ -1,6 +1,8 @@
 """A job whose user names the time by which it is to be done: stay as long as that keeps it, then pay. Pure.
 
-Question 2 asks whether it has to start in the cloud now, question 3 whether its worst case may be paid.
+Question 2 asks whether it has to start in the cloud now, question 3 whether its worst case may be paid. A job
+that may be requeued keeps its place on-premise while it runs there, if the site allows hedged starts
+(``hedge.enabled``): when its turn comes and the time is kept here as well, it begins anew here.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
-from advisor.decide.promise.chances import ended_of, kept_here, kept_there, mean_run
-from advisor.decide.promise.price_list import Levels, Outlook, goes, last_start, price_list
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
+from advisor.decide.promise.chances import Floats, ended_of, kept_here, kept_there, mean_run
+from advisor.decide.promise.price_list import Levels, Outlook, comes_back, goes, last_start, price_list
 from advisor.decide.submission.capacity import choose, usd_per_second
 from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
 from advisor.decide.submission.placement import state_unknown
 from advisor.decide.submission.staging import Start, start_of
-from advisor.model.advice import STAYS, Answer, Capacity, Hedge, Quantity, Question, Verdict
+from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
 from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -59,14 +61,35 @@ def promised(
     if later > _MOMENT:
         kept = (*numbers, ("last_start_in", Quantity(later)))
         return (first, _no(Reason.PROMISE_WAITS, kept)), None, None
-    if not goes(outlook, left, known.strains[Kind.BETWEEN]):
+    if not goes(outlook, left, known.strains[Kind.BETWEEN], Kind.BETWEEN):
         return (first, _no(Reason.PROMISE_HERE, numbers)), None, None
     second = Answer(
         question=Question.FASTER, verdict=Verdict.YES, reason=Reason.PROMISE_GOES, numbers=numbers
     )
     if third.verdict in STAYS:
         return (first, second, third), None, None
-    return (first, second, third, fourth), capacity, None
+    hedge = None
+    if capacity is not None and outlook.keeps_place:
+        hedge = Hedge(kind=HedgeKind.PROMISE, stop_seconds=math.inf)
+    return (first, second, third, fourth), capacity, hedge
+
+
+def begins_anew(
+    chances: Floats, limit: float, slowdown: float, left: float, elapsed: float, strain: float
+) -> bool:
+    """Whether a promised job that runs in the cloud begins anew on-premise, where its turn has come.
+
+    Args:
+        chances: Its run time on-premise as probabilities of the bins of ``GRID``.
+        limit: Its time limit, seconds.
+        slowdown: s(c), run time in the cloud over run time on-premise.
+        left: Seconds until the time that its user has named.
+        elapsed: Seconds that it has run in the cloud.
+        strain: How often such promises are broken of late (:class:`~advisor.model.estimate.PromiseChances`).
+    """
+    at_once = np.zeros(1), np.ones(1)
+    outlook = Outlook(0.0, *at_once, ended_of(chances), limit, 0.0, slowdown, 1.0, keeps_place=True)
+    return comes_back(outlook, left, elapsed / slowdown, 0.0, strain, Kind.BETWEEN)
 
 
 def _outlook(
@@ -84,6 +107,7 @@ def _outlook(
         start=start_of(job, state.cloud, settings).seconds,
         slowdown=slowdown_of(job, ratio_of(job, state.ratios), settings.placement),
         price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
+        keeps_place=settings.hedge.enabled and may_be_brought_back(job, settings),
     )
     return outlook, capacity, fourth
 
@@ -174,4 +198,4 @@ def warm() -> None:
     chances = np.full(len(GRID), 1.0 / len(GRID))
     outlook = Outlook(60.0, np.ones(2), np.full(2, 0.5), ended_of(chances), 60.0, 60.0, 1.0, 1.0)
     price_list(outlook, Levels(0.9, 0.9, 0.9))
-    goes(outlook, 60.0, 0.0)
+    goes(outlook, 60.0, 0.0, Kind.BETWEEN)

@@ -24,13 +24,14 @@ class PromisesKnown:
         self.waits = PlannedWaits()
         self.levels = PromiseLevels(confidence, len(Kind))
 
-    def chances(self, planned: float, requested: float, expected: float) -> PromiseChances:
+    def chances(self, planned: float, requested: float, expected: float, alike: int = 0) -> PromiseChances:
         """The forecasts on which a job's promise is based.
 
         Args:
             planned: Its wait by the plan of the queue, seconds.
             requested: Processors times time limit of the job, core-seconds.
             expected: Processors times expected run time, core-seconds.
+            alike: Promises to its user that are open.
         """
         waits, shares = self.waits.spread(planned)
         third, levels = self.levels.third_of(requested), self.levels
@@ -38,7 +39,7 @@ class PromisesKnown:
             confidence=levels.confidence,
             waits=tuple(waits.tolist()),
             shares=tuple(shares.tolist()),
-            levels=tuple(levels.level(kind, third, core_seconds=expected) for kind in Kind),
+            levels=tuple(levels.level(kind, third, alike, expected) for kind in Kind),
             strains=tuple(levels.strain(kind, third) for kind in Kind),
         )
 

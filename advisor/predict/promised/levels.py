@@ -40,14 +40,15 @@ _LATE: Final = 0.2
 _LATE_STEP: Final = 0.0075
 _FIRST_STRAIN: Final = math.log(0.3 / 0.7)  # log-odds
 _LEAST_STRAIN, _MOST_STRAIN = -4.0, 5.0  # log-odds
-MOST_STRAIN: Final = 0.2
-"""Of what a start in the cloud is expected to cost, at most this share may be in vain."""
-_MOST_STRAIN_BETWEEN: Final = 0.5
-"""The same for a row between, which may be broken more often than the others if fewer of its jobs start."""
+_IN_VAIN: Final = (0.2, 0.5)
+"""Of what a start in the cloud is expected to cost, at most these shares may be in vain: of any row, and of a
+row between, which may be broken more often than the others if fewer of its jobs start."""
+_IN_VAIN_WHOLE: Final = (0.3, 0.6)
+"""The same for a job that keeps no place on-premise: its start is paid whole, so more of it is in vain."""
 _MOST_DEAR: Final = 3.0
 """Levels of jobs that are dearer than others of their third rise by as many log-odds at most."""
 _DEAR_STEP: Final = 0.01
-_MARGIN: Final = 0.1
+_MARGIN: Final = 0.2
 """Held back of the share of promises that may be broken: a level follows a shift, and is late by that."""
 
 
@@ -57,6 +58,15 @@ class Kind(enum.IntEnum):
     FREE = 0
     SOONEST = 1
     BETWEEN = 2
+
+
+def most_in_vain(kind: Kind, *, keeps_place: bool) -> float:
+    """Of what a start in the cloud is expected to cost, the share that may be in vain at most.
+
+    Args:
+        keeps_place: Whether the job keeps its place on-premise while it runs there, and may come back.
+    """
+    return (_IN_VAIN if keeps_place else _IN_VAIN_WHOLE)[kind == Kind.BETWEEN]
 
 
 class PromiseLevels:
@@ -135,13 +145,8 @@ class PromiseLevels:
         return _probability(min(_MOST, self._odds[kind, third]) + spread)
 
     def strain(self, kind: int, third: int) -> float:
-        """How often promises of this kind are broken of late, so that more of them need a start.
-
-        From 0 to :data:`MOST_STRAIN`, or to a half for a row between: of what a start in the cloud is
-        expected to cost, a share of 1 less this has to be needed.
-        """
-        most = _MOST_STRAIN_BETWEEN if kind == Kind.BETWEEN else MOST_STRAIN
-        return min(most, _probability(self._strains[kind, third]))
+        """How often promises of this kind are broken of late, 0 to 1, so that more of them need a start."""
+        return _probability(self._strains[kind, third])
 
     def made_one(self, kind: int, third: int) -> None:
         """Count a promise as open until :meth:`learn` is told what became of it."""

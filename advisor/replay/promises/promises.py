@@ -2,7 +2,7 @@
 
 Each job is promised alone: the others do what they did all on-premise, so that its wait there is known to
 the judge whatever it does, and so is what a clairvoyant would have paid. It keeps its place on-premise while
-it runs in the cloud, and may begin anew there when its turn comes.
+it runs in the cloud, and may begin anew there when its turn comes, as where ``hedge.enabled`` is set.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ class PromiseOptions:
         boot_seconds: Time from the request of a node to the job's start there.
         slowdown: s, run time in the cloud over run time on-premise.
         seed: Seed of the random values that users put on an hour.
+        keeps_place: Whether a job keeps its place on-premise while it runs in the cloud.
     """
 
     confidence: float = 0.95
     boot_seconds: float = 120.0
     slowdown: float = 1.05
     seed: int = 1
+    keeps_place: bool = True
 
 
 @dataclass(slots=True)
@@ -209,7 +211,7 @@ class PromiseReplay:
             last = last_start(outlook, left, level)
         if last > 1.0:
             self._alarm(now + last, row)
-        elif goes(outlook, left, self._levels.strain(promise.kind, promise.third)):
+        elif goes(outlook, left, self._levels.strain(promise.kind, promise.third), promise.kind):
             promise.began = now
             promise.ends = now + self.options.boot_seconds + self.options.slowdown * float(self.jobs.run[row])
             self._alarm(promise.ends, row)
@@ -230,7 +232,8 @@ class PromiseReplay:
             self.returned += 1
         if promise.ends > now:
             waited = now - float(jobs.submit[row])
-            self._waits.learn(promise.planned, waited, has_started=True, since=promise.waited)
+            if promise.began == _NEVER or options.keeps_place:
+                self._waits.learn(promise.planned, waited, has_started=True, since=promise.waited)
             self._alarm(promise.ends, row)
         else:
             del self._open[row]
@@ -238,11 +241,13 @@ class PromiseReplay:
 
     def _is_back(self, row: int, promise: _Promise, now: float) -> bool:
         options = self.options
+        if not options.keeps_place:
+            return False
         boot_left = max(0.0, promise.began + options.boot_seconds - now)
         elapsed = max(0.0, now - promise.began - options.boot_seconds) / options.slowdown
         outlook = self._bare(row, promise.ended)
         strain = self._levels.strain(promise.kind, promise.third)
-        return comes_back(outlook, promise.deadline - now, elapsed, boot_left, strain)
+        return comes_back(outlook, promise.deadline - now, elapsed, boot_left, strain, promise.kind)
 
     def _settle(self, row: int, promise: _Promise, cost: float, here: float) -> None:
         self.cost[row] = cost
@@ -265,7 +270,9 @@ class PromiseReplay:
         )
         if self._pool.is_waiting(row):
             # a job that ends in the cloud gives up its place: how long it would have waited stays unknown
-            promise.waited = max(0.0, min(promise.ends, promise.deadline) - float(self.jobs.submit[row]))
+            left = min(promise.ends, promise.deadline)
+            left = left if self.options.keeps_place else min(left, promise.began)
+            promise.waited = max(0.0, left - float(self.jobs.submit[row]))
             self._waits.learn(promise.planned, promise.waited, has_started=False)
 
     def _outlook(self, row: int, ended: Floats, now: float) -> Outlook:
@@ -285,7 +292,7 @@ class PromiseReplay:
             start=self.options.boot_seconds,
             slowdown=self.options.slowdown,
             price=float(self.jobs.processors[row]) / 3600.0,
-            keeps_place=True,
+            keeps_place=self.options.keeps_place,
         )
 
     def _alarm(self, when: float, row: int) -> None:

@@ -299,6 +299,7 @@ class Features:
             chances=self.learn.run_times,
             slowdown=self.learn.slowdown,
             cloud=lambda: loop.cloud,
+            strain=self.learn.run_times.strain,
         )
         return PriceFeature(loop, keeper, slices, shared.clock)
 

@@ -1,11 +1,11 @@
 """The watch loop: it follows hedged jobs in the cloud, and jobs that were wrongly taken for small.
 
-A slice or a speculation starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) waits in
-the on-premise queue. The placeholder's start shows that the job could have started there: the job stays in
-the cloud if that is better, else it is requeued once and takes the placeholder's slot. At its stop it is
-requeued behind its placeholder, or gets another slice. Each intent is on disk before it is acted upon, and
-each step polls Slurm first, so that a kill at any point loses nothing and repeats nothing
-(docs/designs/0013-hedged-start.md).
+A slice, a speculation or a promised job starts in the cloud, and a placeholder
+(:mod:`advisor.slurm.placeholders`) waits in the on-premise queue. The placeholder's start shows that the job
+could have started there: the job stays in the cloud if that is better, else it is requeued once and takes the
+placeholder's slot. At its stop it is requeued behind its placeholder, or gets another slice. Each intent is
+on disk before it is acted upon, and each step polls Slurm first, so that a kill at any point loses nothing
+and repeats nothing (docs/designs/0013-hedged-start.md).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AskSlowdown = Callable[[QueuedJob], float]
 
 
 class SliceDecider(Protocol):
-    """Decides what is done at a slice's end (`advisor.service.price.slice_decider`)."""
+    """Decides about slices and promised jobs that keep a place (`advisor.service.price.slice_decider`)."""
 
     def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
         """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
@@ -257,7 +257,7 @@ class WatchLoop:
             self._come_back(entry, queued, "its slot came")
 
     def _stays(self, entry: HedgeEntry, queued: QueuedJob) -> bool:
-        slices = self._slices() if entry.kind == HedgeKind.SLICE else None
+        slices = self._slices() if entry.kind in {HedgeKind.SLICE, HedgeKind.PROMISE} else None
         if slices is not None:
             return slices.stays(queued, self._elapsed(queued))
         return ends_sooner_there(

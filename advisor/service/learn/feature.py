@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec import structs
 
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
+from advisor.model.deadline import deadline_for
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
@@ -24,7 +26,7 @@ from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.observation.accounting import Accounting
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.running.feature import Feature, Gauges
+from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.state.budget import SpendingBudget
@@ -54,6 +56,7 @@ class LearnFeature(Feature):
         meter: SpendingBudget | None,
     ) -> None:
         self._settings = settings
+        self._promised_jobs: dict[str, int] = {}
         self.ratios = PerformanceRatioBook(settings, store)
         self.knowledge = Knowledge(settings, store, models, self.ratios.ratio)
         self.run_times = (
@@ -95,6 +98,12 @@ class LearnFeature(Feature):
         """How many times longer a queued job runs in the cloud than on-premise."""
         return self.ratios.ratio(on_premise_job(queued, self._settings).job)
 
+    def polled(self, poll: Poll) -> None:
+        """See :class:`Feature`."""
+        settings = self._settings
+        named = (q.job for q in poll.snapshot.jobs if deadline_for(q.job, settings) is not None)
+        self._promised_jobs = dict(Counter(job.user or "" for job in named))
+
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
         return structs.replace(
@@ -102,6 +111,7 @@ class LearnFeature(Feature):
             cutoff=self.knowledge.cutoff,
             ratios=self.ratios.current,
             fallen_back=self.drift.current,
+            promised_jobs=self._promised_jobs,
         )
 
     def status(self) -> Mapping[str, Any]:

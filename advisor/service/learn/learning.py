@@ -202,6 +202,7 @@ class LearnLoop:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
         if record is not None and outcome.is_whole and self._run_times is not None:
             self._run_times.judge_promise(record, outcome)
+            self._run_times.learn_left(record, outcome)
         if record is not None and outcome.is_whole and self._drift is not None:
             self._drift.judge(record, outcome)
         if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):

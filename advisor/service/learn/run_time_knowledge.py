@@ -16,6 +16,7 @@ from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.schema import SAME_MOMENT_SECONDS
 from advisor.history.store import HistoryStore
+from advisor.model.advice import Mode, Placement
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.job import Job, JobOutcome, JobState, limit_seconds
 from advisor.model.settings import Settings
@@ -97,6 +98,24 @@ class RunTimeKnowledge:
         self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)
         self._is_changed = True
 
+    def learn_left(self, record: AdviceRecord, outcome: JobOutcome) -> None:
+        """Learn how long a job that ended in the cloud would have waited on-premise at least.
+
+        It has waited until it moved, and where it kept its place until its end. Without such jobs only short
+        waits would be learned where jobs move that wait long.
+
+        Args:
+            record: Its newest advice, by which it has moved.
+        """
+        if not (self._is_burst(outcome) and _has_moved(record)):
+            return
+        first = self._first_advice(record, outcome)
+        left_at = record.advice.time if record.advice.hedge is None else outcome.end_time
+        planned, waited = first.estimates.wait, left_at - first.advice.time
+        if planned.is_usable and waited > 0.0:
+            self._known.promises.waits.learn(planned.seconds, waited, has_started=False)
+            self._is_changed = True
+
     def judge_promise(self, record: AdviceRecord, outcome: JobOutcome) -> None:
         """Learn whether a job that named a time was done by then, wherever it ran.
 
@@ -117,7 +136,8 @@ class RunTimeKnowledge:
         levels = self._known.promises.levels
         third = levels.third_of(job.processors * limit_seconds(job))
         is_kept = end <= due
-        was_paid = outcome.partition == self._settings.cluster.burst_partition
+        # a job that has come back was requeued
+        was_paid = self._is_burst(outcome) or (bool(outcome.restarts) and _has_moved(record))
         expected = job.processors * record.estimates.run.seconds
         levels.learn(kind, third, is_kept=is_kept, was_paid=was_paid, core_seconds=expected)
         self._is_changed = True
@@ -145,12 +165,20 @@ class RunTimeKnowledge:
         levels.set_open(open_now)
         self._open = Counter(kind.name.lower() for kind, _ in open_now)
 
+    def _is_burst(self, outcome: JobOutcome) -> bool:
+        return outcome.partition == self._settings.cluster.burst_partition
+
     def _first_advice(self, newest: AdviceRecord, outcome: JobOutcome) -> AdviceRecord:
         """The advice of a job's submission; a later one has moved it."""
         since = outcome.job.submit_time - SAME_MOMENT_SECONDS  # ids wrap around: an old job may have had it
         wanted = Wanted(since=since, job_id=outcome.job.job_id)
         given = self._store.newest_decisions(wanted, _MOST_ADVICE)
         return given[-1].record if given else newest
+
+    def strain(self, job: Job) -> float:
+        """How often promises to jobs of this size are broken of late, 0 to 1."""
+        levels = self._known.promises.levels
+        return levels.strain(Kind.BETWEEN, levels.third_of(job.processors * limit_seconds(job)))
 
     def report(self) -> dict[str, Any]:
         """What `advisor status` shows: promises that are over, kept ones, and those still open by kind."""
@@ -185,3 +213,8 @@ class RunTimeKnowledge:
         known.promises.of_confidence(self._settings.promise.confidence)
         self._known = known
         return position
+
+
+def _has_moved(newest: AdviceRecord) -> bool:
+    """Whether a job has moved to the cloud by its newest advice."""
+    return newest.advice.placement is Placement.BURST and newest.advice.mode is Mode.ACT

@@ -10,10 +10,12 @@ import structlog
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
+from advisor.decide.promise.promised import begins_anew
 from advisor.decide.submission.capacity import usd_per_second
 from advisor.model.advice import Capacity
+from advisor.model.deadline import deadline_for
 from advisor.model.errors import RetryLater
-from advisor.model.job import NO_LIMIT_SECONDS
+from advisor.model.job import NO_LIMIT_SECONDS, Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
@@ -38,6 +40,7 @@ class Slices:
         chances: Forecasts of run times.
         slowdown: s(c) of a queued job.
         cloud: The cloud as the last poll has seen it.
+        strain: How often promises to jobs like this one are broken of late, 0 to 1.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Slices:
         chances: RunChances,
         slowdown: AskSlowdown,
         cloud: Callable[[], CloudState],
+        strain: Callable[[Job], float],
     ) -> None:
         self._settings = settings
         self._view = view
@@ -56,6 +60,7 @@ class Slices:
         self._chances = chances
         self._slowdown = slowdown
         self._cloud = cloud
+        self._strain = strain
         self._waits: tuple[float, Mapping[int, float]] = (-math.inf, {})
 
     def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
@@ -83,10 +88,24 @@ class Slices:
 
     def stays(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
         """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
+        deadline = deadline_for(queued.job, self._settings)
+        if deadline is not None:
+            return not self._begins_anew(queued, elapsed_seconds, deadline)
         best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
         return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, left)
+
+    def _begins_anew(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
+        here = on_premise_job(queued, self._settings).job
+        return begins_anew(
+            self._chances.chances(here),
+            NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
+            self._slowdown(queued),
+            deadline - self._view.fresh().time,
+            elapsed_seconds,
+            self._strain(here),
+        )
 
     def _best(
         self,

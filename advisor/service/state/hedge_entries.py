@@ -37,7 +37,8 @@ class HedgeEntry:
     Attributes:
         advice_id: Id of the advice under which the job was submitted, the only id that is never used twice:
             a slurmctld that dies before it has stored a job gives that job's id to another one.
-        kind: ``slice`` (time in the cloud bought by the price) or ``speculation`` (Ambati et al. 2021).
+        kind: ``slice`` (time in the cloud bought by the price), ``speculation`` (Ambati et al. 2021) or
+            ``promise`` (its user named a time).
         submitted: When the job was first submitted, epoch seconds; Slurm forgets it at a requeue.
         stop_seconds: Longest time in the cloud before the slot is available; None: no limit.
         partition: The on-premise partition to which it was submitted.

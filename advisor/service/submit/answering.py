@@ -120,13 +120,13 @@ class Answerer:
             self._note(answered.submission)
         return answered
 
-    def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None) -> Estimates:
+    def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None, alike: int = 0) -> Estimates:
         return priced_estimates(
             job,
             planned_wait,
             self._holder.run_times.current,
             _size_of(job, knowledge),
-            is_promised=deadline_for(job, knowledge.settings) is not None,
+            promised_jobs=None if deadline_for(job, knowledge.settings) is None else alike,
         )
 
     def _estimates_again(
@@ -191,7 +191,8 @@ class Answerer:
         try:
             if knowledge.settings.cluster.policy == "price":
                 queue = self._queue
-                return self._priced(knowledge, job, None if queue is None else queue.wait(job, state.time))
+                planned = None if queue is None else queue.wait(job, state.time)
+                return self._priced(knowledge, job, planned, state.promised_jobs.get(job.user or "", 0))
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)
@@ -242,6 +243,7 @@ def submission_of(
     `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
     """
     tasks, seconds = job.array_tasks, job.requested_time or 0.0
+    promised_to = job.user if "deadline_in" in values else None
     if advice.mode is _ACT and advice.partition is not None:
         return Submission(
             time=advice.time,
@@ -255,6 +257,7 @@ def submission_of(
             reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
             node_class=cloud.class_name,
             cloud_processors=cloud.processors_taken_by(job),
+            promised_to=promised_to,
         )
     queue, ours = job.queue or "", settings.cluster.on_premise_partitions
     burst_by_hand = queue == settings.cluster.burst_partition
@@ -268,6 +271,7 @@ def submission_of(
         on_premise=not burst_by_hand,
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,
+        promised_to=promised_to,
     )
 
 

@@ -75,13 +75,13 @@ def priced_estimates(
     run_times: RunTimesOfJobs | None,
     size: SizeEstimate,
     *,
-    is_promised: bool = False,
+    promised_jobs: int | None = None,
 ) -> Estimates:
     """The forecasts for a job under the policy "price"; without known run times the job stays on-premise.
 
     Args:
         planned_wait: The wait by the simulated queue, seconds; None if it is unknown.
-        is_promised: Whether the job's user names a time by which it is to be done.
+        promised_jobs: Of the job's user in the queue; None: no time is named by which it is to be done.
     """
     intervals = Intervals() if run_times is None else run_times.intervals
     wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
@@ -90,9 +90,9 @@ def priced_estimates(
     chances = run_times.chances(job)
     run = run_times.estimate(chances, job)
     promise = None
-    if is_promised and planned_wait is not None and math.isfinite(planned_wait):
+    if promised_jobs is not None and planned_wait is not None and math.isfinite(planned_wait):
         requested, expected = job.processors * limit_seconds(job), job.processors * run.seconds
-        promise = run_times.promises.chances(planned_wait, requested, expected)
+        promise = run_times.promises.chances(planned_wait, requested, expected, promised_jobs)
     return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()), promise=promise)
 
 

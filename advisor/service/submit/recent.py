@@ -46,6 +46,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cloud_processors: Processors of the cloud's nodes that it uses
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
         worst_usd: Highest cost, by which the budget's tokens (the money free at this moment) fall.
+        promised_to: The user, if they name a time by which the job is to be done.
     """
 
     time: float
@@ -59,6 +60,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_class: str = ""
     cloud_processors: int = 0
     worst_usd: float = 0.0
+    promised_to: str | None = None
 
 
 class RecentSubmissions:
@@ -87,6 +89,7 @@ class RecentSubmissions:
         self._worst_by_account: dict[str, float] = {}
         self._reserved_nodes = Counter[str]()
         self._cloud_processors = 0
+        self._promised: dict[str, int] = {}
 
     def rebase(self, base: SiteState | None) -> None:
         """Use a new snapshot; submissions up to its time are in it and leave the account."""
@@ -109,6 +112,9 @@ class RecentSubmissions:
         self._count(submission)
 
     def _count(self, job: Submission) -> None:
+        if job.promised_to is not None and self._base is not None:
+            known = self._base.promised_jobs.get(job.promised_to, 0)
+            self._promised[job.promised_to] = self._promised.get(job.promised_to, known) + 1
         if not job.on_premise:
             self._cloud_now = None
             self._usd += job.committed_usd
@@ -151,6 +157,9 @@ class RecentSubmissions:
             ratios=self._base.ratios,
             price=self._price(self._base.price),
             fallen_back=self._base.fallen_back,
+            promised_jobs=self._base.promised_jobs | self._promised
+            if self._promised
+            else self._base.promised_jobs,
         )
 
     def _price(self, base: Price | None) -> Price | None:

@@ -77,28 +77,32 @@ def test_the_last_start_leaves_time_for_the_boot_and_a_long_run() -> None:
 
 
 def test_a_job_starts_where_it_would_be_late_on_premise() -> None:
-    assert goes(outlook(planned=90_000.0), 9_000.0, strain=0.1)
-    assert not goes(outlook(planned=2.0), 20_000.0, strain=0.9)  # in time anyhow
-    assert not goes(outlook(), 10.0, strain=0.99)  # too late
+    assert goes(outlook(planned=90_000.0), 9_000.0, strain=0.1, kind=Kind.BETWEEN)
+    assert not goes(outlook(planned=2.0), 20_000.0, strain=0.9, kind=Kind.BETWEEN)  # in time anyhow
+    assert not goes(outlook(), 10.0, strain=0.99, kind=Kind.BETWEEN)  # too late
 
 
 def test_a_start_that_would_be_in_vain_is_cheaper_where_the_job_may_come_back() -> None:
     seen = outlook(planned=5_000.0)
     lefts = np.linspace(4_000.0, 9_000.0, 200)
-    gives_up = [goes(seen, left, strain=0.5) for left in lefts]
-    comes = [goes(seen._replace(keeps_place=True), left, strain=0.5) for left in lefts]
+    gives_up = [goes(seen, left, strain=0.5, kind=Kind.BETWEEN) for left in lefts]
+    comes = [goes(seen._replace(keeps_place=True), left, strain=0.5, kind=Kind.BETWEEN) for left in lefts]
     assert sum(comes) > sum(gives_up) > 0
     assert all(kept or not lost for kept, lost in zip(comes, gives_up, strict=True))
 
 
 def test_a_job_comes_back_where_that_is_in_time() -> None:
     seen = outlook()
-    assert comes_back(seen, 9000.0, elapsed=60.0, boot_left=0.0, strain=0.0)
+    assert comes_back(seen, 9000.0, elapsed=60.0, boot_left=0.0, strain=0.0, kind=Kind.BETWEEN)
     # it would begin anew with too little time left, and has nearly ended in the cloud
-    assert not comes_back(seen, 1500.0, elapsed=float(GRID[33]), boot_left=0.0, strain=0.0)
+    assert not comes_back(seen, 1500.0, elapsed=float(GRID[33]), boot_left=0.0, strain=0.0, kind=Kind.BETWEEN)
 
 
 def test_less_is_enough_where_promises_were_broken() -> None:
     seen = outlook()
-    left = next(left for left in np.linspace(9000.0, 60_000.0, 200) if not goes(seen, left, strain=0.5))
-    assert goes(seen, left, strain=0.9)
+    left = next(
+        left
+        for left in np.linspace(9000.0, 60_000.0, 200)
+        if not goes(seen, left, strain=0.5, kind=Kind.BETWEEN)
+    )
+    assert goes(seen, left, strain=0.9, kind=Kind.BETWEEN)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.promise_words import price_list_words, promise_message
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.promise.promised import kind_of
 from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
+from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.model.site import Price
 from advisor.predict.promised.known import PromisesKnown
@@ -71,6 +73,19 @@ def test_a_job_starts_in_the_cloud_when_it_has_to_whatever_an_hour_may_cost() ->
     assert (advice.placement, advice.partition) == (Placement.BURST, "burst")
     assert advice.capacity == "on-demand"  # spot may be taken back
     assert [answer.reason for answer in advice.answers[1:3]] == [Reason.PROMISE_GOES, Reason.PROMISE_PAID]
+
+
+def test_it_keeps_its_place_if_the_site_and_its_user_allow_it() -> None:
+    hedging = {"enabled": True}
+    kept = asked("+2.4h", hedge=hedging).hedge
+    assert kept is not None
+    assert (kept.kind, kept.stop_seconds) == (HedgeKind.PROMISE, math.inf)
+    recorded = parse_admin_comment(admin_comment(asked("+2.4h", hedge=hedging)))
+    assert recorded is not None
+    assert recorded.hedge == kept
+    for without in (asked("+2.4h"), asked("+2.4h,no-hedge", hedge=hedging)):
+        assert (without.placement, without.hedge) == (Placement.BURST, None)
+    assert asked("+12h", hedge=hedging).hedge is None
 
 
 def test_a_job_that_is_in_time_here_costs_nothing() -> None:

@@ -28,6 +28,13 @@ def test_arrays_of_an_older_release_or_damaged_ones_begin_anew() -> None:
         assert found.chances(60.0, 1e6, 1e5) == PromisesKnown().chances(60.0, 1e6, 1e5)
 
 
+def test_promises_to_one_user_that_are_open_together_get_levels_of_their_own() -> None:
+    known = PromisesKnown()
+    levels = {known.chances(9_000.0, 1e6, 1e5, alike).levels for alike in range(5)}
+    assert len(levels) == 5
+    assert known.chances(9_000.0, 1e6, 1e5, 0) == known.chances(9_000.0, 1e6, 1e5)
+
+
 def test_another_confidence_has_levels_of_its_own() -> None:
     known = PromisesKnown(0.9)
     known.levels.learn(0, 0, is_kept=False)

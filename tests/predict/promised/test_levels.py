@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.predict.promised.levels import MOST_STRAIN, THIRDS, Kind, PromiseLevels
+from advisor.predict.promised.levels import THIRDS, Kind, PromiseLevels, most_in_vain
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
@@ -118,13 +118,18 @@ def test_a_level_comes_back_only_when_what_was_broken_is_made_up_for() -> None:
     assert levels.level(0, 0) < 0.95
 
 
-def test_however_many_promises_are_broken_most_of_a_start_has_to_be_needed() -> None:
+def test_a_start_that_is_paid_whole_may_be_in_vain_more_often() -> None:
+    for kind in Kind:
+        assert 0.0 < most_in_vain(kind, keeps_place=True) < most_in_vain(kind, keeps_place=False) < 1.0
+
+
+def test_the_strain_rises_with_broken_promises_and_falls_with_kept_ones() -> None:
     levels = PromiseLevels(0.95, len(Kind))
     for _ in range(500):
         for kind in (Kind.SOONEST, Kind.BETWEEN):
             levels.learn(kind, 0, is_kept=False)
-    assert levels.strain(Kind.SOONEST, 0) == MOST_STRAIN
-    assert levels.strain(Kind.BETWEEN, 0) == 0.5
+    assert levels.strain(Kind.SOONEST, 0) > 0.99
+    assert levels.strain(Kind.BETWEEN, 0) > 0.99
     for _ in range(20_000):
         levels.learn(Kind.SOONEST, 0, is_kept=True)
     assert levels.strain(Kind.SOONEST, 0) < 0.05

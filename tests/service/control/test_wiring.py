@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from advisor.model.settings import AcquirerSettings, HedgeSettings, PathSettings, PortfolioSettings, Settings
+from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.learn.feature import LearnFeature
+from advisor.service.running.feature import Poll
 from advisor.testing.memory_slurm import MemorySlurm
-from tests.service.doubles import FakeFleet
+from tests.service.doubles import FakeFleet, make_look, make_queued
+from tests.service.site import make_cluster
 
 
 @pytest.fixture
@@ -36,6 +39,7 @@ def make_control(tmp_path: Path) -> Control:
         portfolio=PortfolioSettings(enabled=True),
         acquirer=AcquirerSettings(kept_nodes=1),
         capacity={"reserved_nodes": 1},
+        promise={"enabled": True},
     )
     anything: Any = MemorySlurm(now=lambda: 0.0)
     connections = Connections(
@@ -134,6 +138,16 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     assert parts.keys() - {"CloudFeature._reconcile"} == named.keys()
     for name, field in named.items():
         assert parts[name].report().items() <= status[field].items(), name
+
+
+def test_jobs_whose_users_name_a_time_are_published_by_user(control: Control) -> None:
+    feature = learning(control)
+    jobs = [make_queued(n, user=user, comment="by=+3h") for n, user in enumerate(("ann", "bob", "ann"))]
+    jobs.append(make_queued(9, user="ann", comment="no time"))
+    snapshot = make_look(0.0, (), jobs)
+    feature.polled(Poll(snapshot=snapshot, cluster=make_cluster(), cloud=CloudState()))
+    published = feature.publish(SiteState(time=0.0, cluster=None))
+    assert published.promised_jobs == {"ann": 2, "bob": 1}
 
 
 def test_every_loop_runs(control: Control) -> None:

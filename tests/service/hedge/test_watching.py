@@ -404,10 +404,12 @@ class Decider:
         return self.is_staying
 
 
-def at_stop(world: World, decider: Decider) -> QueuedJob:
+def at_stop(
+    world: World, decider: Decider, kind: HedgeKind = HedgeKind.SLICE, stop: float = 12.0
+) -> QueuedJob:
     """A slice of twelve seconds in the cloud, its placeholder in the queue, at its stop."""
     world.slices = decider
-    world.comment = hedged_comment(12.0, HedgeKind.SLICE, 10)
+    world.comment = hedged_comment(stop, kind, 10)
     job = world.job()
     world.look(job)
     world.look(job, world.job(901, name="place-of-7", state="PENDING", partition="onprem"))
@@ -430,6 +432,16 @@ def test_a_slice_that_is_not_worth_going_on_is_brought_back(world: World) -> Non
     at_stop(world, Decider(None))
     assert world.record.all()[0].why == "its time in the cloud is over"
     assert set(world.queue.requeued) == {7}
+
+
+def test_a_promised_job_has_no_stop_and_its_turn_is_decided(world: World) -> None:
+    decider = Decider(None, stays=True)
+    job = at_stop(world, decider, HedgeKind.PROMISE, math.inf)
+    assert decider.asked == []
+    assert world.record.all()[0].phase is Phase.OPEN
+    world.look(job, world.job(901, name="place-of-7", state="RUNNING", partition="onprem"))
+    assert decider.asked == [("turn", 7)]
+    assert world.record.all()[0].phase is Phase.SETTLED
 
 
 @pytest.mark.parametrize(("stays", "phase"), [(True, Phase.SETTLED), (False, Phase.RETURNING)])

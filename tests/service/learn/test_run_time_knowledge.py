@@ -19,7 +19,17 @@ from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome
-from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.advice import (
+    Advice,
+    Answer,
+    Hedge,
+    HedgeKind,
+    Mode,
+    Placement,
+    Quantity,
+    Question,
+    Verdict,
+)
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import JobState
 from advisor.model.settings_promise import PromiseSettings
@@ -209,6 +219,39 @@ def test_each_round_of_learning_counts_the_open_promises(desk: Desk, tmp_path: P
     )  # fmt: skip
     loop.learn_ends()
     assert counted == [3]
+
+
+def test_a_job_that_has_come_back_was_paid_for(desk: Desk) -> None:
+    desk.knowledge.learn()
+    back = structs.replace(outcome(1, wait=HOUR), restarts=1)
+    made = promised(back, 1.0, free=2.0)
+    before = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+    desk.knowledge.judge_promise(structs.replace(made, advice=moved_by(made.advice)), back)
+    after = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+    assert after.levels[Kind.SOONEST] > before.levels[Kind.SOONEST]
+
+
+def moved_by(advice: Advice, **changes: Any) -> Advice:
+    return structs.replace(advice, placement=Placement.BURST, partition="burst", **changes)
+
+
+@pytest.mark.parametrize("keeps_place", [False, True])
+def test_a_job_that_left_the_queue_has_waited_at_least_so_long(desk: Desk, *, keeps_place: bool) -> None:
+    """It moves after half an hour and ends in the cloud after four: two hours were planned for it."""
+    desk.knowledge.learn()
+    before = desk.saved().promises.waits.spread(2 * HOUR)
+    for number in range(200):
+        ended = structs.replace(outcome(number, wait=0.6 * HOUR, run=3.4 * HOUR), partition="burst")
+        made, hedge = advised(ended), Hedge(kind=HedgeKind.PROMISE, stop_seconds=math.inf)
+        advice = moved_by(made.advice, advice_id=f"moved-{number}", time=made.advice.time + 0.5 * HOUR)
+        moved = structs.replace(made, advice=structs.replace(advice, hedge=hedge if keeps_place else None))
+        desk.store.add_advice([made, moved])
+        for one in (made, moved):
+            desk.store.link(one.advice.advice_id, number)
+        desk.knowledge.learn_left(moved, ended)
+    waits, shares = desk.saved().promises.waits.spread(2 * HOUR)
+    assert shares[waits < 0.4 * HOUR].sum() < 0.3 * before[1][before[0] < 0.4 * HOUR].sum()
+    assert (shares[waits < 1.8 * HOUR].sum() < 0.1) == keeps_place
 
 
 def test_a_promise_that_is_broken_in_the_cloud_teaches_something_else_than_one_on_premise(desk: Desk) -> None:

@@ -31,10 +31,15 @@ class Runs:
 
 
 def site(
-    folder: Path, usd_per_hour: float = 10.0, usd: float = 240.0, runs: Runs | None = None, **budget: Any
+    folder: Path,
+    usd_per_hour: float = 10.0,
+    usd: float = 240.0,
+    runs: Runs | None = None,
+    strain: float = 0.0,
+    **budget: Any,
 ) -> tuple[World, Slices]:
     budget = {"usd": usd, "period": "day", "usd_per_hour_saved": usd_per_hour} | budget
-    world = World(folder, budget=budget)
+    world = World(folder, budget=budget, promise={"enabled": True})
     world.hands.pass_by(12 * HOUR)
     for job_id in (1, 2):
         world.slurm.put(job_id, "RUNNING", processors=8, start_time=world.hands.wall, requested_time=4 * HOUR)
@@ -47,14 +52,15 @@ def site(
         chances=runs or Runs(),
         slowdown=lambda _queued: 1.05,
         cloud=lambda: world.cloud,
+        strain=lambda _job: strain,
     )
     return world, slices
 
 
-def in_cloud(account: str | None = None) -> QueuedJob:
+def in_cloud(account: str | None = None, **fields: Any) -> QueuedJob:
     return make_queued(
         7, "RUNNING", queue="burst", processors=8, requested_time=2 * HOUR,
-        admin_comment=COMMENT, account=account,
+        admin_comment=COMMENT, account=account, **fields,
     )  # fmt: skip
 
 
@@ -116,3 +122,40 @@ def test_when_its_turn_has_come_it_stays_if_little_is_left(tmp_path: Path) -> No
     _, slices = site(tmp_path)
     assert slices.stays(in_cloud(), 0.9 * HOUR)
     assert not slices.stays(in_cloud(), 10.0)
+
+
+@pytest.mark.parametrize(
+    ("hours_left", "elapsed_hours", "stays"),
+    [
+        (4.0, 0.9, False),  # an hour here is in time, too, and costs nothing
+        (0.5, 0.9, True),  # nearly done there; here half of the jobs would be late
+        (0.5, 0.1, False),  # half of them are as short, and the others are late on either side
+        (-1.0, 0.2, False),  # late on either side
+    ],
+)
+def test_a_promised_job_stays_only_where_it_would_be_late_here(
+    tmp_path: Path, *, hours_left: float, elapsed_hours: float, stays: bool
+) -> None:
+    world, slices = site(tmp_path, 0.0)
+    now = world.hands.wall
+    job = in_cloud(comment="by=+5h", submit_time=now + (hours_left - 5.0) * HOUR)
+    assert slices.stays(job, elapsed_hours * HOUR) is stays
+
+
+def test_less_of_the_money_has_to_be_needed_where_promises_were_broken(tmp_path: Path) -> None:
+    """Half an hour is left: here only the short half of the jobs is in time, there all but the longest."""
+
+    class Three(Runs):
+        def chances(self, _job: Job) -> Floats:
+            found = np.zeros(len(GRID))
+            found[bin_of(600.0)], found[bin_of(HOUR)], found[bin_of(1.6 * HOUR)] = 0.2, 0.56, 0.24
+            return found
+
+    stayed = []
+    for strain in (0.0, 1.0):
+        folder = tmp_path / str(strain)
+        folder.mkdir()
+        world, slices = site(folder, 0.0, runs=Three(), strain=strain)
+        job = in_cloud(comment="by=+5h", submit_time=world.hands.wall - 4.5 * HOUR)
+        stayed.append(slices.stays(job, 0.9 * HOUR))
+    assert stayed == [False, True]

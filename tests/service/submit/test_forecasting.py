@@ -133,6 +133,20 @@ def test_tokens_are_not_spent_twice_between_two_polls(tmp_path: Path, run_times:
     assert set(reasons[moved:]) == {Reason.BUDGET_USED_UP}
 
 
+def test_times_of_a_user_with_open_promises_are_spread(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
+    """Such promises are kept or broken together: each has a level of its own, as in the replay."""
+    answerer, _ = serving(
+        tmp_path, site_of(full_machine()), run_times, promise={"enabled": True}, hedge={"enabled": False}
+    )
+
+    def free_in(user: str, *, dry: bool) -> float | None:
+        named = ask(comment="by=+9h", user=user, dry=dry)
+        return answerer.answer(named).record.advice.number("free_in")
+
+    assert free_in("ann", dry=True) == free_in("ann", dry=False)
+    assert free_in("ann", dry=True) != free_in("bob", dry=True)
+
+
 def replace_tokens(usd: float) -> Price:
     return structs.replace(PRICE, tokens_usd=usd)
 

@@ -199,6 +199,7 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         ratios=PerformanceRatios(overhead=0.1, baseline=1.1, deviation=0.2, jobs=5),
         price=Price(seconds_per_usd=60.0, tokens_usd=10.0),
         fallen_back={"onprem": "forecasts do not hold"},
+        promised_jobs={"ann": 2},
     )
     said, first = structs.asdict(base), structs.asdict(SiteState(time=0.0, cluster=None))
     assert all(said[name] != value for name, value in first.items())
@@ -220,3 +221,13 @@ def test_what_jobs_moved_since_may_cost_at_worst_is_taken_from_the_tokens() -> N
     assert (left.tokens_of(["chem"]), left.tokens_of(())) == ((3.0, "chem"), (7.0, ""))
     recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), price=price))
     assert recent.state(NOW + 3).price == price
+
+
+def test_jobs_with_a_named_time_are_counted_by_user() -> None:
+    recent = RecentSubmissions()
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), promised_jobs={"ann": 2}))
+    for second, user in enumerate(("ann", "bob", None, "ann")):
+        recent.add(Submission(time=NOW + 1 + second, processors=2, promised_to=user))
+    assert recent.state(NOW + 5).promised_jobs == {"ann": 4, "bob": 1}
+    recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), promised_jobs={"ann": 3, "bob": 1}))
+    assert recent.state(NOW + 5).promised_jobs == {"ann": 4, "bob": 1}
