@@ -342,6 +342,9 @@ def bench_promises(
         float, typer.Option(min=1.0, help="Boot of a cloud node that the settings expect.")
     ] = 15.0,
     seed: SeedOption = 1,
+    places: Annotated[
+        bool, typer.Option(help="Whether jobs in the cloud keep their place on-premise (hedge.enabled).")
+    ] = True,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Jobs that name a time, on a real slurmctld with the shipped daemons: kept or not, and their cost."""
@@ -349,7 +352,13 @@ def bench_promises(
 
     with working("starting") as tell:
         result = live.run(
-            promises=promises, jobs=jobs, seconds=seconds, boot_seconds=boot_seconds, seed=seed, tell=tell
+            promises=promises,
+            jobs=jobs,
+            seconds=seconds,
+            boot_seconds=boot_seconds,
+            seed=seed,
+            places=places,
+            tell=tell,
         )
     emit(result, output, listing(result))
 

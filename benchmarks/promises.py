@@ -86,7 +86,14 @@ class _Submitted:
 
 
 def run(
-    *, promises: int, jobs: int, seconds: float, seed: int, boot_seconds: float, tell: Callable[[str], None]
+    *,
+    promises: int,
+    jobs: int,
+    seconds: float,
+    seed: int,
+    boot_seconds: float,
+    places: bool,
+    tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """Submit a day, judge its promises.
 
@@ -95,11 +102,12 @@ def run(
         jobs: All jobs.
         seconds: In which they arrive.
         boot_seconds: Of a cloud node, as the settings expect it.
+        places: Whether jobs in the cloud keep their place on-premise.
     """
     day = draw_live_day(seed, jobs=jobs, seconds=seconds, budget_share=1.0, boot_seconds=boot_seconds)
     with tempfile.TemporaryDirectory(prefix="promises-") as name:
         lab = replace(lab_options(), nodes=_NODES)
-        options = SiteOptions(lab=lab, settings=_settings(day), boot_seconds=2.0)
+        options = SiteOptions(lab=lab, settings=_settings(day, places=places), boot_seconds=2.0)
         with Site(Path(name), options) as site:
             begin = _ready(site, day, tell)
             done = _submit(site, day.begun_at(begin), promises, begin, tell)
@@ -116,8 +124,8 @@ def run(
             return _report(site, done, costs)
 
 
-def _settings(day: LiveDay) -> dict[str, dict[str, Any]]:
-    settings = day.settings(slices=False)
+def _settings(day: LiveDay, *, places: bool) -> dict[str, dict[str, Any]]:
+    settings = day.settings(slices=places)
     settings["budget"] = {
         "usd": _BUDGET_USD,
         "period": "day",
@@ -268,6 +276,7 @@ def _report(site: Site, done: _Submitted, costs: dict[int, float]) -> dict[str, 
         "confidence": CONFIDENCE,
         "kinds": {kind: _of_kind(kind, promised) for kind in _KINDS},
         "in_the_cloud": sum(one.job.was_in_cloud for one in promised),
+        "came_back": sum(one.job.was_in_cloud and one.where != "burst" for one in promised),
         "cost_usd": sum(costs.get(one.job.job_id, 0.0) for one in promised),
         "nodes_usd": float(status["price"]["spent_usd"]),
         "others_moved": sum(job.was_in_cloud for job in done.jobs)

@@ -40,7 +40,7 @@ _LATE: Final = 0.2
 _LATE_STEP: Final = 0.0075
 _FIRST_STRAIN: Final = math.log(0.3 / 0.7)  # log-odds
 _LEAST_STRAIN, _MOST_STRAIN = -4.0, 5.0  # log-odds
-_IN_VAIN: Final = (0.2, 0.5)
+_IN_VAIN: Final = (0.15, 0.5)
 """Of what a start in the cloud is expected to cost, at most these shares may be in vain: of any row, and of a
 row between, which may be broken more often than the others if fewer of its jobs start."""
 _IN_VAIN_WHOLE: Final = (0.3, 0.6)

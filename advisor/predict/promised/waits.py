@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 
 _EDGES: Final[Floats] = np.arange(-8.0, 1.55, 0.1)
 """Upper edges of the hazard's bins; later starts are in one more."""
-_MEMORY: Final = 0.998
-"""What a job leaves of those before it in its class: the last 500 count."""
+_MEMORY: Final = 0.999
+"""What a job leaves of those before it in its class: the last 1,000 count."""
 _FIRST_WEIGHT: Final = 20.0
 """Jobs that the first guess, any wait up to the plan, counts for."""
 

@@ -87,6 +87,7 @@ class LearnLoop:
         self.jobs_learned = 0
         self.last_ingest: IngestReport | None = None
         self._restarted = set[int]()
+        self._unjudged: list[JobOutcome] = []  # of the last round: their advice has not come yet
 
     @property
     def period_seconds(self) -> float:
@@ -165,8 +166,12 @@ class LearnLoop:
             on_premise_outcome(outcome, self._settings, self._store, self._ratios.ratio)
             for outcome in outcomes
         )
-        for outcome in outcomes:
+        again, self._unjudged = self._unjudged, []
+        for outcome in again:
             self._judge(outcome)
+        for outcome in outcomes:
+            if not self._judge(outcome):
+                self._unjudged.append(outcome)
         if self._run_times is not None and self._settings.promise.enabled:
             self._run_times.count_open(self._view.fresh().jobs)
 
@@ -198,14 +203,21 @@ class LearnLoop:
         if last > done:
             self._store.set_cursor(_PRICED, str(last))
 
-    def _judge(self, outcome: JobOutcome) -> None:
+    def _judge(self, outcome: JobOutcome) -> bool:
+        """Compare what was forecast with what happened.
+
+        Returns:
+            False: the advice is still on its way through the spool, as of a job that ran for a moment.
+        """
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-        if record is not None and outcome.is_whole and self._run_times is not None:
+        if record is None:
+            return outcome.advice_id is None
+        if outcome.is_whole and self._run_times is not None:
             self._run_times.judge_promise(record, outcome)
             self._run_times.learn_left(record, outcome)
-        if record is not None and outcome.is_whole and self._drift is not None:
+        if outcome.is_whole and self._drift is not None:
             self._drift.judge(record, outcome)
-        if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
+        if outcome.is_whole and not self._is_burst(outcome.partition):
             if self._run_times is not None:
                 self._run_times.judge(record, outcome)
             if (waited := outcome.first_wait_seconds) is not None:
@@ -213,6 +225,7 @@ class LearnLoop:
                 self._knowledge.judge("wait", record.estimates.wait, waited)
             self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)
             self._knowledge.judge("run", record.estimates.run, outcome.run_seconds)
+        return True
 
     def _is_burst(self, partition: str | None) -> bool:
         return partition == self._settings.cluster.burst_partition

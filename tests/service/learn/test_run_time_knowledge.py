@@ -221,6 +221,28 @@ def test_each_round_of_learning_counts_the_open_promises(desk: Desk, tmp_path: P
     assert counted == [3]
 
 
+def test_a_promise_is_judged_though_its_advice_comes_after_the_end_of_its_job(
+    desk: Desk, tmp_path: Path
+) -> None:
+    """The submit server closes a file of advice every two seconds; a job may run for a moment."""
+    ended = structs.replace(outcome(1, wait=1.0, run=1.0), advice_id="1")
+    rounds = [[ended], [structs.replace(outcome(2), advice_id="never comes")], []]
+    nothing: Any = SimpleNamespace(
+        learn_ends=lambda _: rounds.pop(0), learn=list, judge=lambda *_: None, state_at=None
+    )
+    loop = LearnLoop(
+        make_settings(tmp_path), slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing,
+        view=nothing, metrics=ControlMetrics(), clock=Clock(), run_times=desk.knowledge,
+    )  # fmt: skip
+    made = []
+    while rounds:
+        loop.learn_ends()
+        made.append(desk.knowledge.report()["made"])
+        desk.store.add_advice([promised(ended, 2.0)])
+        desk.store.link("1", 1)
+    assert made == [0, 1, 1]
+
+
 def test_a_job_that_has_come_back_was_paid_for(desk: Desk) -> None:
     desk.knowledge.learn()
     back = structs.replace(outcome(1, wait=HOUR), restarts=1)
