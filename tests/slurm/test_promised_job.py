@@ -80,9 +80,9 @@ def filled(site: Site) -> int:
 
 def test_a_job_comes_back_when_its_turn_comes_in_time(site: Site) -> None:
     lab, blocker = site.lab, filled(site)
-    script = "echo $SLURM_JOB_PARTITION; [ $SLURM_JOB_PARTITION = burst ] && sleep 55; sleep 1"
+    script = "[ $SLURM_JOB_PARTITION = burst ] && sleep 110; sleep 1"
     began = time.time()
-    job_id = lab.sbatch("-n4", "--time=1", "--comment=by=+1.9min", script=script).job_id
+    job_id = lab.sbatch("-n4", "--time=2", "--comment=by=+2.9min", script=script).job_id
 
     def runs_there() -> bool:
         job = lab.job(job_id)
@@ -96,7 +96,7 @@ def test_a_job_comes_back_when_its_turn_comes_in_time(site: Site) -> None:
     site.wait_until("its place is kept", lambda: kept in lab.run("squeue", "-h", "-o", "%j").stdout)
     lab.run("scancel", str(blocker))
     site.wait_until("it is done", lambda: lab.job(job_id)["JobState"] == "COMPLETED")
-    assert time.time() < began + 1.9 * 60.0 + 10.0
+    assert time.time() < began + 2.9 * 60.0 + 10.0
     assert (lab.job(job_id)["Partition"], lab.job(job_id)["Restarts"]) == ("onprem", "1")
     site.wait_until("the kept promise is counted", lambda: status(site)["promises"]["made"] == 1)
     assert status(site)["promises"]["kept"] == 1

@@ -65,6 +65,7 @@ class Placing:
     def keep(self, snapshot: ClusterSnapshot) -> None:
         """Submit a placeholder for each hedged job in the queue that has none."""
         for_each(self._newcomers(snapshot), self._record.put)
+        self._look_for_features(snapshot)
         known = placeholders_of(snapshot.jobs)
         placing = [entry for entry in self._record.all() if entry.phase is Phase.PLACING]
 
@@ -73,6 +74,20 @@ class Placing:
             self.between()
 
         self._in_time(placing, _PLACING_SECONDS, place)
+
+    def _look_for_features(self, snapshot: ClusterSnapshot) -> None:
+        """Correct the entries of jobs that a poll has shown before their constraint was set.
+
+        slurmctld may refuse a change of a job after it has changed the partition; it is then asked again.
+        A placeholder with a constraint of the cloud's nodes is refused, and the job would never start here.
+        """
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+        for entry in self._record.all():
+            queued = seen.get(entry.job_id) if entry.features is None else None
+            if entry.phase in {Phase.PLACING, Phase.OPEN} and queued is not None:
+                own, moved = own_features(queued), moved_by_us(queued)
+                if own is not None and moved is not None and moved.advice_id == entry.advice_id:
+                    self._record.put(entry, features=own)
 
     def _in_time(
         self, placing: Sequence[HedgeEntry], seconds: float, place: Callable[[HedgeEntry], None]

@@ -233,3 +233,19 @@ def test_who_comes_while_a_job_is_brought_back_does_not_wait_for_that(world: Wor
     assert phases(world)[8] is Phase.OPEN
     assert placed_after[-1] <= 1  # pauses of a tenth of a second
     assert len(world.clock.waited) >= 5  # it went on waiting for the other
+
+
+def test_a_constraint_that_comes_after_the_partition_is_left_out_of_the_place(world: World) -> None:
+    """slurmctld may refuse a change of a job after it has changed the partition: it is then asked again."""
+    world.comment = hedged_comment(math.inf, HedgeKind.PROMISE, 10)
+    world.queue.refuses = True  # on-premise nodes have no feature of the cloud's
+    job = world.job()
+    with pytest.raises(RetryLater):
+        world.look(job)
+    assert world.record.all()[0].features is None
+    world.queue.refuses = False
+    world.clock.pass_by(60.0)
+    late = dataclasses.replace(job, job=structs.replace(job.job, features=("x86", "on-demand")))
+    world.look(late)
+    assert [wish.features for wish in world.queue.reserved] == [("x86",)]
+    assert world.record.all()[0].features == ("x86",)
