@@ -144,6 +144,11 @@ class MatchingSite:
     def _nodes_off(self) -> set[str]:
         return {name for name, state in self._states().items() if state == "idle+cloud+powered_down"}
 
+    def _launched_since(self, known: set[str]) -> set[str]:
+        """Nodes with an instance that is not one of these."""
+        alive = (item for item in self.site.ec2.instances() if item["state"] in {"pending", "running"})
+        return {item["tags"].get(NODE_TAG, "") for item in alive if item["id"] not in known}
+
     def holders(self) -> set[str]:
         """Nodes that have the steady feature now."""
         shown = self.site.lab.run("sinfo", "-h", "-N", "-p", "burst", "-O", "NodeList:|,features_act:").stdout
@@ -244,7 +249,8 @@ class MatchingSite:
     def _reclaim(self, taken: set[str], jobs: Sequence[int]) -> None:
         """EC2 takes these nodes; over when every job that was there has lost it."""
         losing = [job for job in jobs if self.node_of(job) in taken]
-        for item in self.site.ec2.instances():
+        before = self.site.ec2.instances()
+        for item in before:
             if item["state"] == "running" and item["tags"].get(NODE_TAG) in taken:
                 self.site.ec2.reclaim(item["id"], notice_s=1)
         self.site.wait_until(
@@ -254,7 +260,12 @@ class MatchingSite:
         )
         if len(taken) > 1:
             self.site.wait_until("the pool that lost several is closed", self._is_shaky_closed)
-            self.site.wait_until("the nodes it took are off", lambda: taken <= self._nodes_off())
+            # the acquirer may launch one again before the pool is closed
+            known = {item["id"] for item in before}
+            self.site.wait_until(
+                "the nodes it took are off, or launched again",
+                lambda: taken <= self._nodes_off() | self._launched_since(known),
+            )
             self.forget_empty_pools()
 
     def _is_shaky_closed(self) -> bool:
