@@ -34,6 +34,11 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
     )
 
 
+def keeps_place(job: Job, settings: Settings) -> bool:
+    """Whether the job keeps its place on-premise while it runs in the cloud."""
+    return settings.hedge.enabled and may_be_brought_back(job, settings)
+
+
 def speculation_of(job: Job, settings: Settings) -> Hedge | None:
     """The job's trial of t seconds in the cloud, if question 3 grants it; None: it cannot have one."""
     limit = settings.waiting.long_job_seconds

@@ -114,23 +114,37 @@ def goes(outlook: Outlook, left: float, strain: float, kind: Kind) -> bool:
     seen = outlook
     clock = left, seen.start, seen.slowdown, seen.limit
     needed = float(needed_share(seen.waits, seen.shares, seen.ended, *clock, seen.keeps_place))
-    return needed >= 1.0 - min(strain, most_in_vain(kind, keeps_place=seen.keeps_place))
+    return needed >= _enough(strain, kind, keeps_place=seen.keeps_place)
 
 
 def comes_back(
-    outlook: Outlook, left: float, elapsed: float, boot_left: float, strain: float, kind: Kind
+    ended: Floats,
+    *,
+    limit: float,
+    slowdown: float,
+    left: float,
+    elapsed: float,
+    boot_left: float,
+    strain: float,
+    kind: Kind,
 ) -> bool:
     """Whether a job in the cloud, whose place on-premise has come, begins anew there: it costs nothing more.
 
     Args:
+        ended, limit, slowdown: See :class:`Outlook`.
         left: Seconds until the deadline.
-        elapsed: The time that it has run in the cloud, in seconds of on-premise run time.
+        elapsed: Seconds that it has run in the cloud.
         boot_left: Seconds until it begins to run in the cloud; 0 where it runs.
         strain, kind: See :func:`goes`.
     """
-    ended, limit = outlook.ended, outlook.limit
-    over = kept_there(ended, elapsed, 0.0, 1.0, limit)
+    done = elapsed / slowdown
+    over = kept_there(ended, done, 0.0, 1.0, limit)
     alive = max(1e-9, 1.0 - over)
     here = kept_there(ended, left, 0.0, 1.0, limit)
-    there = kept_there(ended, elapsed + max(0.0, left - boot_left) / outlook.slowdown, 0.0, 1.0, limit)
-    return bool((there - here) / alive < 1.0 - min(strain, most_in_vain(kind, keeps_place=True)))
+    there = kept_there(ended, done + max(0.0, left - boot_left) / slowdown, 0.0, 1.0, limit)
+    return bool((there - here) / alive < _enough(strain, kind, keeps_place=True))
+
+
+def _enough(strain: float, kind: Kind, *, keeps_place: bool) -> float:
+    """The share of a start's cost that has to keep the promise."""
+    return 1.0 - min(strain, most_in_vain(kind, keeps_place=keeps_place))

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
-from advisor.decide.promise.chances import Floats, ended_of, kept_here, kept_there, mean_run
-from advisor.decide.promise.price_list import Levels, Outlook, comes_back, goes, last_start, price_list
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, keeps_place
+from advisor.decide.promise.chances import ended_of, kept_here, kept_there, mean_run
+from advisor.decide.promise.price_list import Levels, Outlook, goes, last_start, price_list
 from advisor.decide.submission.capacity import choose, usd_per_second
 from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
 from advisor.decide.submission.placement import state_unknown
@@ -74,24 +74,6 @@ def promised(
     return (first, second, third, fourth), capacity, hedge
 
 
-def begins_anew(
-    chances: Floats, limit: float, slowdown: float, left: float, elapsed: float, strain: float
-) -> bool:
-    """Whether a promised job that runs in the cloud begins anew on-premise, where its turn has come.
-
-    Args:
-        chances: Its run time on-premise as probabilities of the bins of ``GRID``.
-        limit: Its time limit, seconds.
-        slowdown: s(c), run time in the cloud over run time on-premise.
-        left: Seconds until the time that its user has named.
-        elapsed: Seconds that it has run in the cloud.
-        strain: How often such promises are broken of late (:class:`~advisor.model.estimate.PromiseChances`).
-    """
-    at_once = np.zeros(1), np.ones(1)
-    outlook = Outlook(0.0, *at_once, ended_of(chances), limit, 0.0, slowdown, 1.0, keeps_place=True)
-    return comes_back(outlook, left, elapsed / slowdown, 0.0, strain, Kind.BETWEEN)
-
-
 def _outlook(
     job: Job, state: SiteState, estimates: Estimates, known: PromiseChances, settings: Settings
 ) -> tuple[Outlook, Capacity | None, Answer]:
@@ -107,7 +89,7 @@ def _outlook(
         start=start_of(job, state.cloud, settings).seconds,
         slowdown=slowdown_of(job, ratio_of(job, state.ratios), settings.placement),
         price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
-        keeps_place=settings.hedge.enabled and may_be_brought_back(job, settings),
+        keeps_place=keeps_place(job, settings),
     )
     return outlook, capacity, fourth
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
+from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, keeps_place
 from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.promise.promised import promised
@@ -154,7 +154,7 @@ def _option(
     start = start_of(job, cloud, settings, boots=boots)
     usd = usd_per_second(job, capacity or Capacity.ON_DEMAND, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
-    is_whole = not (settings.hedge.enabled and may_be_brought_back(job, settings))
+    is_whole = not keeps_place(job, settings)
     offer = CloudOffer(
         start_seconds=wait_there + start.seconds,
         slowdown=slowdown,

@@ -243,11 +243,16 @@ class PromiseReplay:
         options = self.options
         if not options.keeps_place:
             return False
-        boot_left = max(0.0, promise.began + options.boot_seconds - now)
-        elapsed = max(0.0, now - promise.began - options.boot_seconds) / options.slowdown
-        outlook = self._bare(row, promise.ended)
-        strain = self._levels.strain(promise.kind, promise.third)
-        return comes_back(outlook, promise.deadline - now, elapsed, boot_left, strain, promise.kind)
+        return comes_back(
+            promise.ended,
+            limit=float(self.jobs.limit[row]),
+            slowdown=options.slowdown,
+            left=promise.deadline - now,
+            elapsed=max(0.0, now - promise.began - options.boot_seconds),
+            boot_left=max(0.0, promise.began + options.boot_seconds - now),
+            strain=self._levels.strain(promise.kind, promise.third),
+            kind=promise.kind,
+        )
 
     def _settle(self, row: int, promise: _Promise, cost: float, here: float) -> None:
         self.cost[row] = cost
@@ -280,13 +285,10 @@ class PromiseReplay:
             self._planned_at, self._planned = now, self._pool.forecast(self.jobs.limit)
         planned = max(0.0, float(self._planned[row]) - now)
         waits, shares = self._waits.spread(planned)
-        return self._bare(row, ended)._replace(planned=planned, waits=waits, shares=shares)
-
-    def _bare(self, row: int, ended: Floats) -> Outlook:
         return Outlook(
-            planned=0.0,
-            waits=np.zeros(1),
-            shares=np.ones(1),
+            planned=planned,
+            waits=waits,
+            shares=shares,
             ended=ended,
             limit=float(self.jobs.limit[row]),
             start=self.options.boot_seconds,

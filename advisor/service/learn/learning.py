@@ -212,14 +212,15 @@ class LearnLoop:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
         if record is None:
             return outcome.advice_id is None
-        if outcome.is_whole and self._run_times is not None:
-            self._run_times.judge_promise(record, outcome)
-            self._run_times.learn_left(record, outcome)
-        if outcome.is_whole and self._drift is not None:
+        if not outcome.is_whole:
+            return True
+        was_here = not self._is_burst(outcome.partition)
+        if self._drift is not None:
             self._drift.judge(record, outcome)
-        if outcome.is_whole and not self._is_burst(outcome.partition):
-            if self._run_times is not None:
-                self._run_times.judge(record, outcome)
+        if self._run_times is not None:
+            self._run_times.judge_promise(record, outcome)
+            (self._run_times.judge if was_here else self._run_times.learn_left)(record, outcome)
+        if was_here:
             if (waited := outcome.first_wait_seconds) is not None:
                 self._metrics.observe_prediction("wait", record.estimates.wait, waited)
                 self._knowledge.judge("wait", record.estimates.wait, waited)

@@ -107,7 +107,7 @@ class RunTimeKnowledge:
         Args:
             record: Its newest advice, by which it has moved.
         """
-        if not (self._is_burst(outcome) and _has_moved(record)):
+        if not _has_moved(record):
             return
         first = self._first_advice(record, outcome)
         left_at = record.advice.time if record.advice.hedge is None else outcome.end_time
@@ -137,7 +137,8 @@ class RunTimeKnowledge:
         third = levels.third_of(job.processors * limit_seconds(job))
         is_kept = end <= due
         # a job that has come back was requeued
-        was_paid = self._is_burst(outcome) or (bool(outcome.restarts) and _has_moved(record))
+        ran_there = outcome.partition == self._settings.cluster.burst_partition
+        was_paid = ran_there or (bool(outcome.restarts) and _has_moved(record))
         expected = job.processors * record.estimates.run.seconds
         levels.learn(kind, third, is_kept=is_kept, was_paid=was_paid, core_seconds=expected)
         self._is_changed = True
@@ -164,9 +165,6 @@ class RunTimeKnowledge:
         self._promised = first
         levels.set_open(open_now)
         self._open = Counter(kind.name.lower() for kind, _ in open_now)
-
-    def _is_burst(self, outcome: JobOutcome) -> bool:
-        return outcome.partition == self._settings.cluster.burst_partition
 
     def _first_advice(self, newest: AdviceRecord, outcome: JobOutcome) -> AdviceRecord:
         """The advice of a job's submission; a later one has moved it."""

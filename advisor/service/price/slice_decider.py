@@ -10,7 +10,8 @@ import structlog
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
-from advisor.decide.promise.promised import begins_anew
+from advisor.decide.promise.chances import ended_of
+from advisor.decide.promise.price_list import comes_back
 from advisor.decide.submission.capacity import usd_per_second
 from advisor.model.advice import Capacity
 from advisor.model.deadline import deadline_for
@@ -19,6 +20,7 @@ from advisor.model.job import NO_LIMIT_SECONDS, Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
+from advisor.predict.promised.levels import Kind
 from advisor.service.learn.on_premise_equivalents import on_premise_job
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
@@ -90,21 +92,23 @@ class Slices:
         """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
         deadline = deadline_for(queued.job, self._settings)
         if deadline is not None:
-            return not self._begins_anew(queued, elapsed_seconds, deadline)
+            return not self._promise_allows_return(queued, elapsed_seconds, deadline)
         best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
         return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, left)
 
-    def _begins_anew(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
+    def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
         here = on_premise_job(queued, self._settings).job
-        return begins_anew(
-            self._chances.chances(here),
-            NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
-            self._slowdown(queued),
-            deadline - self._view.fresh().time,
-            elapsed_seconds,
-            self._strain(here),
+        return comes_back(
+            ended_of(self._chances.chances(here)),
+            limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
+            slowdown=self._slowdown(queued),
+            left=deadline - self._view.fresh().time,
+            elapsed=elapsed_seconds,
+            boot_left=0.0,
+            strain=self._strain(here),
+            kind=Kind.BETWEEN,
         )
 
     def _best(

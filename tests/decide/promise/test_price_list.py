@@ -93,9 +93,23 @@ def test_a_start_that_would_be_in_vain_is_cheaper_where_the_job_may_come_back() 
 
 def test_a_job_comes_back_where_that_is_in_time() -> None:
     seen = outlook()
-    assert comes_back(seen, 9000.0, elapsed=60.0, boot_left=0.0, strain=0.0, kind=Kind.BETWEEN)
+
+    def is_back(left: float, elapsed: float) -> bool:
+        """Whether a job comes back that has run there as far as here in `elapsed` seconds."""
+        return comes_back(
+            seen.ended,
+            limit=seen.limit,
+            slowdown=seen.slowdown,
+            left=left,
+            elapsed=seen.slowdown * elapsed,
+            boot_left=0.0,
+            strain=0.0,
+            kind=Kind.BETWEEN,
+        )
+
+    assert is_back(9000.0, elapsed=60.0)
     # it would begin anew with too little time left, and has nearly ended in the cloud
-    assert not comes_back(seen, 1500.0, elapsed=float(GRID[33]), boot_left=0.0, strain=0.0, kind=Kind.BETWEEN)
+    assert not is_back(1500.0, elapsed=float(GRID[33]))
 
 
 def test_less_is_enough_where_promises_were_broken() -> None:
