@@ -38,13 +38,17 @@ def run(*, load: Callable[[], LoadedSettings], command: Sequence[str], options: 
     passed = passed_by_systemd(os.environ)
     site = Site(settings, load, WhatIfRuns(command, options))
     server = uvicorn.Server(configuration(site))
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # before uvicorn takes these signals, and at its end, where it raises them again
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     address, port = listening.getsockname()[:2]
     log.info("web.ready", address=address, port=port)
     notifier = Notifier.from_environment(os.environ)
     notifier.ready(f"pages on {address} port {port}")
-    # uvicorn stops at these signals and raises them again at its end, which must not kill the process
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
     sockets = [listening] if passed is None else [listening, passed]
     with listening:
         server.run(sockets=sockets)

@@ -51,6 +51,21 @@ def test_day_one_37_it_serves_where_it_is_told_until_it_is_told_to_end(config: P
     assert process.returncode == 0, rest
 
 
+def test_it_ends_when_it_is_told_so_before_it_serves(config: Path) -> None:
+    program = """
+import signal
+from advisor.cli.main import run
+from advisor.service.running.notify import Notifier
+Notifier.ready = lambda *_: signal.raise_signal(signal.SIGTERM)
+run()
+"""
+    arguments = ["web", "--config", str(config), "--port", "0", "--address", "127.0.0.1"]
+    done = subprocess.run(
+        [*COMMAND[:-1], program, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_port_somebody_else_has_is_said_and_ends_with_2(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
