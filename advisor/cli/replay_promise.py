@@ -47,6 +47,12 @@ def promise(
             help="Whether jobs keep their place on-premise while they run in the cloud (hedge.enabled)."
         ),
     ] = True,
+    spot_hours: Annotated[
+        float, typer.Option(min=0.0, help="Mean life of spot instances, hours; 0: no job runs on spot.")
+    ] = 0.0,
+    spot_price: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Price of spot over that on-demand.")
+    ] = 0.3,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Promise each job of a log when it is done, for a price, and keep that by late starts in the cloud.
@@ -56,11 +62,18 @@ def promise(
     """
     log = find_trace(trace)
     from advisor.replay.closed_loop.log import loop_jobs
-    from advisor.replay.promises.promises import PromiseOptions, replay_promises
+    from advisor.replay.promises.promises import PromiseOptions
+    from advisor.replay.promises.report import replay_promises
     from advisor.replay.sources import load_table
 
     options = PromiseOptions(
-        confidence=confidence, boot_seconds=boot, slowdown=slowdown, seed=seed, keeps_place=place
+        confidence=confidence,
+        boot_seconds=boot,
+        slowdown=slowdown,
+        seed=seed,
+        keeps_place=place,
+        spot_hours=spot_hours,
+        spot_price=spot_price,
     )
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))

@@ -89,6 +89,11 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         Reason.PROMISE_PASSED: "The time by which it was to be done has passed: it stays here.",
         Reason.PROMISE_PAID: "Its promise may cost {predicted_cost}, {worst_cost} at most.",
+        Reason.PROMISE_ON_SPOT: (
+            "It starts on spot, where its promise may cost about {predicted_cost}, and {worst_cost} at most: "
+            "if EC2 takes the instance back, it begins anew on-demand. That is too late with a chance of "
+            "{late_by_loss}."
+        ),
         Reason.PROMISE_TOO_DEAR: (
             "Its promise could cost {worst_cost}, and a job may cost {job_may_cost} (`promise.usd_per_job`)."
         ),
@@ -255,6 +260,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
                 "is_promised",
                 "chance_here",
                 "chance_there",
+                "late_by_loss",
                 "confidence",
             ),
             "",
@@ -316,6 +322,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "confidence": "share of promises to be kept",
         "chance_here": "chance to be in time here",
         "chance_there": "chance to be in time in the cloud",
+        "late_by_loss": "chance to be too late by the loss of a spot instance",
         "free_in": "done for nothing within",
         "soonest_in": "done at the soonest within",
         "soonest_costs": "what that costs",

@@ -61,6 +61,7 @@ class Reason(enum.StrEnum):
 
     # Question 3: is it worth paying for?
     PROMISE_PAID = "promise.paid"
+    PROMISE_ON_SPOT = "promise.on_spot"
     PROMISE_TOO_DEAR = "promise.too_dear"
     WORTH_PAYING = "waiting.worth_paying"
     NO_GATE = "waiting.no_gate"

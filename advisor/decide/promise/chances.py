@@ -63,6 +63,40 @@ def kept_there(ended: Floats, left: float, start: float, slowdown: float, limit:
 
 
 @compiled
+def late_by_loss(
+    ended: Floats, alive: Floats, left: float, start: float, slowdown: float, limit: float
+) -> float:
+    """P(too late for the loss of its spot instance) of a job that would be done within ``left`` seconds.
+
+    A job that loses its instance begins anew at once, on-demand. It is too late where it would not have ended
+    before the loss, and has no time for another start and its whole run.
+
+    Args:
+        alive: P(a spot instance lives that long) by the edges of ``GRID``, shape ``(bins,)``, descending.
+        start: Seconds until the job begins to run there, on spot and on-demand.
+    """
+    late, before, shorter = 0.0, 0.0, 1.0
+    for k in range(ended.shape[0]):
+        probability, before = ended[k] - before, ended[k]
+        longer = min(GRID[k], limit)
+        whole, shorter = start + slowdown * math.sqrt(min(shorter, longer) * longer), longer
+        if probability > 0.0 and whole <= left < 2.0 * whole:
+            late += probability * (_alive_for(alive, left - whole) - _alive_for(alive, whole))
+    return late
+
+
+@compiled
+def _alive_for(alive: Floats, seconds: float) -> float:
+    """P(a spot instance lives for some seconds); within a bin it is linear in the logarithm of the time."""
+    if seconds <= 1.0:
+        return 1.0
+    k = bin_of(seconds)
+    before = alive[k - 1] if k else 1.0
+    passed = math.log(seconds) / STEP - (k - 1)
+    return float(before + (alive[k] - before) * min(1.0, max(0.0, passed)))
+
+
+@compiled
 def ready_here(waits: Floats, shares: Floats, ended: Floats, level: float, limit: float) -> float:
     """The seconds within which a job that waits on-premise is done with probability ``level``."""
     low, high = 0.0, waits.max() + limit

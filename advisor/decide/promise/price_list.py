@@ -7,16 +7,31 @@ from typing import Final, NamedTuple
 from advisor.decide.promise.chances import (
     Floats,
     kept_there,
+    late_by_loss,
     mean_run,
     needed_share,
     not_started_by,
     ready_here,
     run_at,
 )
+from advisor.model.advice import Capacity
 from advisor.predict.promised.levels import Kind, most_in_vain
 
 _HALF_WAY: Final = 0.5
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
+_HALVINGS: Final = 20
+
+
+class SpotLives(NamedTuple):
+    """How long instances on spot last.
+
+    Attributes:
+        alive: P(an instance lives that long) by the edges of the grid.
+        may_be_late: The chance that a loss makes a promised job late, at most.
+    """
+
+    alive: Floats
+    may_be_late: float
 
 
 class Levels(NamedTuple):
@@ -39,6 +54,7 @@ class Outlook(NamedTuple):
         slowdown: s(c), run time there over run time on-premise.
         price: US dollars (or core-seconds) per second there.
         keeps_place: Whether it keeps its place on-premise while it runs there, and may come back.
+        spot: None: it may not use spot.
     """
 
     planned: float
@@ -50,6 +66,7 @@ class Outlook(NamedTuple):
     slowdown: float
     price: float
     keeps_place: bool = False
+    spot: SpotLives | None = None
 
 
 class Offer(NamedTuple):
@@ -99,6 +116,68 @@ def last_start(outlook: Outlook, left: float, level: float) -> float:
     """
     run = outlook.slowdown * run_at(outlook.ended, level, outlook.limit)
     return max(0.0, left - outlook.start - run)
+
+
+def last_start_on_spot(outlook: Outlook, left: float, latest: float) -> float | None:
+    """Seconds until the last moment at which a start on spot keeps a promise; None: there is none any more.
+
+    Until then an instance that is lost leaves time for a start on-demand, but for a small chance.
+
+    Args:
+        left: Seconds until the deadline.
+        latest: Seconds until the last start on-demand (:func:`last_start`).
+    """
+    spot = outlook.spot
+    if spot is None:
+        return None
+
+    def is_late_after(seconds: float) -> bool:
+        return late_on_spot(outlook, spot, left - seconds) > spot.may_be_late
+
+    if is_late_after(0.0):
+        return None
+    low, high = 0.0, latest
+    if not is_late_after(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if is_late_after(middle) else (middle, high)
+    return low
+
+
+def late_on_spot(outlook: Outlook, spot: SpotLives, left: float) -> float:
+    """P(too late for the loss of its instance) of a job that starts on spot now (:func:`late_by_loss`)."""
+    clock = left, outlook.start, outlook.slowdown, outlook.limit
+    return float(late_by_loss(outlook.ended, spot.alive, *clock))
+
+
+class PromisedStart(NamedTuple):
+    """What keeps a promise now.
+
+    Attributes:
+        capacity: Where the job starts now; None: it waits.
+        again_in: Seconds until it may have to start; 0: a start now would cost more than it is worth.
+    """
+
+    capacity: Capacity | None
+    again_in: float
+
+
+def start_for(outlook: Outlook, left: float, latest: float, strain: float, kind: Kind) -> PromisedStart:
+    """Choose between a start on spot, one on-demand, and waiting.
+
+    Args:
+        left: Seconds until the deadline.
+        latest: Seconds until the last start on-demand (:func:`last_start`).
+        strain, kind: See :func:`goes`.
+    """
+    on_spot = last_start_on_spot(outlook, left, latest)
+    first = latest if on_spot is None else on_spot
+    if first > _NOW:
+        return PromisedStart(None, first)
+    if not goes(outlook, left, strain, kind):
+        return PromisedStart(None, latest if latest > _NOW else 0.0)
+    return PromisedStart(Capacity.ON_DEMAND if on_spot is None else Capacity.SPOT, 0.0)
 
 
 def goes(outlook: Outlook, left: float, strain: float, kind: Kind) -> bool:

@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from advisor.decide.explanation.reasons import Reason, used_up
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, keeps_place
 from advisor.decide.promise.chances import ended_of, kept_here, kept_there, mean_run
-from advisor.decide.promise.price_list import Levels, Outlook, goes, last_start, price_list
-from advisor.decide.submission.capacity import choose, usd_per_second
+from advisor.decide.promise.price_list import (
+    Levels,
+    Outlook,
+    PromisedStart,
+    SpotLives,
+    last_start,
+    late_on_spot,
+    price_list,
+    start_for,
+)
+from advisor.decide.spot.pools import lives_of
+from advisor.decide.submission.capacity import choose, pools_worth, usd_per_second
 from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
 from advisor.decide.submission.placement import state_unknown
 from advisor.decide.submission.staging import Start, start_of
@@ -26,11 +36,19 @@ from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
-from advisor.predict.promised.levels import Kind
+from advisor.predict.promised.levels import MAY_BE_LOST, Kind
 from advisor.predict.run_times.grid import GRID
 
 _MOMENT: Final = 1.0  # seconds
 _Numbers = tuple[tuple[str, Quantity], ...]
+
+
+class _OnSpot(NamedTuple):
+    """A start on spot: how long instances last, and the answers to questions 3 and 4."""
+
+    lives: SpotLives
+    third: Answer
+    fourth: Answer
 
 
 def promised(
@@ -53,16 +71,20 @@ def promised(
     left = deadline - state.time
     outlook, capacity, fourth = _outlook(job, state, estimates, known, settings)
     start = start_of(job, state.cloud, settings)
-    third = _may_be_paid(job, outlook, start, state, settings)
+    third = _may_be_paid(job, *_costs(outlook, start, outlook.price), start, state, settings)
     numbers = _numbers(outlook, start, known, left, may_be_paid=third.verdict not in STAYS)
     if left <= 0.0:
         return (first, _no(Reason.PROMISE_PASSED, numbers)), None, None
-    later = last_start(outlook, left, known.levels[Kind.BETWEEN])
-    if later > _MOMENT:
-        kept = (*numbers, ("last_start_in", Quantity(later)))
-        return (first, _no(Reason.PROMISE_WAITS, kept)), None, None
-    if not goes(outlook, left, known.strains[Kind.BETWEEN], Kind.BETWEEN):
-        return (first, _no(Reason.PROMISE_HERE, numbers)), None, None
+    on_spot = None
+    if capacity is Capacity.ON_DEMAND:  # where a job that loses its spot instance goes
+        on_spot = _on_spot(job, outlook, start, left, known, state, settings)
+    latest = last_start(outlook, left, known.levels[Kind.BETWEEN])
+    seen = outlook if on_spot is None else outlook._replace(spot=on_spot.lives)
+    begins = start_for(seen, left, latest, known.strains[Kind.BETWEEN], Kind.BETWEEN)
+    if begins.capacity is None:
+        return (first, _waits(begins, numbers)), None, None
+    if on_spot is not None and begins.capacity is Capacity.SPOT:
+        capacity, third, fourth = Capacity.SPOT, on_spot.third, on_spot.fourth
     second = Answer(
         question=Question.FASTER, verdict=Verdict.YES, reason=Reason.PROMISE_GOES, numbers=numbers
     )
@@ -77,7 +99,7 @@ def promised(
 def _outlook(
     job: Job, state: SiteState, estimates: Estimates, known: PromiseChances, settings: Settings
 ) -> tuple[Outlook, Capacity | None, Answer]:
-    """The job as the price list looks at it; spot, which may be taken back, keeps no promise."""
+    """The job as the price list looks at it: on-demand, so that what it says is never too cheap."""
     # a run of unknown length is never put on spot
     capacity, fourth = choose(job, math.nan, state.cloud, settings, state.time)
     outlook = Outlook(
@@ -117,13 +139,57 @@ def _numbers(
     return (*numbers, *start.numbers)
 
 
-def _may_be_paid(job: Job, outlook: Outlook, start: Start, state: SiteState, settings: Settings) -> Answer:
-    """Question 3: what one job may cost, and the budgets."""
-    per_second, slowdown = outlook.price, outlook.slowdown
-    run = slowdown * mean_run(outlook.ended, outlook.limit)
-    longest = slowdown * min(outlook.limit, float(GRID[-1]))
-    cost = per_second * (outlook.start + run) + start.usd
-    worst = per_second * (outlook.start + longest + ENDING_SECONDS) + start.usd
+def _on_spot(
+    job: Job,
+    outlook: Outlook,
+    start: Start,
+    left: float,
+    known: PromiseChances,
+    state: SiteState,
+    settings: Settings,
+) -> _OnSpot | None:
+    """What a start on spot is like; None: it is not worth its money, may not be paid, or is not known."""
+    cloud, run = state.cloud, outlook.slowdown * mean_run(outlook.ended, outlook.limit)
+    pools = pools_worth(job, run, cloud, settings)
+    if not pools:
+        return None
+    capacity, fourth = choose(job, run, cloud, settings, state.time)
+    if capacity is not Capacity.SPOT:
+        return None
+    lives = SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - known.confidence))
+    usd = usd_per_second(job, Capacity.SPOT, cloud, settings)
+    lost = 1.0 - float(np.interp(outlook.start + run, GRID, lives.alive))
+    cost, worst = _costs(outlook, start, outlook.price)
+    on_spot, worst_on_spot = _costs(outlook, start, usd)
+    late = late_on_spot(outlook, lives, left)
+    third = _may_be_paid(job, on_spot + lost * cost, worst_on_spot + worst, start, state, settings, late=late)
+    return None if third.verdict in STAYS else _OnSpot(lives, third, fourth)
+
+
+def _costs(outlook: Outlook, start: Start, per_second: float) -> tuple[float, float]:
+    """The expected and the largest cost of one whole run in the cloud, US dollars."""
+    run = outlook.slowdown * mean_run(outlook.ended, outlook.limit)
+    longest = outlook.slowdown * min(outlook.limit, float(GRID[-1])) + ENDING_SECONDS
+    expected, worst = (per_second * (outlook.start + seconds) + start.usd for seconds in (run, longest))
+    return expected, worst
+
+
+def _may_be_paid(
+    job: Job,
+    cost: float,
+    worst: float,
+    start: Start,
+    state: SiteState,
+    settings: Settings,
+    *,
+    late: float | None = None,
+) -> Answer:
+    """Question 3: what one job may cost, and the budgets.
+
+    Args:
+        cost, worst: US dollars.
+        late: On spot: the chance that a loss of its instance makes it late.
+    """
     numbers: _Numbers = (
         ("predicted_cost", Quantity(cost, "USD")),
         ("worst_cost", Quantity(worst, "USD")),
@@ -145,6 +211,8 @@ def _may_be_paid(job: Job, outlook: Outlook, start: Start, state: SiteState, set
         free = ("budget_left", Quantity(max(0.0, tokens), "USD"))
         reason, detail = used_up(payer)
         return _third(Verdict.NO, reason, (*numbers, free), detail)
+    if late is not None:
+        return _third(Verdict.YES, Reason.PROMISE_ON_SPOT, (*numbers, ("late_by_loss", Quantity(late, ""))))
     return _third(Verdict.YES, Reason.PROMISE_PAID, numbers)
 
 
@@ -156,6 +224,13 @@ def _third(verdict: Verdict, reason: Reason, numbers: _Numbers, detail: str = ""
 def _no(reason: Reason, numbers: _Numbers) -> Answer:
     verdict = Verdict.UNSURE if reason in {Reason.WAIT_UNKNOWN, Reason.RUN_UNKNOWN} else Verdict.NO
     return Answer(question=Question.FASTER, verdict=verdict, reason=reason, numbers=numbers)
+
+
+def _waits(begins: PromisedStart, numbers: _Numbers) -> Answer:
+    """Of a job that does not start in the cloud now."""
+    if begins.again_in:
+        return _no(Reason.PROMISE_WAITS, (*numbers, ("last_start_in", Quantity(begins.again_in))))
+    return _no(Reason.PROMISE_HERE, numbers)
 
 
 def kind_of(values: Mapping[str, float], *, has_moved: bool) -> Kind | None:
@@ -180,4 +255,5 @@ def warm() -> None:
     chances = np.full(len(GRID), 1.0 / len(GRID))
     outlook = Outlook(60.0, np.ones(2), np.full(2, 0.5), ended_of(chances), 60.0, 60.0, 1.0, 1.0)
     price_list(outlook, Levels(0.9, 0.9, 0.9))
-    goes(outlook, 60.0, 0.0, Kind.BETWEEN)
+    spot = SpotLives(np.ones(len(GRID)), 0.0)
+    start_for(outlook._replace(spot=spot), 60.0, 0.0, 0.0, Kind.BETWEEN)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from advisor.model.spot_pools import SpotPool
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 
 LOST: Final = 2.0
 """Cost of an hour of lost work, as a multiple of the on-demand price of an hour.
@@ -18,6 +21,7 @@ DEARER: Final = 0.25
 Without a limit a run that is likely to be lost would go where it lasts at any money up to that on-demand.
 `LOST` and this share were chosen on spot traces (docs/measurements.md, "Spot pools").
 """
+_LEAST: Final = 1e-9
 NEAR: Final = 0.05
 """Pools whose expected cost is at most this share above the best one's are all named; EC2 chooses one."""
 
@@ -76,3 +80,19 @@ def pools_for_run(
         limit = min(limit, on_demand_usd_per_hour)
     good = [number for number, (cost, usd) in enumerate(choices) if usd <= most_usd and cost <= limit]
     return tuple(pools[number] for number in sorted(good, key=lambda number: choices[number]))
+
+
+def lives_of(pools: Sequence[SpotPool], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(a new instance lives that long), by time, in that pool of some where it is the least likely.
+
+    Args:
+        pools: At least one.
+        seconds: Ascending times, shape (n,).
+    """
+    hours, at = np.array((0.0, *LASTS_HOURS)), seconds / 3600.0
+    lasts = np.maximum([(1.0, *pool.lasts) for pool in pools], _LEAST)
+    hazards = -np.log(np.minimum.accumulate(lasts, axis=1))
+    # beyond the last known age the hazard goes on as it was before it
+    beyond = np.maximum(0.0, at - hours[-1]) / (hours[-1] - hours[-2])
+    found = [np.interp(at, hours, row) + (row[-1] - row[-2]) * beyond for row in hazards]
+    return np.asarray(np.exp(-np.max(found, axis=0)))

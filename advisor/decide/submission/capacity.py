@@ -14,10 +14,12 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.spot.pools import pools_for_run
 from advisor.decide.submission.cloud_times import ANY, cloud_wait, stretched
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
+from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.model.spot_pools import SpotPool
 
 MAX_SPOT_INTERRUPTIONS: Final = 2
 """A job with this number of spot interruptions gets an on-demand node next. One interruption is ordinary; a
@@ -143,9 +145,24 @@ def _not_excludable(job: Job, cloud: CloudState) -> str:
     return ""
 
 
-def too_often_interrupted(job: Job) -> bool:
-    """Whether a job has had too many spot interruptions to use spot again."""
-    return job.interruptions >= MAX_SPOT_INTERRUPTIONS
+def spot_tries(job: Job, settings: Settings) -> int:
+    """How often a job may still be launched on spot: not at all after too many spot interruptions.
+
+    A promised job (:mod:`advisor.decide.promise.promised`) is launched on spot once: its time leaves room for
+    one loss.
+    """
+    is_promised = deadline_for(job, settings) is not None
+    return max(0, (1 if is_promised else MAX_SPOT_INTERRUPTIONS) - job.interruptions)
+
+
+def pools_worth(
+    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings
+) -> tuple[SpotPool, ...] | None:
+    """The spot pools worth their price for a run, lost work included; None: how long they last is unknown."""
+    if not (cloud.spot_pools and cloud.processors_per_node and settings.capacity.spot_by_survival):
+        return None
+    on_demand = usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings) * cloud.processors_per_node
+    return pools_for_run(cloud.spot_pools, cloud_run_seconds, on_demand, spot_tries(job, settings))
 
 
 def _answer(verdict: Verdict, reason: Reason, *numbers: tuple[str, Quantity], detail: str = "") -> Answer:
@@ -175,16 +192,13 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
         return "spot is switched off"
     if not requeueable(job, settings):
         return "the job may not be requeued"
-    if job.interruptions and too_often_interrupted(job):
+    if job.interruptions and not spot_tries(job, settings):
         return f"EC2 interrupted its nodes {job.interruptions} times"
     if not cloud.spot_open:
         return "every spot pool is closed"
     if math.isnan(cloud_run_seconds):
         return "its run time is unknown"
-    if cloud.spot_pools and cloud.processors_per_node and settings.capacity.spot_by_survival:
-        on_demand = usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings) * cloud.processors_per_node
-        tries = MAX_SPOT_INTERRUPTIONS - job.interruptions
-        worth = pools_for_run(cloud.spot_pools, cloud_run_seconds, on_demand, tries)
+    if (worth := pools_worth(job, cloud_run_seconds, cloud, settings)) is not None:
         return "" if worth else "spot would cost more with what it is likely to lose"
     if cloud_run_seconds > settings.capacity.spot_max_run_seconds:
         return "it would run too long for spot"

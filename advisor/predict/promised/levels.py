@@ -45,6 +45,8 @@ _IN_VAIN: Final = (0.15, 0.5)
 row between, which may be broken more often than the others if fewer of its jobs start."""
 _IN_VAIN_WHOLE: Final = (0.3, 0.6)
 """The same for a job that keeps no place on-premise: its start is paid whole, so more of it is in vain."""
+MAY_BE_LOST: Final = 0.4
+"""Of the promises that may be broken, those that are late because EC2 takes back a spot instance, at most."""
 _MOST_DEAR: Final = 3.0
 """Levels of jobs that are dearer than others of their third rise by as many log-odds at most."""
 _DEAR_STEP: Final = 0.01

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +21,18 @@ from advisor.decide.promise.price_list import (
     Levels,
     Offer,
     Outlook,
+    SpotLives,
     comes_back,
-    goes,
     last_start,
     price_list,
+    start_for,
 )
-from advisor.model.errors import BadInput
-from advisor.predict.promised.levels import THIRDS, Kind, PromiseLevels
+from advisor.decide.spot.pools import lives_of, pools_for_run
+from advisor.model.advice import Capacity
+from advisor.model.spot_pools import LASTS_HOURS, SpotPool
+from advisor.predict.promised.levels import MAY_BE_LOST, Kind, PromiseLevels
 from advisor.predict.promised.waits import PlannedWaits
+from advisor.predict.run_times.grid import GRID
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.simulate.pool.pool import Event, Pool
@@ -55,6 +58,8 @@ class PromiseOptions:
         slowdown: s, run time in the cloud over run time on-premise.
         seed: Seed of the random values that users put on an hour.
         keeps_place: Whether a job keeps its place on-premise while it runs in the cloud.
+        spot_hours: Mean life of a spot instance, hours, exponentially distributed; 0: no spot.
+        spot_price: Price of an hour on spot over that of an hour on-demand.
     """
 
     confidence: float = 0.95
@@ -62,6 +67,8 @@ class PromiseOptions:
     slowdown: float = 1.05
     seed: int = 1
     keeps_place: bool = True
+    spot_hours: float = 0.0
+    spot_price: float = 0.3
 
 
 @dataclass(slots=True)
@@ -71,6 +78,9 @@ class _Promise:
     Attributes:
         core_seconds: What its job is expected to use.
         began: When it started in the cloud, seconds; infinite: it did not.
+        lost: When its spot instance is lost, seconds; infinite: it is not on spot, or ends before.
+        price: Of where it runs in the cloud, over the price on-demand.
+        paid: What it has cost on an instance that was lost, in seconds of on-demand.
         ends: When its own run ends, as far as it is decided; infinite: not yet.
         waited: Seconds of its wait on-premise that are learned.
     """
@@ -82,6 +92,9 @@ class _Promise:
     ended: Floats
     core_seconds: float
     began: float = _NEVER
+    lost: float = _NEVER
+    price: float = 1.0
+    paid: float = 0.0
     ends: float = _NEVER
     waited: float = 0.0
     is_judged: bool = False
@@ -97,6 +110,8 @@ class PromiseReplay:
         clairvoyant: What a clairvoyant pays for the promises that were kept, core-seconds by row.
         sooner: Seconds by which the deadline lies before that of the free row.
         returned: Jobs that came back from the cloud when their turn on-premise came.
+        on_spot: Jobs that started on spot.
+        lost: Those of them that lost their instances.
     """
 
     def __init__(self, jobs: LoopJobs, options: PromiseOptions) -> None:
@@ -107,7 +122,7 @@ class PromiseReplay:
         self.cost = np.zeros(count)
         self.clairvoyant = np.zeros(count)
         self.sooner = np.zeros(count)
-        self.returned = 0
+        self.returned = self.on_spot = self.lost = 0
         self._pool = Pool(jobs.machine, count, float(jobs.submit[0]))
         self._waits = PlannedWaits()
         self._levels = PromiseLevels(options.confidence, len(Kind))
@@ -119,6 +134,8 @@ class PromiseReplay:
         low, high = np.log(_VALUES)
         drawn = np.random.default_rng(options.seed).random(len(jobs.table))[jobs.first : jobs.first + count]
         self._values: NDArray[np.float64] = np.exp(low + drawn * (high - low))
+        self._pools, self._spot = _spot(options)
+        self._lives = np.random.default_rng((options.seed, 1)).exponential(3600.0 * options.spot_hours, count)
 
     def run(self, progress: Progress | None = None) -> None:
         """Run until every job has ended."""
@@ -155,6 +172,8 @@ class PromiseReplay:
         promise = self._open.get(row)
         if promise is None:
             return
+        if now >= promise.lost - _ROUNDING:
+            self._lose(row, promise, now)
         if now >= promise.ends - _ROUNDING and not promise.is_learned:
             promise.is_learned = True
             self._runs.learn(self.jobs, row)
@@ -205,18 +224,40 @@ class PromiseReplay:
         left = promise.deadline - now
         if left <= 0.0:
             return
-        last = 0.0
+        latest = 0.0
         if promise.kind == Kind.BETWEEN:
             level = self._levels.level(promise.kind, promise.third, core_seconds=promise.core_seconds)
-            last = last_start(outlook, left, level)
-        if last > 1.0:
-            self._alarm(now + last, row)
-        elif goes(outlook, left, self._levels.strain(promise.kind, promise.third), promise.kind):
-            promise.began = now
-            promise.ends = now + self.options.boot_seconds + self.options.slowdown * float(self.jobs.run[row])
-            self._alarm(promise.ends, row)
+            latest = last_start(outlook, left, level)
+        strain = self._levels.strain(promise.kind, promise.third)
+        start = start_for(outlook, left, latest, strain, promise.kind)
+        if start.capacity is not None:
+            self._start(row, promise, now, start.capacity)
+        elif start.again_in:
+            self._alarm(now + start.again_in, row)
         else:
             self._alarm((now // _ROUND + 1.0) * _ROUND, row)
+
+    def _start(self, row: int, promise: _Promise, now: float, capacity: Capacity) -> None:
+        options = self.options
+        promise.began = now
+        promise.ends = now + options.boot_seconds + options.slowdown * float(self.jobs.run[row])
+        promise.lost, promise.price = _NEVER, 1.0
+        if capacity is Capacity.SPOT:
+            self.on_spot += 1
+            promise.price = options.spot_price
+            if now + self._lives[row] < promise.ends:
+                promise.lost, promise.ends = now + self._lives[row], _NEVER
+        self._alarm(min(promise.lost, promise.ends), row)
+
+    def _lose(self, row: int, promise: _Promise, now: float) -> None:
+        """Begin anew on-demand, where EC2 takes back the spot instance."""
+        self.lost += 1
+        promise.paid += promise.price * self._paid_until(promise, now)
+        self._start(row, promise, now, Capacity.ON_DEMAND)
+
+    def _paid_until(self, promise: _Promise, now: float) -> float:
+        """Seconds that a job has run in the cloud since its last start there."""
+        return max(0.0, now - promise.began - self.options.boot_seconds)
 
     def _turn_comes(self, row: int, now: float) -> None:
         """The job starts on-premise, or its place has come while it runs, or has run, in the cloud."""
@@ -226,10 +267,13 @@ class PromiseReplay:
         if promise.began == _NEVER:
             cost, promise.ends = 0.0, here
         elif promise.ends <= now or not self._is_back(row, promise, now):
+            if promise.lost < _NEVER:
+                self._lose(row, promise, promise.lost)
             cost = options.slowdown * run
         else:
-            cost, promise.ends = max(0.0, now - promise.began - options.boot_seconds), here
+            cost, promise.ends, promise.lost = self._paid_until(promise, now), here, _NEVER
             self.returned += 1
+        cost = promise.paid + promise.price * cost
         if promise.ends > now:
             waited = now - float(jobs.submit[row])
             if promise.began == _NEVER or options.keeps_place:
@@ -248,7 +292,7 @@ class PromiseReplay:
             limit=float(self.jobs.limit[row]),
             slowdown=options.slowdown,
             left=promise.deadline - now,
-            elapsed=max(0.0, now - promise.began - options.boot_seconds),
+            elapsed=self._paid_until(promise, now),
             boot_left=max(0.0, promise.began + options.boot_seconds - now),
             strain=self._levels.strain(promise.kind, promise.third),
             kind=promise.kind,
@@ -285,70 +329,29 @@ class PromiseReplay:
             self._planned_at, self._planned = now, self._pool.forecast(self.jobs.limit)
         planned = max(0.0, float(self._planned[row]) - now)
         waits, shares = self._waits.spread(planned)
+        slowdown, limit = self.options.slowdown, float(self.jobs.limit[row])
+        is_worth = self._pools and pools_for_run(self._pools, slowdown * mean_run(ended, limit), 1.0, tries=1)
         return Outlook(
             planned=planned,
             waits=waits,
             shares=shares,
             ended=ended,
-            limit=float(self.jobs.limit[row]),
+            limit=limit,
             start=self.options.boot_seconds,
-            slowdown=self.options.slowdown,
+            slowdown=slowdown,
             price=float(self.jobs.processors[row]) / 3600.0,
             keeps_place=self.options.keeps_place,
+            spot=self._spot if is_worth else None,
         )
 
     def _alarm(self, when: float, row: int) -> None:
         heapq.heappush(self._alarms, (when, row))
 
 
-def replay_promises(
-    jobs: LoopJobs, options: PromiseOptions, progress: Progress | None = None
-) -> dict[str, Any]:
-    """Promise every job of a log when it is done; what ``advisor replay promise --format json`` prints.
-
-    Raises:
-        BadInput: The confidence is not a probability below 1.
-    """
-    if not 0.5 <= options.confidence < 1.0:
-        raise BadInput(
-            f"promises cannot be kept in {100 * options.confidence:g} of 100 cases",
-            where="--confidence",
-            mend="Give a share from 0.5 up to 0.999, such as 0.95",
-            code="promise.confidence",
-        )
-    began = time.perf_counter()
-    replay = PromiseReplay(jobs, options)
-    replay.run(progress)
-    thirds = _thirds(jobs)
-    cost, clairvoyant = float(replay.cost.sum()), float(replay.clairvoyant.sum())
-    return {
-        "trace": jobs.table.name,
-        "jobs": len(jobs),
-        "confidence": options.confidence,
-        "kept_share": float(replay.kept.mean()),
-        "kept_share_by_size": [_mean(replay.kept[thirds == third]) for third in range(THIRDS)],
-        "cost_vs_clairvoyant": cost / clairvoyant if clairvoyant > 0.0 else None,
-        "promises": {
-            kind.name.lower(): {
-                "jobs": int((replay.kind == kind).sum()),
-                "kept_share": _mean(replay.kept[replay.kind == kind]),
-                "core_hours": float(replay.cost[replay.kind == kind].sum()) / 3600.0,
-                "clairvoyant_core_hours": float(replay.clairvoyant[replay.kind == kind].sum()) / 3600.0,
-                "hours_sooner": float(replay.sooner[replay.kind == kind].sum()) / 3600.0,
-            }
-            for kind in Kind
-        },
-        "came_back": replay.returned,
-        "seconds": time.perf_counter() - began,
-    }
-
-
-def _thirds(jobs: LoopJobs) -> NDArray[np.int64]:
-    """Third of each job by requested core-seconds: what is known of its size when the promise is made."""
-    ranks = np.empty(len(jobs), np.int64)
-    ranks[np.argsort(jobs.processors * jobs.limit, kind="stable")] = np.arange(len(jobs))
-    return ranks * THIRDS // len(jobs)
-
-
-def _mean(kept: NDArray[np.bool_]) -> float | None:
-    return float(kept.mean()) if len(kept) else None
+def _spot(options: PromiseOptions) -> tuple[list[SpotPool], SpotLives | None]:
+    """The one spot pool of a replay, and how long its instances last; neither where there is no spot."""
+    if not options.spot_hours:
+        return [], None
+    lasts = tuple(math.exp(-hours / options.spot_hours) for hours in LASTS_HOURS)
+    pools = [SpotPool(key="spot", usd_per_hour=options.spot_price, lasts=lasts)]
+    return pools, SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - options.confidence))

@@ -4,7 +4,7 @@ After an interruption warning the node gets no new job, and each of its jobs get
 (``--signal``). After a rebalance recommendation the node gets no new job either, but its jobs end undisturbed
 and then the node is powered down. When the instance is gone, the reconcile loop powers the node down, which
 requeues its jobs under their ids; this loop helps them to their next node, which is not spot after two
-interruptions.
+interruptions, and for a promised job after one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import structlog
 from msgspec.structs import replace
 
-from advisor.decide.submission.capacity import too_often_interrupted
+from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import Interruptions, NoticeKind
 from advisor.model.advice import Capacity
@@ -255,7 +255,7 @@ class InterruptionLoop:
         if queued.reason == "BeginTime" and self._hurried.get(job_id) != job.interruptions:
             # Slurm makes a requeued job wait two minutes; a later wait is one for capacity
             changes["starttime"] = "now"
-        if too_often_interrupted(job):
+        if not spot_tries(job, self._settings):
             keep_off = fold(sorted(spot))
             if keep_off != self._kept_off.get(job_id, ""):
                 own = self._record.own_exclusions(job_id, self._jobs.excluded_nodes)

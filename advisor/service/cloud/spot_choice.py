@@ -14,9 +14,8 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
 from advisor.decide.spot.pools import pools_for_run
 from advisor.decide.submission.capacity import (
-    MAX_SPOT_INTERRUPTIONS,
     is_never_spot,
-    too_often_interrupted,
+    spot_tries,
 )
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
@@ -25,6 +24,7 @@ from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.model.spot_pools import SpotPool
@@ -93,11 +93,13 @@ class SpotChoice:
         capacity = Capacity(recorded.capacity)
         if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
             return Capacity.ON_DEMAND  # advised before the setting was changed
-        if capacity is Capacity.SPOT:
-            lost = self._interruptions_of(queued.job.job_id)
-            if too_often_interrupted(structs.replace(queued.job, interruptions=lost)):
-                return Capacity.ON_DEMAND
+        if capacity is Capacity.SPOT and not self._tries(queued.job):
+            return Capacity.ON_DEMAND
         return capacity
+
+    def _tries(self, job: Job) -> int:
+        lost = self._interruptions_of(job.job_id)
+        return spot_tries(structs.replace(job, interruptions=lost), self._settings)
 
     def narrow(
         self,
@@ -123,7 +125,7 @@ class SpotChoice:
             if capacities.get(node) is not Capacity.SPOT:
                 continue
             run, job_id = predicted_cloud_seconds(queued), queued.job.job_id
-            good = worth(self._class_of.get(node), run, self._interruptions_of(job_id))
+            good = worth(self._class_of.get(node), run, self._tries(queued.job))
             if not good:
                 capacities[node] = Capacity.ON_DEMAND
                 log.info("spot.not_worth_it", node=node, job=job_id)
@@ -145,7 +147,7 @@ class SpotChoice:
         return Narrowed(capacities, pools_of)
 
     def _worth(self) -> Callable[[str | None, float | None, int], tuple[str, ...]]:
-        """Function from a class of nodes, a run's seconds and a job's losses to the pools, the best first.
+        """Function from a class of nodes, a run's seconds and its tries left to the pools, the best first.
 
         All pools of the class while too little is known of them, or nothing of the run.
         """
@@ -153,7 +155,7 @@ class SpotChoice:
         known = {pool.key: pool for pool in self._known()}
 
         @cache
-        def worth(kind: str | None, run: float | None, losses: int) -> tuple[str, ...]:
+        def worth(kind: str | None, run: float | None, tries: int) -> tuple[str, ...]:
             types = instance_types_of(ec2, kind)
             every = [
                 pool.key for pool in pools_for(Capacity.SPOT, ec2, types) if pool.option is Capacity.SPOT
@@ -161,7 +163,6 @@ class SpotChoice:
             if run is None or not known.keys() >= set(every):
                 return tuple(every)
             on_demand = min(prices.of(each).on_demand.usd_per_hour for each in types)
-            tries = MAX_SPOT_INTERRUPTIONS - losses
             good = pools_for_run([known[key] for key in every], run, on_demand, tries)
             return tuple(pool.key for pool in good)
 

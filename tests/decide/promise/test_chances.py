@@ -12,13 +12,14 @@ from advisor.decide.promise.chances import (
     ended_of,
     kept_here,
     kept_there,
+    late_by_loss,
     mean_run,
     needed_share,
     not_started_by,
     ready_here,
     run_at,
 )
-from advisor.predict.run_times.grid import BINS, quantile
+from advisor.predict.run_times.grid import BINS, GRID, quantile
 
 LIMIT = 7200.0
 
@@ -94,3 +95,18 @@ def test_the_share_of_the_cost_that_is_needed_is_that_of_draws(
 def test_nothing_is_needed_of_a_start_that_comes_too_late(runs: np.ndarray) -> None:
     now = np.zeros(1), np.ones(1)
     assert needed_share(*now, ended_of(runs), 60.0, 120.0, 1.1, LIMIT, False) == 0.0
+
+
+@pytest.mark.parametrize("mean_life", [1800.0, 20_000.0])
+def test_the_chance_of_a_loss_that_comes_too_late_is_that_of_draws(
+    runs: np.ndarray, mean_life: float
+) -> None:
+    ended, draws = ended_of(runs), drawn(runs)
+    lives = np.random.default_rng(3).exponential(mean_life, len(draws))
+    start, slowdown = 120.0, 1.1
+    whole = start + slowdown * draws
+    for left in (600.0, 3000.0, 6000.0, 12_000.0, 40_000.0):
+        on_demand = lives + whole  # begun anew when the instance is lost
+        is_late = (whole <= left) & (lives < whole) & (on_demand > left)
+        found = late_by_loss(ended, np.exp(-GRID / mean_life), left, start, slowdown, LIMIT)
+        assert found == pytest.approx(is_late.mean(), abs=0.03)

@@ -11,11 +11,16 @@ from advisor.decide.promise.chances import ended_of, kept_there
 from advisor.decide.promise.price_list import (
     Levels,
     Outlook,
+    SpotLives,
     comes_back,
     goes,
     last_start,
+    last_start_on_spot,
+    late_on_spot,
     price_list,
+    start_for,
 )
+from advisor.model.advice import Capacity
 from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import BINS, GRID
 
@@ -120,3 +125,49 @@ def test_less_is_enough_where_promises_were_broken() -> None:
         if not goes(seen, left, strain=0.5, kind=Kind.BETWEEN)
     )
     assert goes(seen, left, strain=0.9, kind=Kind.BETWEEN)
+
+
+def lives(mean_hours: float) -> SpotLives:
+    return SpotLives(np.exp(-GRID / 3600.0 / mean_hours), 0.02)
+
+
+@pytest.mark.parametrize("mean_hours", [4.0, 8.0, 15.0])
+def test_the_last_start_on_spot_leaves_time_for_a_loss(mean_hours: float) -> None:
+    left, spot = 30_000.0, lives(mean_hours)
+    seen = outlook()._replace(spot=spot)
+    latest = last_start(seen, left, 0.9)
+    on_spot = last_start_on_spot(seen, left, latest)
+    assert on_spot is not None
+    assert 0.0 < on_spot < latest
+    assert late_on_spot(seen, spot, left - on_spot) <= 0.02
+    assert late_on_spot(seen, spot, left - on_spot - 60.0) > 0.02
+    assert last_start_on_spot(seen, left - latest, 0.0) is None  # it has passed
+    assert last_start_on_spot(outlook(), left, latest) is None
+
+
+def test_where_instances_last_spot_is_used_to_the_last_moment() -> None:
+    seen = outlook()._replace(spot=lives(10_000.0))
+    latest = last_start(seen, 30_000.0, 0.9)
+    assert last_start_on_spot(seen, 30_000.0, latest) == latest
+
+
+def test_a_start_is_on_spot_while_that_keeps_the_time() -> None:
+    seen, left = outlook(planned=90_000.0), 20_000.0
+    given = {"strain": 0.1, "kind": Kind.BETWEEN}
+    latest = last_start(seen, left, 0.9)
+    spot = seen._replace(spot=lives(15.0))
+    until = last_start_on_spot(spot, left, latest)
+    assert until is not None
+    assert start_for(seen, left, latest, **given) == (None, latest)
+    assert start_for(spot, left, latest, **given) == (None, until)
+    assert start_for(spot, left - until, latest - until, **given) == (Capacity.SPOT, 0.0)
+    # a poll that comes late has the start on-demand left
+    assert start_for(spot, left - until - 600.0, latest - until - 600.0, **given) == (
+        None,
+        latest - until - 600.0,
+    )
+    assert start_for(spot, left - latest, 0.0, **given) == (Capacity.ON_DEMAND, 0.0)
+    # its turn here comes sooner: no start is worth its money yet
+    near = spot._replace(waits=seen.waits / 50.0)
+    assert start_for(near, left - until, latest - until, **given) == (None, latest - until)
+    assert start_for(near, left - latest, 0.0, **given) == (None, 0.0)

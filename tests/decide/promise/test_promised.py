@@ -11,12 +11,14 @@ import pytest
 from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.promise_words import price_list_words, promise_message
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.wording import explanation
 from advisor.decide.promise.promised import kind_of
 from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.model.site import Price
+from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import GRID, bin_of
@@ -49,9 +51,35 @@ def estimates(wait: float) -> Estimates:
     )
 
 
-def asked(by: str, *, wait: float = 20 * HOUR, tokens: float = 50.0, **sections: Any) -> Advice:
-    job = make_job(submit_time=NOW, comment=f"by={by}", requested_time=LIMIT, queue="onprem", requeue=True)
-    cloud = CloudState(on_demand_usd_per_core_hour=0.05, spot_open=True, processors_per_node=4, nodes_total=8)
+def asked(
+    by: str,
+    *,
+    wait: float = 20 * HOUR,
+    tokens: float = 50.0,
+    spot_hours: float = 0.0,
+    requeue: bool = True,
+    interruptions: int = 0,
+    **sections: Any,
+) -> Advice:
+    """A job that names a time; where `spot_hours` is given, spot instances live that long on average."""
+    job = make_job(
+        submit_time=NOW,
+        comment=f"by={by}",
+        requested_time=LIMIT,
+        queue="onprem",
+        requeue=requeue,
+        interruptions=interruptions,
+    )
+    lasts = tuple(math.exp(-hours / spot_hours) for hours in LASTS_HOURS) if spot_hours else ()
+    cloud = CloudState(
+        on_demand_usd_per_core_hour=0.05,
+        spot_usd_per_core_hour=0.015,
+        spot_open=True,
+        spot_pools=(SpotPool(key="spot|a", usd_per_hour=0.06, lasts=lasts),) if lasts else (),
+        processors_per_node=4,
+        nodes_total=8,
+        nodes_with={"on-demand": 8.0},
+    )
     state = SiteState(
         time=NOW,
         cluster=CLUSTER,
@@ -73,6 +101,39 @@ def test_a_job_starts_in_the_cloud_when_it_has_to_whatever_an_hour_may_cost() ->
     assert (advice.placement, advice.partition) == (Placement.BURST, "burst")
     assert advice.capacity == "on-demand"  # spot may be taken back
     assert [answer.reason for answer in advice.answers[1:3]] == [Reason.PROMISE_GOES, Reason.PROMISE_PAID]
+
+
+def test_it_starts_on_spot_where_that_is_in_time_even_if_its_instance_is_lost() -> None:
+    advice = asked("+6h", spot_hours=10_000.0)
+    assert advice.decisive.reason == Reason.PROMISE_WAITS
+    advice = asked("+2.4h", spot_hours=10_000.0)
+    assert advice.capacity == "spot"
+    assert [answer.reason for answer in advice.answers[1:3]] == [Reason.PROMISE_GOES, Reason.PROMISE_ON_SPOT]
+    assert "begins anew on-demand" in explanation(advice)
+    # instances that last: until the last start on-demand; others: as long as there is time for a loss
+    never, long, short = (asked("+12h", spot_hours=hours).values() for hours in (0.0, 10_000.0, 5.0))
+    assert never["last_start_in"] == long["last_start_in"] > short["last_start_in"] > 0.0
+    assert asked("+2.4h", spot_hours=5.0).capacity == "on-demand"
+
+
+def test_a_start_on_spot_is_paid_with_the_start_that_a_loss_needs() -> None:
+    once, on_spot = asked("+2.4h").values(), asked("+2.4h", spot_hours=10_000.0).values()
+    assert on_spot["predicted_cost"] == pytest.approx(0.3 * once["predicted_cost"], rel=0.01)
+    assert on_spot["worst_cost"] == pytest.approx(1.3 * once["worst_cost"])
+    between = 1.1 * once["worst_cost"]
+    assert asked("+2.4h", spot_hours=10_000.0, tokens=between).capacity == "on-demand"
+    short = {"enabled": True, "usd_per_job": between}
+    assert asked("+2.4h", spot_hours=10_000.0, promise=short).capacity == "on-demand"
+
+
+def test_no_promise_is_kept_on_spot_that_may_not_be() -> None:
+    for without in (
+        asked("+2.4h", spot_hours=10_000.0, requeue=False),
+        asked("+2.4h", spot_hours=10_000.0, interruptions=1),
+        asked("+2.4h", spot_hours=10_000.0, capacity={"use_spot": False}),
+        asked("+2.4h", spot_hours=10_000.0, capacity={"spot_by_survival": False}),
+    ):
+        assert (without.placement, without.capacity) == (Placement.BURST, "on-demand")
 
 
 def test_it_keeps_its_place_if_the_site_and_its_user_allow_it() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decide.explanation.wording import explanation
-from advisor.decide.spot.pools import DEARER, LOST, NEAR, pools_for_run
+from advisor.decide.spot.pools import DEARER, LOST, NEAR, lives_of, pools_for_run
 from advisor.model import Capacity
 from advisor.model.node_classes import NodeClassState
 from advisor.model.site import CloudState
@@ -41,6 +41,17 @@ def test_the_outlook_is_that_of_the_rate(hours: float, mean: float) -> None:
 def test_any_curve_has_an_outlook(shares: list[float], run: float) -> None:
     stays, lived = SpotPool(key="a", usd_per_hour=1.0, lasts=tuple(shares)).outlook(run)
     assert 0.0 <= stays <= lived + 1e-9 <= 1.0 + 2e-9
+
+
+def test_lives_are_those_of_the_pool_that_is_taken_first() -> None:
+    seconds = np.geomspace(1.0, 1000.0 * HOUR, 40)
+    early, late = pool("a", 1.0, 3.0), pool("b", 1.0, 300.0)
+    stays = [early.outlook(each)[0] for each in seconds]
+    assert lives_of((early, late), seconds) == pytest.approx(stays, abs=1e-9)
+    assert lives_of((late,), seconds) == pytest.approx(np.exp(-seconds / HOUR / 300.0), abs=1e-9)
+    crossing = SpotPool(key="c", usd_per_hour=1.0, lasts=(0.5,) * len(LASTS_HOURS))
+    least = np.minimum(lives_of((late,), seconds), lives_of((crossing,), seconds))
+    assert lives_of((late, crossing), seconds) == pytest.approx(least)
 
 
 def test_one_try_costs_what_a_simulation_says() -> None:

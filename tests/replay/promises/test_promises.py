@@ -10,7 +10,8 @@ import pytest
 from advisor.model.errors import BadInput
 from advisor.predict.promised.levels import Kind
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
-from advisor.replay.promises.promises import PromiseOptions, PromiseReplay, replay_promises
+from advisor.replay.promises.promises import PromiseOptions, PromiseReplay
+from advisor.replay.promises.report import replay_promises
 from advisor.replay.sources import load_table
 
 
@@ -66,3 +67,18 @@ def test_a_confidence_that_cannot_be_kept_is_refused(jobs: LoopJobs, confidence:
     with pytest.raises(BadInput, match="cannot be kept") as refused:
         replay_promises(jobs, PromiseOptions(confidence=confidence))
     assert "--confidence" in str(refused.value)
+
+
+def test_spot_keeps_as_many_promises_for_less(jobs: LoopJobs, replayed: PromiseReplay) -> None:
+    """The figures are docs/measurements.md's; here only the order holds for any log."""
+    found = {}
+    for hours in (6.0, 24.0, 2000.0):
+        replay = PromiseReplay(jobs, PromiseOptions(spot_hours=hours))
+        replay.run()
+        assert abs(replay.kept.mean() - replayed.kept.mean()) < 0.02
+        found[hours] = replay
+    spent = [replay.cost.sum() for replay in (replayed, found[24.0], found[2000.0])]
+    assert spent[0] > spent[1] > spent[2] > 0.29 * spent[0]
+    assert found[6.0].lost > 0
+    assert 0 < found[6.0].on_spot < found[24.0].on_spot < found[2000.0].on_spot
+    assert replayed.on_spot == replayed.lost == 0

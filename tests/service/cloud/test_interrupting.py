@@ -12,7 +12,7 @@ import pytest
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
 from advisor.model import Capacity, Mode, Node
 from advisor.model.errors import RetryLater
-from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.settings import ClusterSettings, PromiseSettings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
@@ -72,7 +72,9 @@ class Rig:
         self.path = folder
         self.hands, self.fleet, self.source = Hands(), FakeFleet(), Source()
         self.slurm = MemorySlurm(now=lambda: self.hands.wall)
-        self.settings = Settings(cluster=ClusterSettings(default_mode=Mode.ACT))
+        self.settings = Settings(
+            cluster=ClusterSettings(default_mode=Mode.ACT), promise=PromiseSettings(enabled=True)
+        )
         self.view = SharedView(self.hands.clock, 60.0)
         self.folder = HandoverFolder(folder / "handover")
         self.folder.prepare()
@@ -415,6 +417,18 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     rig.folder.put(decode(line), line)
     rig.provision.act_on_handovers()
     assert rig.fleet.of("resume") == [(("burst3",), {"burst3": Capacity.ON_DEMAND})]
+
+
+def test_after_one_interruption_a_promised_job_is_not_put_on_spot_again(rig: Rig) -> None:
+    interrupt(rig, 7, 1)
+    ours = {"queue": "burst", "admin_comment": comment(capacity=Capacity.SPOT)}
+    promised = make_queued(7, comment="by=+3h", **ours)
+    rig.look([make_node("burst2", "MIXED")], [promised])
+    rig.round()
+    assert rig.job_updates() == [{"excnodelist": "burst[1-2]"}]
+    advised = rig.context.spot_choice().advised
+    assert advised({"burst3": promised}, ()) == {"burst3": Capacity.ON_DEMAND}
+    assert advised({"burst3": make_queued(7, **ours)}, ()) == {"burst3": Capacity.SPOT}
 
 
 def test_f20_a_job_left_in_bad_constraints_is_brought_back(rig: Rig) -> None:
