@@ -14,9 +14,9 @@ import pytest
 from advisor.service.state.records import EndedLife, Lives
 from advisor.service.state.state_files import LIVES
 from advisor.testing.lab import LabOptions
-from advisor.testing.site import PATIENT, Site, SiteOptions
+from advisor.testing.site import Site, SiteOptions
 from tests.ec2.test_prices import product, spot_row
-from tests.slurm.test_promised_job import filled, status
+from tests.slurm.test_promised_job import PROMISING, filled, status
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
@@ -34,17 +34,8 @@ def site(database_template: Path) -> Iterator[Site]:
         suspend_seconds=3,
         suspend_timeout_seconds=2,
     )
-    settings = {
-        "cluster": {"policy": "price"},
-        # an hour may cost next to nothing: no job moves for its wait alone
-        "budget": {"usd": 600.0, "period": "day", "usd_per_hour_saved": 0.000001},
-        "placement": {"boot_seconds": 30.0},
-        "promise": {"enabled": True},
-        "hedge": {"enabled": True},
-        "submit": PATIENT,
-    }
     with tempfile.TemporaryDirectory(prefix="onspot-") as folder:
-        site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
+        site = Site(Path(folder), SiteOptions(lab=lab, settings=PROMISING, boot_seconds=1.2))
         with site:
             now, month = time.time(), 30 * 86_400.0
             lives = [EndedLife("spot|c5.xlarge|default", now - month, now - 60.0, False) for _ in range(40)]

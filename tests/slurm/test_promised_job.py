@@ -20,6 +20,17 @@ from advisor.testing.site import PATIENT, Site, SiteOptions
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
+PROMISING: dict[str, dict[str, Any]] = {
+    "cluster": {"policy": "price"},
+    # an hour may cost next to nothing: no job moves for its wait alone
+    "budget": {"usd": 600.0, "period": "day", "usd_per_hour_saved": 0.000001},
+    "placement": {"boot_seconds": 30.0},
+    "promise": {"enabled": True},
+    "hedge": {"enabled": True},
+    "submit": PATIENT,
+}
+"""Settings of a site that keeps promises."""
+
 
 @pytest.fixture
 def site(database_template: Path) -> Iterator[Site]:
@@ -40,16 +51,8 @@ def site(database_template: Path) -> Iterator[Site]:
             'case "$SLURM_JOB_COMMENT" in *data=3GB*) exit 1;; esac\n'
         )
         stage_in.chmod(0o755)
-        settings = {
-            "cluster": {"policy": "price"},
-            # an hour may cost next to nothing: no job moves for its wait alone
-            "budget": {"usd": 600.0, "period": "day", "usd_per_hour_saved": 0.000001},
-            "placement": {"boot_seconds": 30.0},
-            "promise": {"enabled": True},
-            "hedge": {"enabled": True},
-            "data": {"stage_in": str(stage_in), "bandwidth_mb_per_second": 1000.0},
-            "submit": PATIENT,
-        }
+        data = {"stage_in": str(stage_in), "bandwidth_mb_per_second": 1000.0}
+        settings = {**PROMISING, "data": data}
         programs = f"stage_in = {stage_in}\n"
         site = Site(folder, SiteOptions(lab=lab, settings=settings, boot_seconds=1.2, programs=programs))
         with site:

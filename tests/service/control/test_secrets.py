@@ -76,7 +76,15 @@ class World:
 
     def written(self) -> str:
         files = [path for path in self.folder.rglob("*") if path.is_file() and path not in self._ours]
-        return "\n".join(path.read_bytes().decode(errors="replace") for path in files)
+        return "\n".join(_text(path) for path in files)
+
+
+def _text(path: Path) -> str:
+    """Nothing of a file that is gone by now, such as one that only tried its folder."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def wait_until(holds: object, process: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
