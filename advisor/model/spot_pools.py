@@ -9,7 +9,8 @@ import msgspec
 
 LASTS_HOURS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Ages at which a pool's survival is known."""
-_LEAST: Final = 1e-9
+LEAST: Final = 1e-9
+"""Below this a probability, or an expected number of losses, counts as this, or as none."""
 
 
 class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -40,7 +41,7 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         age, alive, lived = 0.0, 1.0, 0.0
         hazard = 0.0
         for until, share in zip(LASTS_HOURS, self.lasts, strict=True):
-            after = min(alive, max(share, _LEAST))
+            after = min(alive, max(share, LEAST))
             hazard = math.log(alive / after) / (until - age)
             if until >= run:
                 break
@@ -51,4 +52,4 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def _area(alive: float, hazard: float, hours: float) -> float:
     """Integral of the survival over some hours of constant hazard."""
-    return alive * (hours if hazard * hours < _LEAST else -math.expm1(-hazard * hours) / hazard)
+    return alive * (hours if hazard * hours < LEAST else -math.expm1(-hazard * hours) / hazard)

@@ -71,13 +71,14 @@ def promised(
     left = deadline - state.time
     outlook, capacity, fourth = _outlook(job, state, estimates, known, settings)
     start = start_of(job, state.cloud, settings)
-    third = _may_be_paid(job, *_costs(outlook, start, outlook.price), start, state, settings)
+    cost, worst = _costs(outlook, start, outlook.price)
+    third = _may_be_paid(job, cost, worst, start, state, settings)
     numbers = _numbers(outlook, start, known, left, may_be_paid=third.verdict not in STAYS)
     if left <= 0.0:
         return (first, _no(Reason.PROMISE_PASSED, numbers)), None, None
     on_spot = None
     if capacity is Capacity.ON_DEMAND:  # where a job that loses its spot instance goes
-        on_spot = _on_spot(job, outlook, start, left, known, state, settings)
+        on_spot = _on_spot(job, outlook, start, left, (cost, worst), known, state, settings)
     latest = last_start(outlook, left, known.levels[Kind.BETWEEN])
     seen = outlook if on_spot is None else outlook._replace(spot=on_spot.lives)
     begins = start_for(seen, left, latest, known.strains[Kind.BETWEEN], Kind.BETWEEN)
@@ -144,11 +145,17 @@ def _on_spot(
     outlook: Outlook,
     start: Start,
     left: float,
+    on_demand: tuple[float, float],
     known: PromiseChances,
     state: SiteState,
     settings: Settings,
 ) -> _OnSpot | None:
-    """What a start on spot is like; None: it is not worth its money, may not be paid, or is not known."""
+    """What a start on spot is like; None: it is not worth its money, may not be paid, or is not known.
+
+    Args:
+        left: Seconds until the deadline.
+        on_demand: The expected and the largest cost of the run that follows a loss, US dollars.
+    """
     cloud, run = state.cloud, outlook.slowdown * mean_run(outlook.ended, outlook.limit)
     pools = pools_worth(job, run, cloud, settings)
     if not pools:
@@ -159,10 +166,10 @@ def _on_spot(
     lives = SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - known.confidence))
     usd = usd_per_second(job, Capacity.SPOT, cloud, settings)
     lost = 1.0 - float(np.interp(outlook.start + run, GRID, lives.alive))
-    cost, worst = _costs(outlook, start, outlook.price)
-    on_spot, worst_on_spot = _costs(outlook, start, usd)
+    cost, worst = _costs(outlook, start, usd)
+    cost, worst = cost + lost * on_demand[0], worst + on_demand[1]
     late = late_on_spot(outlook, lives, left)
-    third = _may_be_paid(job, on_spot + lost * cost, worst_on_spot + worst, start, state, settings, late=late)
+    third = _may_be_paid(job, cost, worst, start, state, settings, late=late)
     return None if third.verdict in STAYS else _OnSpot(lives, third, fourth)
 
 

@@ -13,10 +13,7 @@ from msgspec import structs
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
 from advisor.decide.spot.pools import pools_for_run
-from advisor.decide.submission.capacity import (
-    is_never_spot,
-    spot_tries,
-)
+from advisor.decide.submission.capacity import is_never_spot, spot_tries
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import pools_for
