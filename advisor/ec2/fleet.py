@@ -24,7 +24,7 @@ from advisor.ec2.launch_batches import LaunchBatches
 from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order
 from advisor.ec2.launching import Launcher
 from advisor.ec2.listing import described
-from advisor.ec2.pools import UnavailablePools
+from advisor.ec2.pools import Rounds, UnavailablePools
 from advisor.ec2.reports import Launched, LaunchReport, as_if_listed, as_launched, in_blocks, pool_of
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.ec2.terminating import terminate
@@ -100,7 +100,7 @@ class Fleet:
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
         jobs: Iterable[Sequence[str]] = (),
-        pools_of: Mapping[str, Sequence[str]] | None = None,
+        pools_of: Mapping[str, Rounds] | None = None,
         ends: Mapping[str, float] | None = None,
     ) -> LaunchReport:
         """Give each node one instance, also when it is called twice for a node (F10).
@@ -113,7 +113,7 @@ class Fleet:
                 None before nodes are launched elsewhere that a capacity reservation has no place for.
             jobs: The nodes of each job that has several, also those that are up. Of these nodes all or none
                 are launched, in the zone of those that have an instance.
-            pools_of: The spot pools that a node may use, by name, the best first; any for others.
+            pools_of: The spot pools that a node may use; any for others.
             ends: When the jobs of a node end at the latest, epoch seconds; unknown for others. Paid capacity
                 that ends before is left to others.
 

@@ -14,6 +14,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.journal import Journal
 from advisor.ec2.launches import NEXT_POOL, Launches, Wanted
 from advisor.ec2.paid_slots import slots_of
+from advisor.ec2.pools import Rounds
 from advisor.ec2.reports import LaunchReport
 from advisor.ec2.requests import user_data
 from advisor.ec2.tags import batches
@@ -55,7 +56,7 @@ class LaunchBatches:
         report: LaunchReport,
         jobs: Iterable[Sequence[str]],
         ends: Mapping[str, float],
-        pools_of: Mapping[str, Sequence[str]],
+        pools_of: Mapping[str, Rounds],
         refuse: Callable[[Sequence[str]], Mapping[str, Failure]] | None = None,
     ) -> None:
         """Launch an instance for each node that has not failed in the report, and complete the report.
@@ -66,7 +67,7 @@ class LaunchBatches:
             report: Nodes that may not be launched are in it; launched and failed nodes are added.
             jobs: The nodes of each job that has several. Of these nodes all or none are launched.
             ends: When the jobs of a node end at the latest, epoch seconds.
-            pools_of: The names of the spot pools that a node may use, the best first; any for others.
+            pools_of: The spot pools that a node may use; any for others.
             refuse: Returns the nodes, of those that a capacity reservation has no place for, that may not be
                 launched elsewhere, where they cost money.
 
@@ -101,7 +102,7 @@ class LaunchBatches:
         listed: Sequence[Instance],
         report: LaunchReport,
         ends: Mapping[str, float],
-        pools_of: Mapping[str, Sequence[str]],
+        pools_of: Mapping[str, Rounds],
     ) -> None:
         """Launch the missing nodes of a job, all or none, in the zone of its nodes that are up."""
         up = [item for item in listed if item.is_alive and item.node in set(job) - missing.keys()]
@@ -168,14 +169,12 @@ class LaunchBatches:
             nodes = [node for node in nodes if node not in report.failed]
         return not nodes
 
-    def _parts(
-        self, capacities: Mapping[str, Capacity], pools_of: Mapping[str, Sequence[str]]
-    ) -> list[Wanted]:
+    def _parts(self, capacities: Mapping[str, Capacity], pools_of: Mapping[str, Rounds]) -> list[Wanted]:
         """Divide nodes by the capacity, class and pools that may be launched for them, and into batches."""
-        groups: dict[tuple[Capacity, str | None, tuple[str, ...] | None], list[str]] = {}
+        groups: dict[tuple[Capacity, str | None, Rounds | None], list[str]] = {}
         for node, requested in capacities.items():
-            pools = tuple(pools_of[node]) if node in pools_of else None
-            groups.setdefault((requested, self._class_of.get(node), pools), []).append(node)
+            key = (requested, self._class_of.get(node), pools_of.get(node))
+            groups.setdefault(key, []).append(node)
         return [
             Wanted(
                 nodes=batch,

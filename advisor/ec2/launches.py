@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import structlog
@@ -24,7 +25,7 @@ from advisor.ec2.journal import Intent, Journal
 from advisor.ec2.launching import Attempt, Launcher
 from advisor.ec2.listing import described
 from advisor.ec2.placement_groups import PlacementGroups, group_name
-from advisor.ec2.pools import Pool, Target, UnavailablePools, pools_for
+from advisor.ec2.pools import Pool, Rounds, Target, UnavailablePools, pools_for
 from advisor.ec2.reports import Launched, LaunchReport, pool_of
 from advisor.ec2.requests import create_fleet_request, run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG
@@ -62,7 +63,7 @@ class Wanted:
         instance_types: The types that may be launched, the preferred one first.
         is_whole: All nodes are launched in one pool, or none.
         subnet_id: The only subnet to use; None: any of the settings.
-        spot_pools: The only spot pools to use, by name, the best first; None: any.
+        spot_pools: The only spot pools to use; None: any.
         target: The only capacity reservation to use; None: none is named.
         group_of: The class in whose placement group the nodes are launched; empty: no placement group.
         efa: Whether the nodes get an Elastic Fabric Adapter.
@@ -73,7 +74,7 @@ class Wanted:
     instance_types: tuple[str, ...]
     is_whole: bool = False
     subnet_id: str | None = None
-    spot_pools: tuple[str, ...] | None = None
+    spot_pools: Rounds | None = None
     target: Target | None = None
     group_of: str = ""
     efa: bool = False
@@ -176,7 +177,7 @@ class Launches:
         ordered = list(self._order(pools))
         if wanted.spot_pools is None:
             return ordered
-        place = {key: number for number, key in enumerate(wanted.spot_pools)}
+        place = {key: number for number, key in enumerate(chain.from_iterable(wanted.spot_pools))}
         spot = [pool for pool in ordered if pool.key in place]
         return [
             *sorted(spot, key=lambda pool: place[pool.key]),
@@ -184,7 +185,7 @@ class Launches:
         ]
 
     def _next(self, untried: list[Pool], wanted: Wanted, least: int) -> tuple[Pool, ...]:
-        """Take the pools of the next call: one, or all spot pools of several types.
+        """Take the pools of the next call: one, or all spot pools of several types in a round.
 
         A fleet's nodes boot no further than to the wait for their names, so a fleet has no more of them than
         EC2 lets us name at once. Its template describes no network interface.
@@ -193,6 +194,9 @@ class Launches:
         while untried:
             first = untried[0]
             spot = [pool for pool in untried if pool.option is Capacity.SPOT]
+            if wanted.spot_pools is not None:
+                found_in = next((keys for keys in wanted.spot_pools if first.key in keys), ())
+                spot = [pool for pool in spot if pool.key in found_in]
             is_fleet = first.option is Capacity.SPOT and len({pool.instance_type for pool in spot}) > 1
             some = spot if is_fleet and may_be_fleet else [first]
             untried[:] = [pool for pool in untried if pool not in some]

@@ -25,6 +25,9 @@ MAX_PAUSE_SECONDS: Final = 1800.0
 QUOTA_PAUSE_SECONDS: Final = 3600.0
 _PROBE_SECONDS: Final = 60.0  # longest time for which a probe without an answer keeps others away
 
+Rounds = tuple[tuple[str, ...], ...]
+"""Names of spot pools in the rounds that are tried one after another, of each round the best first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

@@ -58,12 +58,17 @@ class TypePrices:
 class Prices:
     """The last prices that were read.
 
-    `spot` and `on_demand` are of ``ec2.instance_type``, `others` of the other types of classes.
+    Attributes:
+        spot, on_demand: Of ``ec2.instance_type``.
+        others: Of the other types of classes.
+        spot_of_pools: US dollars per hour of the spot pools whose subnet is named, by pool; the spot prices
+            above are the highest of their type.
     """
 
     spot: Quote
     on_demand: Quote
     others: Mapping[str, TypePrices] = field(default_factory=dict)
+    spot_of_pools: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_settings(cls, settings: Ec2Settings) -> Prices:
@@ -82,6 +87,10 @@ class Prices:
     def of(self, instance_type: str) -> TypePrices:
         """Prices of a type; one that the settings no longer name costs what ``ec2.instance_type`` does."""
         return self.others.get(instance_type) or TypePrices(self.spot, self.on_demand)
+
+    def of_spot_pool(self, pool: Pool) -> float:
+        """US dollars per hour in a spot pool; the highest price of its type where its own is not known."""
+        return self.spot_of_pools.get(pool.key, self.of(pool.instance_type).spot.usd_per_hour)
 
 
 def cheapest_first(pools: Iterable[Pool], prices: Prices) -> tuple[Pool, ...]:
@@ -104,6 +113,7 @@ class ReadPrices(msgspec.Struct, omit_defaults=True):
     spot: Quote | None = None
     on_demand: Quote | None = None
     others: dict[str, TypePrices] = {}
+    spot_of_pools: dict[str, Annotated[float, msgspec.Meta(gt=0.0)]] = {}
 
     def prices(self, settings: Ec2Settings) -> Prices:
         """Prices in force at a site: what was read for its region and type, else its settings'."""
@@ -111,7 +121,8 @@ class ReadPrices(msgspec.Struct, omit_defaults=True):
         if self.read_for != _what(settings):
             return otherwise
         others = {name: self.others.get(name, unread) for name, unread in otherwise.others.items()}
-        return Prices(self.spot or otherwise.spot, self.on_demand or otherwise.on_demand, others)
+        spot, on_demand = self.spot or otherwise.spot, self.on_demand or otherwise.on_demand
+        return Prices(spot, on_demand, others, self.spot_of_pools)
 
 
 class PriceCache:
@@ -144,12 +155,12 @@ class PriceCache:
         return self._prices
 
     def refresh_spot(self) -> None:
-        """Read the spot price of each type, the highest of the zones of ``ec2.subnet_ids``.
+        """Read the spot price of each pool, and of each type the highest of the zones of ``ec2.subnet_ids``.
 
-        So budgets hold in each zone. The last price stays where EC2 has none for a type, or cannot be read
-        (AdvisorError).
+        Budgets count with the highest, so they hold in each zone. The last price stays where EC2 has none for
+        a type, or cannot be read (AdvisorError).
         """
-        zones = self._zones()
+        zones = self._zones()  # subnet to zone
         now = self._now()
         moment = datetime.fromtimestamp(now, UTC)
         answer = ask(
@@ -167,11 +178,18 @@ class PriceCache:
         for row in answer:
             changed = (row["Timestamp"].timestamp(), _dollars(row["SpotPrice"]))
             zone = row["AvailabilityZone"]
-            if not zones or zone in zones:
+            if not zones or zone in zones.values():
                 of_type = newest.setdefault(row["InstanceType"], {})
                 of_type[zone] = max(of_type.get(zone, changed), changed)
         for name in instance_types(self._settings):
             self._keep_quote("spot", name, (usd for _, usd in newest.get(name, {}).values()), now)
+        of_pools = {
+            Pool(option=Capacity.SPOT, instance_type=name, subnet_id=subnet).key: of_type[zone][1]
+            for name, of_type in newest.items()
+            for subnet, zone in zones.items()
+            if zone in of_type and _is_amount(of_type[zone][1])
+        }
+        self._keep(spot_of_pools=of_pools)
 
     def refresh_on_demand(self) -> None:
         """Read the on-demand price of Linux on shared hardware from the price list.
@@ -201,13 +219,13 @@ class PriceCache:
         found = (usd for product in answer if product for usd in _hourly_prices(json.loads(product)))
         self._keep_quote("on_demand", instance_type, found, self._now())
 
-    def _zones(self) -> frozenset[str]:
-        """Zones of ``ec2.subnet_ids``; empty: any zone."""
+    def _zones(self) -> dict[str, str]:
+        """Zone by subnet of ``ec2.subnet_ids``; empty: any zone."""
         subnets = list(self._settings.subnet_ids)
         if not subnets:
-            return frozenset()
+            return {}
         answer = ask(lambda: self._ec2.describe_subnets(SubnetIds=subnets)["Subnets"])
-        return frozenset(row["AvailabilityZone"] for row in answer)
+        return {row["SubnetId"]: row["AvailabilityZone"] for row in answer}
 
     def _keep_quote(self, option: str, instance_type: str, found: Iterable[float], now: float) -> None:
         """Keep the highest of the valid prices."""
@@ -233,7 +251,13 @@ class PriceCache:
             for name, both in self._prices.others.items()
             if both.spot.is_read or both.on_demand.is_read
         }
-        self._state.keep(ReadPrices(others=read, read_for=_what(self._settings), **known), "prices.not_saved")
+        found = ReadPrices(
+            others=read,
+            read_for=_what(self._settings),
+            spot_of_pools=dict(self._prices.spot_of_pools),
+            **known,
+        )
+        self._state.keep(found, "prices.not_saved")
 
 
 def _what(settings: Ec2Settings) -> tuple[str, str]:

@@ -21,12 +21,14 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         usd_per_hour: Present price of an instance.
         lasts: Probability that an instance launched now lives for each of ``LASTS_HOURS``.
         classes: Classes of nodes that it serves; ``""``: the nodes that no class names.
+        is_open: False while its circuit breaker is open.
     """
 
     key: str
     usd_per_hour: float
     lasts: tuple[float, ...]
     classes: tuple[str, ...] = ("",)
+    is_open: bool = True
 
     def outlook(self, run_seconds: float) -> tuple[float, float]:
         """The prospects of a run on a new instance; the hazard is constant between known ages.

@@ -114,6 +114,23 @@ def test_a_stock_out_of_the_first_two_types_costs_one_round(emulator, start, clo
     assert len(emulator.calls("CreateFleet")) + len(emulator.calls("RunInstances")) == 1  # four pools closed
 
 
+def test_the_next_round_of_spot_pools_is_tried_where_the_first_has_no_room(emulator, start, subnets):
+    """Two pools of the first round, in one fleet; EC2 does not choose those of the second, cheaper here."""
+    first = [f"spot|{kind}|{subnets['us-east-1a']}" for kind in TYPES[:2]]
+    second = [f"spot|{kind}|{subnets['us-east-1b']}" for kind in TYPES]
+    emulator.prices({f"{kind}|us-east-1b": 0.01 for kind in TYPES})
+    rounds = (tuple(first), tuple(second))
+    fleet = start()
+    fleet.resume(["mid1"], capacity_of=spot(1), pools_of={"mid1": rounds})
+    assert {item["zone"] for item in alive(emulator).values()} == {"us-east-1a"}
+    emulator.capacity({f"{kind}|us-east-1a|spot": 0 for kind in TYPES[:2]})
+    report = fleet.resume(["mid2"], capacity_of={"mid2": Capacity.SPOT}, pools_of={"mid2": rounds})
+    assert (len(report.launched), report.failed) == (1, {})
+    assert len(emulator.calls("CreateFleet")) == 3
+    assert alive(emulator)["mid2"]["zone"] == "us-east-1b"
+    assert fleet.unavailable.unavailable().keys() == set(first)
+
+
 def test_a_closed_pool_is_one_type_in_one_zone_of_one_market(emulator, start, subnets):
     emulator.capacity({"c5.xlarge|us-east-1a|spot": 0, "m5.xlarge|us-east-1b|spot": 0})
     emulator.capacity({"r5.xlarge|*|spot": 0})

@@ -12,7 +12,9 @@ from typing import Any
 import boto3
 import pytest
 
+from advisor.ec2.pools import Pool
 from advisor.ec2.prices import PriceCache, Prices, Quote
+from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.service.cloud.pricing import PriceLoop, price_table
 from advisor.service.state.state_files import PRICES
@@ -87,6 +89,26 @@ def test_spot_of_the_zones_of_our_subnets_only(emulator: Ec2Emulator, make_cache
     cache = make_cache(subnet_ids=(subnets["us-east-1a"],))
     cache.refresh_spot()
     assert cache.prices.spot.usd_per_hour == 0.05
+
+
+def test_each_spot_pool_has_its_own_price_where_its_zone_is_known(
+    emulator: Ec2Emulator, make_cache: MakeCache
+) -> None:
+    ec2: Any = boto3.client("ec2", endpoint_url=emulator.url, region_name="us-east-1")
+    subnets = {row["AvailabilityZone"]: row["SubnetId"] for row in ec2.describe_subnets()["Subnets"]}
+    zones = ("us-east-1a", "us-east-1b", "us-east-1c")
+    emulator.history([spot_row("us-east-1a", "0.0500", 15), spot_row("us-east-1b", "0.0610", 14)])
+    cache = make_cache(subnet_ids=tuple(subnets[zone] for zone in zones))
+    cache.refresh_spot()
+    restarted = make_cache(subnet_ids=tuple(subnets[zone] for zone in zones))
+
+    def price(prices: Prices, subnet: str | None) -> float:
+        pool = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=subnet)
+        return prices.of_spot_pool(pool)
+
+    for prices in (cache.prices, restarted.prices):
+        assert [price(prices, subnets[zone]) for zone in zones] == [0.05, 0.061, 0.061]
+        assert price(prices, None) == prices.spot.usd_per_hour == 0.061
 
 
 def test_on_demand_is_shared_linux(emulator: Ec2Emulator, make_cache: MakeCache) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from advisor.ec2.errors import Failure
 from advisor.ec2.fleet import Launched, LaunchReport, Refuse
 from advisor.ec2.instances import Instance
-from advisor.ec2.pools import Pool
+from advisor.ec2.pools import Pool, Rounds
 from advisor.model import Capacity, Job, Node
 from advisor.model.errors import AdvisorError
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -65,7 +65,7 @@ class FakeFleet:
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
         jobs: Iterable[Sequence[str]] = (),
-        pools_of: Mapping[str, Sequence[str]] | None = None,
+        pools_of: Mapping[str, Rounds] | None = None,
         ends: Mapping[str, float] | None = None,
     ) -> LaunchReport:
         report = LaunchReport()

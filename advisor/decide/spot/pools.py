@@ -44,7 +44,7 @@ def pools_for_run(
     the pool with the lowest price. That pool itself is never too dear.
 
     Args:
-        pools: The pools that may be used.
+        pools: The pools that may be used; those that are not open are left out.
         run_seconds: Duration of the whole run, from its beginning.
         on_demand_usd_per_hour: Price of the instance that is launched if no spot pool is.
         tries: Number of times that the run may still be launched as spot.
@@ -52,6 +52,7 @@ def pools_for_run(
     Returns:
         The pools within `NEAR` of the best; none where on-demand costs less and is not too dear.
     """
+    pools = [pool for pool in pools if pool.is_open]
     if not pools or tries <= 0:
         return ()
     on_demand = (on_demand_usd_per_hour, on_demand_usd_per_hour)
@@ -79,6 +80,21 @@ def pools_for_run(
         limit = min(limit, on_demand_usd_per_hour)
     good = [number for number, (cost, usd) in enumerate(choices) if usd <= most_usd and cost <= limit]
     return tuple(pools[number] for number in sorted(good, key=lambda number: choices[number]))
+
+
+def rounds_for_run(
+    pools: Sequence[SpotPool], run_seconds: float, on_demand_usd_per_hour: float, tries: int
+) -> tuple[tuple[SpotPool, ...], ...]:
+    """The pools to try for a run, round after round, while those of the round before have no room.
+
+    Each round is what :func:`pools_for_run` chooses among the pools that no earlier round has tried.
+    """
+    rounds: list[tuple[SpotPool, ...]] = []
+    left = list(pools)
+    while good := pools_for_run(left, run_seconds, on_demand_usd_per_hour, tries):
+        rounds.append(good)
+        left = [pool for pool in left if pool not in good]
+    return tuple(rounds)
 
 
 def lives_of(pools: Sequence[SpotPool], seconds: NDArray[np.float64]) -> NDArray[np.float64]:

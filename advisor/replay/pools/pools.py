@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.decide.spot.pools import pools_for_run
+from advisor.decide.spot.pools import rounds_for_run
 from advisor.decide.submission.capacity import MAX_SPOT_INTERRUPTIONS
 from advisor.model.errors import BadInput
 from advisor.model.spot_pools import SpotPool
@@ -30,6 +30,9 @@ _DAY: Final = 24 * _HOUR
 _REFIT_SECONDS: Final = 3600.0
 _RESTART_SECONDS: Final = 120.0
 _REMEMBERED: Final = 4000  # ended lives, as `advisor control` remembers
+FIRST_PAUSE_SECONDS: Final = 180.0
+MAX_PAUSE_SECONDS: Final = 1800.0
+"""How long a pool without room is left alone, as `advisor.ec2.pools` does: doubling from one to the other."""
 USUAL_TYPES: Final = ("c4.4xlarge=0.796", "c5.4xlarge=0.68", "m4.4xlarge=0.80", "m5.4xlarge=0.768")
 """Types of 16 vCPU and their on-demand prices in us-east-1, 2021."""
 
@@ -91,6 +94,7 @@ class _World:
     lives: list[Life] = field(default_factory=list)
     model: PoolSurvival | None = None
     fitted_at: float = -np.inf
+    closed: dict[str, tuple[float, float]] = field(default_factory=dict)  # until when, length of the pause
 
     def survival(self, now: float) -> PoolSurvival:
         """The survival learned from the instances that were launched in the pools until now."""
@@ -103,25 +107,47 @@ class _World:
             self.fitted_at = now
         return self.model
 
+    def is_open(self, key: str, now: float) -> bool:
+        """Whether a pool may be tried: its last launch was not refused, or the pause is over."""
+        return now >= self.closed.get(key, (now, 0.0))[0]
 
-Choice = Callable[[_World, Sequence[MarketPool], _Job, float, int], Sequence[MarketPool]]
-"""Function that chooses among the pools with capacity those for a job; none: on-demand."""
+    def launch(self, pools: Sequence[MarketPool], now: float) -> Sequence[MarketPool]:
+        """Those of the tried pools with room, of which EC2 takes one; where none has room all are closed."""
+        if free := [pool for pool in pools if pool.free(now) > 0]:
+            return free
+        for pool in pools:
+            pause = min(MAX_PAUSE_SECONDS, 2.0 * self.closed.get(pool.key, (0.0, FIRST_PAUSE_SECONDS / 2))[1])
+            self.closed[pool.key] = now + pause, pause
+        return ()
 
 
-def _cheapest(_: _World, free: Sequence[MarketPool], __: _Job, now: float, ___: int) -> Sequence[MarketPool]:
+Choice = Callable[[_World, _Job, float, int], Sequence[MarketPool]]
+"""Function that chooses pools with capacity for a job, of which EC2 takes one; none: on-demand."""
+
+
+def _cheapest(world: _World, _: _Job, now: float, __: int) -> Sequence[MarketPool]:
+    """The cheapest of those that have capacity, as if that were known."""
+    free = [pool for pool in world.pools if pool.free(now) > 0]
     return (min(free, key=lambda pool: pool.price(now)),) if free else ()
 
 
-def _chosen(
-    world: _World, free: Sequence[MarketPool], job: _Job, now: float, tries: int
-) -> Sequence[MarketPool]:
-    """The rule that runs live, with the data known at that moment."""
+def _chosen(world: _World, job: _Job, now: float, tries: int) -> Sequence[MarketPool]:
+    """The rule that runs live, with the data known at that moment: a launch says which pools have no room."""
     model = world.survival(now)
     offers = [
-        SpotPool(key=pool.key, usd_per_hour=pool.price(now), lasts=model.lasts(pool.key)) for pool in free
+        SpotPool(
+            key=pool.key,
+            usd_per_hour=pool.price(now),
+            lasts=model.lasts(pool.key),
+            is_open=world.is_open(pool.key, now),
+        )
+        for pool in world.pools
     ]
-    good = {offer.key for offer in pools_for_run(offers, job.forecast, world.on_demand, tries)}
-    return [pool for pool in free if pool.key in good]
+    for tried in rounds_for_run(offers, job.forecast, world.on_demand, tries):
+        keys = {offer.key for offer in tried}
+        if free := world.launch([pool for pool in world.pools if pool.key in keys], now):
+            return free
+    return ()
 
 
 def _none(*_: Any) -> Sequence[MarketPool]:
@@ -189,8 +215,7 @@ def _run(
             used.jobs += 1
             used.work += job.run / _HOUR
         tries = MAX_SPOT_INTERRUPTIONS - losses
-        free = [pool for pool in world.pools if pool.free(now) > 0] if tries > 0 else []
-        good = choice(world, free, job, now, tries) if free else ()
+        good = choice(world, job, now, tries) if tries > 0 else ()
         if not good:
             if counts:
                 used.on_demand += job.run / _HOUR
@@ -198,6 +223,7 @@ def _run(
             continue
         # EC2 chooses among the pools that are as good, and it is not known which instance it takes back first
         pool = good[int(generator.integers(len(good)))]
+        world.closed.pop(pool.key, None)
         taken = pool.end_of(now, int(generator.integers(pool.free(now))))
         end = min(taken, now + job.run)
         world.lives.append(Life(pool=pool.key, start=now, end=end, was_taken=taken < now + job.run))

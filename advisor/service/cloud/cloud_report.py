@@ -165,7 +165,7 @@ class CloudReport:
         found = {pool.key: pool for pool in self._reservations()} | found
         closed = self._breakers.unavailable() if self._breakers is not None else {}
         boots = self._cloud.boot_times()
-        instances = self._instances_by_pool(found)
+        instances, prices = self._instances_by_pool(found), self._prices()
         rows = []
         for key, pool in found.items():
             why = closed.get(key) or (
@@ -188,7 +188,9 @@ class CloudReport:
                     "boots": times.boots if times else 0,
                     "boot_median_seconds": times.median_seconds if times else None,
                     "boot_p90_seconds": times.p90_seconds if times else None,
-                    "usd_per_hour": usd_per_hour(pool.option, pool.instance_type, self._prices()),
+                    "usd_per_hour": prices.of_spot_pool(pool)
+                    if pool.option is Capacity.SPOT
+                    else usd_per_hour(pool.option, pool.instance_type, prices),
                 }
             )
         return rows

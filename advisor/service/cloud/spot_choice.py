@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import structlog
@@ -12,11 +13,11 @@ from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
-from advisor.decide.spot.pools import pools_for_run
+from advisor.decide.spot.pools import rounds_for_run
 from advisor.decide.submission.capacity import is_never_spot, spot_tries
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
-from advisor.ec2.pools import pools_for
+from advisor.ec2.pools import Rounds, pools_for
 from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
@@ -34,10 +35,10 @@ AskPools = Callable[[], Sequence[SpotPool]]
 
 
 class Narrowed(NamedTuple):
-    """Node to the names of the pools that it may use, for nodes that may not use every spot pool."""
+    """Node to its capacity, and to the pools that it may use where it may not use every spot pool."""
 
     capacity_of: dict[str, Capacity]
-    pools_of: dict[str, tuple[str, ...]]
+    pools_of: dict[str, Rounds]
 
 
 class SpotChoice:
@@ -114,37 +115,51 @@ class SpotChoice:
             together: Nodes of jobs that need several: these are launched in one pool, whoever's they are.
             pool_of_node: The spot pool of each node that has an instance.
         """
-        capacities, pools_of = dict(capacity_of), dict[str, tuple[str, ...]]()
-        groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        capacities, pools_of = dict(capacity_of), dict[str, Rounds]()
+        groups: dict[tuple[tuple[str, ...], Rounds], list[str]] = {}
         owners = owners_of(snapshot.jobs)
         worth = self._worth()
         for node, queued in jobs.items():
             if capacities.get(node) is not Capacity.SPOT:
                 continue
             run, job_id = predicted_cloud_seconds(queued), queued.job.job_id
-            good = worth(self._class_of.get(node), run, self._tries(queued.job))
-            if not good:
+            rounds = worth(self._class_of.get(node), run, self._tries(queued.job))
+            if not rounds:
                 capacities[node] = Capacity.ON_DEMAND
-                log.info("spot.not_worth_it", node=node, job=job_id)
+                log.info("spot.no_pool_worth_it", node=node, job=job_id)
             elif node in together:
-                pools_of[node] = good
+                pools_of[node] = rounds
             else:
-                groups.setdefault((owners.get(job_id, ()), good), []).append(node)
+                groups.setdefault((owners.get(job_id, ()), rounds), []).append(node)
         running = spot_nodes_of(snapshot, owners, pool_of_node)
-        for (who, good), nodes in groups.items():
+        for (who, rounds), nodes in groups.items():
             counts = [running.setdefault(owner, Counter()) for owner in who]
-            for part in spread(nodes, good, counts, self._settings.capacity.spot_share_per_pool):
-                for node in part.nodes:
-                    if part.pools:
-                        pools_of[node] = part.pools
+            for some, where in self._spread(nodes, rounds, counts):
+                for node in some:
+                    if where:
+                        pools_of[node] = where
                     else:
                         capacities[node] = Capacity.ON_DEMAND
+                only = where[0][0] if where and len(where[0]) == 1 else ""
                 for count in counts:
-                    count[part.pools[0] if len(part.pools) == 1 else ""] += len(part.nodes)
+                    count[only] += len(some)
         return Narrowed(capacities, pools_of)
 
-    def _worth(self) -> Callable[[str | None, float | None, int], tuple[str, ...]]:
-        """Function from a class of nodes, a run's seconds and its tries left to the pools, the best first.
+    def _spread(
+        self, nodes: Sequence[str], rounds: Rounds, running: Sequence[Mapping[str, int]]
+    ) -> list[tuple[Sequence[str], Rounds]]:
+        """Divide the nodes of jobs with the same owners among pools; no pools: not as spot.
+
+        All rounds where the owners may have all of the nodes in any pool, else those of the first round.
+        """
+        share, every = self._settings.capacity.spot_share_per_pool, tuple(chain.from_iterable(rounds))
+        if [part.pools for part in spread(nodes, every, running, share)] == [every]:
+            return [(nodes, rounds)]
+        parts = spread(nodes, rounds[0], running, share)
+        return [(part.nodes, (part.pools,) if part.pools else ()) for part in parts]
+
+    def _worth(self) -> Callable[[str | None, float | None, int], Rounds]:
+        """Function from a class of nodes, a run's seconds and its tries left to the pools worth the run.
 
         All pools of the class while too little is known of them, or nothing of the run.
         """
@@ -152,16 +167,16 @@ class SpotChoice:
         known = {pool.key: pool for pool in self._known()}
 
         @cache
-        def worth(kind: str | None, run: float | None, tries: int) -> tuple[str, ...]:
+        def worth(kind: str | None, run: float | None, tries: int) -> Rounds:
             types = instance_types_of(ec2, kind)
             every = [
                 pool.key for pool in pools_for(Capacity.SPOT, ec2, types) if pool.option is Capacity.SPOT
             ]
             if run is None or not known.keys() >= set(every):
-                return tuple(every)
+                return (tuple(every),)
             on_demand = min(prices.of(each).on_demand.usd_per_hour for each in types)
-            good = pools_for_run([known[key] for key in every], run, on_demand, tries)
-            return tuple(pool.key for pool in good)
+            rounds = rounds_for_run([known[key] for key in every], run, on_demand, tries)
+            return tuple(tuple(pool.key for pool in each) for each in rounds)
 
         return worth
 

@@ -75,7 +75,7 @@ class StabilityFeature(Feature):
         for_both: dict[str, Any] = {"knowledge": knowledge, "slurm": slurm, "view": view, "clock": clock}
         self._settings = settings
         self.knowledge = knowledge
-        self._prices = prices
+        self._prices, self._closed_pools = prices, closed_pools
         self.match = MatchLoop(settings, jobs=spot.jobs, said=cloud.interruptions, **for_both)
         self.acquire: AcquireLoop | None = None
         keeps_nodes = settings.acquirer.kept_nodes > 0
@@ -100,7 +100,9 @@ class StabilityFeature(Feature):
 
     def spot_pools(self) -> tuple[SpotPool, ...]:
         """How long instances of each spot pool last, as far as that is known and used."""
-        return self.knowledge.spot_pools(self._prices()) if self._settings.capacity.spot_by_survival else ()
+        if not self._settings.capacity.spot_by_survival:
+            return ()
+        return self.knowledge.spot_pools(self._prices(), self._closed_pools())
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""

@@ -160,8 +160,11 @@ class StabilityKnowledge:
             return 0.0  # EC2 has announced its end, or a higher risk of it
         return model.survives(pool, age, HORIZON_SECONDS)
 
-    def spot_pools(self, prices: Prices) -> tuple[SpotPool, ...]:
-        """How long instances of each spot pool last; none while too few were seen or a price is not read."""
+    def spot_pools(self, prices: Prices, closed: Collection[str] = ()) -> tuple[SpotPool, ...]:
+        """How long instances of each spot pool last; none while too few were seen or a price is not read.
+
+        ``closed`` has pools whose breakers are open.
+        """
         ec2 = self._settings.ec2
         pools = self._spot_pools()
         if self.record.seen < LIVES_NEEDED or not all(
@@ -176,9 +179,10 @@ class StabilityKnowledge:
         return tuple(
             SpotPool(
                 key=pool.key,
-                usd_per_hour=prices.of(pool.instance_type).spot.usd_per_hour,
+                usd_per_hour=prices.of_spot_pool(pool),
                 lasts=model.lasts(pool.key),
                 classes=serves[pool.instance_type],
+                is_open=pool.key not in closed,
             )
             for pool in pools
         )

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from advisor.decide.explanation.wording import explanation
-from advisor.decide.spot.pools import DEARER, LOST, NEAR, lives_of, pools_for_run
+from advisor.decide.spot.pools import DEARER, LOST, NEAR, lives_of, pools_for_run, rounds_for_run
 from advisor.model import Capacity
 from advisor.model.node_classes import NodeClassState
 from advisor.model.site import CloudState
@@ -93,6 +94,16 @@ def test_what_is_likely_to_be_lost_goes_on_demand_and_so_does_the_last_try() -> 
     assert pools_for_run([flaky], 0.5 * HOUR, 1.0, 0) == ()
     assert pools_for_run([], HOUR, 1.0, 2) == ()
     assert pools_for_run([pool("a", 1.0, 1e6)], HOUR, 1.0, 2) == ()  # no cheaper than on-demand
+
+
+def test_the_next_round_is_what_is_chosen_where_those_before_have_no_room() -> None:
+    best, near, dear, too_dear = (pool(str(usd), usd, 500.0) for usd in (0.2, 0.205, 0.5, 2.0))
+    every = [dear, too_dear, near, best]
+    assert rounds_for_run(every, HOUR, 1.0, 2) == ((best, near), (dear,))
+    assert rounds_for_run([dear], HOUR, 1.0, 2) == (pools_for_run([dear], HOUR, 1.0, 2),)
+    assert rounds_for_run(every, HOUR, 1.0, 0) == ()
+    closed = structs.replace(best, is_open=False)
+    assert rounds_for_run([dear, closed, near], HOUR, 1.0, 2) == ((near,), (dear,))
 
 
 @given(

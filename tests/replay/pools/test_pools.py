@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from advisor.ec2 import pools as live
 from advisor.model.errors import BadInput
 from advisor.replay.pools.markets import MarketPool, Prices, groups_of, read_prices
-from advisor.replay.pools.pools import CHEAPEST_TYPE, CHOSEN, ON_DEMAND, PoolOptions, replay_pools
+from advisor.replay.pools.pools import (
+    CHEAPEST_TYPE,
+    CHOSEN,
+    FIRST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
+    ON_DEMAND,
+    PoolOptions,
+    replay_pools,
+)
 from advisor.replay.spot_traces import SpotCounts
 from tests.commands import app
 
@@ -77,6 +86,20 @@ def test_where_nothing_is_ever_taken_nothing_is_lost_and_nobody_pays_on_demand(t
     for name in (CHEAPEST_TYPE, CHOSEN):
         assert (rows[name]["lost_work_share"], rows[name]["on_demand_share"]) == (0.0, 0.0)
         assert rows[name]["usd_per_work_hour"] == pytest.approx(0.3)
+
+
+def test_a_pool_without_room_is_left_alone_as_live() -> None:
+    assert (FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS) == (live.FIRST_PAUSE_SECONDS, live.MAX_PAUSE_SECONDS)
+
+
+def test_the_rule_learns_of_a_stock_out_from_its_launches(tmp_path: Path) -> None:
+    """One of two pools never has room in the time that counts: no job goes on-demand for it."""
+    counts = {"full": [1] * 1000, "empty": [1] + [0] * 999}
+    files = [written(tmp_path, kind, "z1", data) for kind, data in counts.items()]
+    result = replay_pools(files, price_file(tmp_path, {"a.large": 0.3, "b.large": 0.31}), options())
+    rows = {row["policy"]: row for row in result["rows"]}
+    assert rows[CHOSEN]["on_demand_share"] == 0.0
+    assert 0.3 <= rows[CHOSEN]["usd_per_work_hour"] <= 0.31
 
 
 def test_an_instance_is_taken_when_fewer_are_there_and_the_trace_repeats() -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.prices import Prices
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
@@ -67,14 +69,14 @@ def narrow(
 
 
 def test_all_pools_will_do_while_nothing_is_known() -> None:
-    assert narrow({"n1": queued(1)}) == ({"n1": Capacity.SPOT}, {"n1": (A, B)})
-    assert narrow({"n1": queued(1, None)}, pool(A, 0.1, 1.0), pool(B, 0.1, 1.0)).pools_of["n1"] == (A, B)
+    assert narrow({"n1": queued(1)}) == ({"n1": Capacity.SPOT}, {"n1": ((A, B),)})
+    assert narrow({"n1": queued(1, None)}, pool(A, 0.1, 1.0), pool(B, 0.1, 1.0)).pools_of["n1"] == ((A, B),)
 
 
 def test_a_run_goes_where_it_is_worth_it_or_on_demand() -> None:
     known = (pool(A, 0.3, 5.0), pool(B, 0.35, 500.0))
     found = narrow({"n1": queued(1, 8.0)}, *known)
-    assert found == ({"n1": Capacity.SPOT}, {"n1": (B,)})
+    assert found == ({"n1": Capacity.SPOT}, {"n1": ((B,),)})
     flaky = (pool(A, 0.3, 2.0), pool(B, 0.3, 2.0))
     assert narrow({"n1": queued(1, 8.0)}, *flaky) == ({"n1": Capacity.ON_DEMAND}, {})
     assert narrow({"n1": queued(1, 0.1)}, *known, losses=2).capacity_of["n1"] is Capacity.ON_DEMAND
@@ -82,9 +84,9 @@ def test_a_run_goes_where_it_is_worth_it_or_on_demand() -> None:
 
 def test_eight_nodes_of_one_user_are_in_two_pools_and_of_eight_users_anywhere() -> None:
     mine = narrow({f"n{number}": queued(number) for number in range(1, 9)})
-    assert Counter(mine.pools_of.values()) == {(A,): 4, (B,): 4}
+    assert Counter(mine.pools_of.values()) == {((A,),): 4, ((B,),): 4}
     theirs = narrow({f"n{number}": queued(number, user=f"u{number}") for number in range(1, 9)})
-    assert set(theirs.pools_of.values()) == {(A, B)}
+    assert set(theirs.pools_of.values()) == {((A, B),)}
 
 
 def test_nodes_that_run_count_and_a_chain_is_one_owner() -> None:
@@ -93,18 +95,34 @@ def test_nodes_that_run_count_and_a_chain_is_one_owner() -> None:
     new = {"n5": queued(5, user="u5")}
     there = {f"old{number}": A for number in range(1, 5)}
     found = narrow(new, running=there, others=(*running, last))
-    assert found.pools_of == {"n5": (B,)}
-    assert narrow(new, running=there, others=tuple(running)).pools_of == {"n5": (A, B)}
+    assert found.pools_of == {"n5": ((B,),)}
+    assert narrow(new, running=there, others=tuple(running)).pools_of == {"n5": ((A, B),)}
 
 
 def test_a_job_of_several_nodes_is_not_divided() -> None:
     job, names = queued(1), [f"n{number}" for number in range(8)]
     found = narrow(dict.fromkeys(names, job), together=frozenset(names))
-    assert set(found.pools_of.values()) == {(A, B)}
+    assert set(found.pools_of.values()) == {((A, B),)}
+
+
+def test_the_pools_of_later_rounds_are_tried_where_the_best_has_no_room() -> None:
+    dear, cheap = pool(A, 0.5, 500.0), pool(B, 0.2, 500.0)
+    assert narrow({"n1": queued(1)}, dear, cheap).pools_of["n1"] == ((B,), (A,))
+    closed = structs.replace(cheap, is_open=False)
+    assert narrow({"n1": queued(1)}, dear, closed).pools_of["n1"] == ((A,),)
+    nothing = narrow({"n1": queued(1)}, structs.replace(dear, is_open=False), closed)
+    assert nothing == ({"n1": Capacity.ON_DEMAND}, {})
+
+
+def test_owners_of_many_nodes_stay_in_the_pools_of_the_first_round() -> None:
+    """A later round would take all that the first one has no room for, so too many in one pool."""
+    known = (pool(A, 0.5, 500.0), pool(B, 0.2, 500.0))
+    found = narrow({f"n{number}": queued(number) for number in range(1, 9)}, *known)
+    assert set(found.pools_of.values()) == {((B,),)}
 
 
 def test_the_provision_loop_hands_the_pools_to_the_fleet(rig: Rig) -> None:
     rig.look(jobs=[queued(7)])
     rig.hand_over("resume", "burst1", {7: "burst1"})
     rig.provision.act_on_handovers()
-    assert rig.fleet.pools_of == {"burst1": ("spot|c5.xlarge|default",)}
+    assert rig.fleet.pools_of == {"burst1": (("spot|c5.xlarge|default",),)}
