@@ -118,12 +118,9 @@ class SpotChoice:
         capacities, pools_of = dict(capacity_of), dict[str, Rounds]()
         groups: dict[tuple[tuple[str, ...], Rounds], list[str]] = {}
         owners = owners_of(snapshot.jobs)
-        worth = self._worth()
-        for node, queued in jobs.items():
-            if capacities.get(node) is not Capacity.SPOT:
-                continue
-            run, job_id = predicted_cloud_seconds(queued), queued.job.job_id
-            rounds = worth(self._class_of.get(node), run, self._tries(queued.job))
+        spot = {node: queued for node, queued in jobs.items() if capacities.get(node) is Capacity.SPOT}
+        for node, rounds in self._rounds(spot).items():
+            job_id = spot[node].job.job_id
             if not rounds:
                 capacities[node] = Capacity.ON_DEMAND
                 log.info("spot.no_pool_worth_it", node=node, job=job_id)
@@ -157,6 +154,24 @@ class SpotChoice:
             return [(nodes, rounds)]
         parts = spread(nodes, rounds[0], running, share)
         return [(part.nodes, (part.pools,) if part.pools else ()) for part in parts]
+
+    def _rounds(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Rounds]:
+        """The pools worth the run of each node's job; none: on-demand.
+
+        Nodes with the same first round share what the longest of their runs would try after it: they are
+        launched in one call.
+        """
+        worth = self._worth()
+        runs = {node: predicted_cloud_seconds(queued) for node, queued in jobs.items()}
+        found = {
+            node: worth(self._class_of.get(node), runs[node], self._tries(queued.job))
+            for node, queued in jobs.items()
+        }
+        shared: dict[tuple[str, ...], Rounds] = {}
+        for node in sorted(jobs, key=lambda node: -(runs[node] or 0.0)):
+            if rounds := found[node]:
+                shared.setdefault(rounds[0], rounds)
+        return {node: shared[rounds[0]] if rounds else () for node, rounds in found.items()}
 
     def _worth(self) -> Callable[[str | None, float | None, int], Rounds]:
         """Function from a class of nodes, a run's seconds and its tries left to the pools worth the run.

@@ -114,6 +114,15 @@ def test_the_pools_of_later_rounds_are_tried_where_the_best_has_no_room() -> Non
     assert nothing == ({"n1": Capacity.ON_DEMAND}, {})
 
 
+def test_nodes_with_the_same_first_round_are_launched_in_one_call() -> None:
+    """The second pool is worth a short run only; so for both the first pool is all there is."""
+    known = (pool(A, 0.5, 4.0), pool(B, 0.2, 500.0))
+    short, long = queued(1, 0.2), queued(2, 8.0, user="bob")
+    assert narrow({"n1": short}, *known).pools_of["n1"] == ((B,), (A,))
+    both = narrow({"n1": short, "n2": long}, *known)
+    assert both.pools_of == {"n1": ((B,),), "n2": ((B,),)}
+
+
 def test_owners_of_many_nodes_stay_in_the_pools_of_the_first_round() -> None:
     """A later round would take all that the first one has no room for, so too many in one pool."""
     known = (pool(A, 0.5, 500.0), pool(B, 0.2, 500.0))
