@@ -13,8 +13,9 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, JobView, QueuedJob
+from advisor.service.hedge.going_again import SliceDecider
 from advisor.service.hedge.small_jobs import SmallJobs
-from advisor.service.hedge.watching import SliceDecider, WatchLoop
+from advisor.service.hedge.watching import WatchLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.state.hedge_entries import HedgeRecord
@@ -41,6 +42,7 @@ class Queue:
         self.requeued: list[int] = []
         self.requeued_ended: list[int] = []
         self.raised: list[tuple[int, int]] = []
+        self.updated: list[tuple[int, dict[str, str]]] = []
         self.refuses = False
         self.place_seconds = 0.0
         self.on_requeue: Callable[[], object] = lambda: None
@@ -109,7 +111,7 @@ class Queue:
         self.on_requeue()
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
-        pass
+        self.updated += ((job_id, dict(changes)) for job_id in job_ids)
 
 
 class World:
@@ -195,3 +197,28 @@ class World:
                 failed = error
         if failed is not None:
             raise failed
+
+
+def home(world: World, *, state: str = "PENDING", since: float = 0.0) -> QueuedJob:
+    """The job after its requeue, waiting on-premise; slurmctld's ages count from `since` on."""
+    queued = world.job(partition="onprem", state=state)
+    world.queue.jobs[7] = dataclasses.replace(
+        world.queue.jobs[7], restarts=1, priority=1, ages_since=since or world.clock.wall
+    )
+    return dataclasses.replace(queued, restarts=1)
+
+
+def place(world: World, state: str) -> QueuedJob:
+    return world.job(901, comment="", partition="onprem", state=state, name="place-of-7")
+
+
+def brought_home(world: World) -> QueuedJob:
+    """A job at its stop-loss: requeued, moved, behind its placeholder."""
+    world.look(world.job())
+    running = world.job()
+    world.clock.pass_by(100.0)
+    waiting = place(world, "PENDING")
+    world.queue.on_requeue = lambda: home(world)
+    world.look(running, waiting)
+    assert world.queue.requeued == [7]
+    return waiting

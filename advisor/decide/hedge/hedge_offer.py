@@ -1,7 +1,7 @@
 """Which jobs may start in the cloud and keep a place on-premise, and for how long. Pure.
 
 A job is bought a slice where that is worth its price (docs/designs/0019); it runs speculatively where
-question 3 doubts its length (Ambati et al. 2021, section 3.2). Either way it may be requeued once: so only
+question 3 doubts its length (Ambati et al. 2021, section 3.2). Either way it may be requeued: so only
 jobs qualify that may be requeued, are not interactive, and are no part of a larger piece of work.
 """
 

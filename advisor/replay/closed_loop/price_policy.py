@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.period_budget import SHORTER_BELOW
-from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
+from advisor.decide.price.slices import MAX_CLOUD_STARTS, CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model.estimate import Estimate
 from advisor.predict.intervals import Intervals
@@ -103,7 +103,8 @@ class PricePolicy(PricedPolicy):
         going: list[tuple[float, int]] = []
         for row in world.pool.waiting.tolist():
             wait = starts[row] - world.now
-            if row in world.cloud or wait <= _NOW or not world.may_move(row):
+            may_go = world.may_move(row) and self._returns[row] < MAX_CLOUD_STARTS
+            if row in world.cloud or wait <= _NOW or not may_go:
                 continue
             offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
             if self._is_worth(world, row, 0.0, wait, offered):
@@ -128,8 +129,8 @@ class PricePolicy(PricedPolicy):
     def turn_came(self, world: World, row: int) -> bool:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         elapsed = world.elapsed(row)
-        offered = self._best(world, row, elapsed, 0.0, world.boot_left(row))
-        stays = offered.value > 0.0 and offered.value >= self._price_now(world, row)
+        offered = self._best(world, row, elapsed, 0.0, world.boot_left(row), is_whole=True)
+        stays = self._is_worth(world, row, elapsed, 0.0, offered) and world.run_to_end(row)
         if not stays:
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
             self._returns[row] += 1
@@ -203,6 +204,7 @@ class PricePolicy(PricedPolicy):
         start: float,
         *,
         longest: float = math.inf,
+        is_whole: bool = False,
     ) -> Slice:
         options = world.options
         return best_slice(
@@ -216,19 +218,18 @@ class PricePolicy(PricedPolicy):
                 slowdown=options.slowdown,
                 cost_per_second=int(world.jobs.processors[row]),
                 paid_start_seconds=start if options.bills_boot else 0.0,
-                is_whole=not world.may_be_stopped(row),
+                is_whole=is_whole or not world.may_be_stopped(row),
             ),
             loss_weight=self._loss_weight,
             longest=longest,
         )
 
     def _is_worth(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
-        if offered.value > 0.0 and not self._is_sure(world, row, elapsed, wait, offered):
-            return False
         # a job that has returned from the cloud and goes there again is further demand
         key = row, int(self._returns[row]), elapsed
         self.demand_price.note(key, index=offered.value, cost=offered.cost, now=world.now)
-        return offered.value > 0.0 and offered.value >= self._price_now(world, row)
+        is_sure = offered.value > 0.0 and self._is_sure(world, row, elapsed, wait, offered)
+        return is_sure and offered.value >= self._price_now(world, row)
 
     def _is_sure(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
         """Whether the standard deviation of what a start saves is within the limit; only a start is asked."""

@@ -226,6 +226,15 @@ class World:
         """Let a job whose slice has just ended run on to ``stop``; False: the tokens do not suffice."""
         return self._begin_slice(row, elapsed, stop, 0.0)
 
+    def run_to_end(self, row: int) -> bool:
+        """Let a job in the cloud run to its limit, without another stop; False: the tokens do not suffice."""
+        run, elapsed, limit = self.cloud[row], self.elapsed(row), float(self.jobs.limit[row])
+        if self.most(row, run.stop, limit, 0.0) > self.tokens.held_for(row):
+            return False  # its slice is committed already
+        boot = self.boot_left(row)
+        self._settle(row)
+        return self._begin_slice(row, elapsed, limit, boot)
+
     def elapsed(self, row: int) -> float:
         """Run time so far of a job in the cloud, seconds of on-premise run time."""
         run = self.cloud[row]

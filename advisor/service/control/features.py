@@ -300,6 +300,7 @@ class Features:
             slowdown=self.learn.slowdown,
             cloud=lambda: loop.cloud,
             strain=self.learn.run_times.strain,
+            fallen_back=lambda: self.learn.drift.current,
         )
         return PriceFeature(loop, keeper, slices, shared.clock)
 

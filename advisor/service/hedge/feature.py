@@ -8,7 +8,8 @@ from typing import Any
 from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announced
-from advisor.service.hedge.watching import AskSlowdown, SliceDecider, watch_loop
+from advisor.service.hedge.going_again import SliceDecider
+from advisor.service.hedge.watching import AskSlowdown, watch_loop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll

@@ -2,7 +2,7 @@
 
 A slice, a speculation or a promised job starts in the cloud, and a placeholder
 (:mod:`advisor.slurm.placeholders`) waits in the on-premise queue. The placeholder's start shows that the job
-could have started there: the job stays in the cloud if that is better, else it is requeued once and takes the
+could have started there: the job stays in the cloud if that is better, else it is requeued and takes the
 placeholder's slot. At its stop it is requeued behind its placeholder, or gets another slice. Each intent is
 on disk before it is acted upon, and each step polls Slurm first, so that a kill at any point loses nothing
 and repeats nothing (docs/designs/0013-hedged-start.md).
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -25,6 +25,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
+from advisor.service.hedge.going_again import GoingAgain, SliceDecider
 from advisor.service.hedge.placing import Placing, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.observation.accounting import SOURCE
@@ -43,18 +44,6 @@ log = structlog.get_logger(__name__)
 
 AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""
-
-
-class SliceDecider(Protocol):
-    """Decides about slices and promised jobs that keep a place (`advisor.service.price.slice_decider`)."""
-
-    def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
-        """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
-        ...
-
-    def stays(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
-        """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
-        ...
 
 
 class WatchLoop:
@@ -103,6 +92,7 @@ class WatchLoop:
             pause=pause or clock.sleep,
             between=self._placing.between,
         )
+        self._again = GoingAgain(settings, slurm=slurm, record=record, clock=clock, slices=slices)
 
     @property
     def period_seconds(self) -> float:
@@ -116,6 +106,7 @@ class WatchLoop:
             # first, as the nodes of a slot that has come are idle
             Step("follow", self.follow),
             Step("bring back", self.bring_back),
+            Step("go again", self.go_again),
             self.urgent_task.step,
             Step("keep places", self.keep_places),
             Step("make up for delays", self._placing.make_up_for_delays),
@@ -259,7 +250,9 @@ class WatchLoop:
     def _stays(self, entry: HedgeEntry, queued: QueuedJob) -> bool:
         slices = self._slices() if entry.kind in {HedgeKind.SLICE, HedgeKind.PROMISE} else None
         if slices is not None:
-            return slices.stays(queued, self._elapsed(queued))
+            elapsed = self._elapsed(queued)
+            held = 0.0 if entry.stop_seconds is None else max(0.0, entry.stop_seconds - elapsed)
+            return slices.stays(queued, elapsed, held)
         return ends_sooner_there(
             slowdown=self._slowdown(queued),
             elapsed_seconds=self._elapsed(queued),
@@ -297,7 +290,9 @@ class WatchLoop:
     def _come_back(self, entry: HedgeEntry, queued: QueuedJob, why: str) -> None:
         # `bring_back` acts, once this is on disk
         self._record.count("brought_back")
-        self._record.put(entry, phase=Phase.RETURNING, restarts=queued.restarts, why=why)
+        ran = max(entry.ran_seconds, self._elapsed(queued)) if queued.state == RUNNING else entry.ran_seconds
+        changes = {"restarts": queued.restarts, "ran_seconds": ran, "why": why}
+        self._record.put(entry, phase=Phase.RETURNING, **changes)
         log.info("hedge.return_decided", job=entry.job_id, why=why)
 
     def _settle(self, entry: HedgeEntry, why: str) -> None:
@@ -310,6 +305,10 @@ class WatchLoop:
     def bring_back(self) -> None:
         """Continue the return of each job that is to be brought back."""
         self._back.go_on(self._view.fresh())
+
+    def go_again(self) -> None:
+        """Start jobs that have come back in the cloud once more, where that is worth the price now."""
+        self._again.consider(self._view.fresh())
 
     def forget(self) -> None:
         """Cancel placeholders that are no longer needed, and drop the entries of jobs that have ended."""

@@ -12,8 +12,10 @@ from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.price_list import comes_back
-from advisor.decide.submission.capacity import usd_per_second
-from advisor.model.advice import Capacity
+from advisor.decide.submission.capacity import choose, usd_per_second
+from advisor.decide.submission.rules import may_move
+from advisor.decide.submission.staging import Start, start_of
+from advisor.model.advice import Capacity, Mode, Verdict
 from advisor.model.deadline import deadline_for
 from advisor.model.errors import RetryLater
 from advisor.model.job import NO_LIMIT_SECONDS, Job
@@ -31,6 +33,8 @@ from advisor.service.price.valuing import AskSlowdown, RunChances
 log = structlog.get_logger(__name__)
 
 _MOMENT = 1e-3  # seconds
+_NOW_SECONDS = 1.0
+"""A job that is forecast to wait less starts at once."""
 _FREE_USD_PER_SECOND = 1e-12
 
 
@@ -43,6 +47,7 @@ class Slices:
         slowdown: s(c) of a queued job.
         cloud: The cloud as the last poll has seen it.
         strain: How often promises to jobs like this one are broken of late, 0 to 1.
+        fallen_back: Partitions whose jobs stay on-premise because their forecasts do not hold.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Slices:
         slowdown: AskSlowdown,
         cloud: Callable[[], CloudState],
         strain: Callable[[Job], float],
+        fallen_back: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._settings = settings
         self._view = view
@@ -63,6 +69,7 @@ class Slices:
         self._slowdown = slowdown
         self._cloud = cloud
         self._strain = strain
+        self._fallen_back = fallen_back
         self._waits: tuple[float, Mapping[int, float]] = (-math.inf, {})
 
     def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
@@ -75,28 +82,65 @@ class Slices:
         """
         waits = self._forecast()
         wait = waits.get(placeholder, max(waits.values(), default=0.0) if not placeholder else 0.0)
-        best = self._best(queued, elapsed_seconds, wait, is_whole=False)
-        if not self._is_worth(queued, best, elapsed_seconds):
+        return self._stop(queued, elapsed_seconds, wait)
+
+    def another_stop(self, queued: QueuedJob, ran_seconds: float) -> float | None:
+        """The stop of a further run of a job that has come back, as :meth:`next_stop`; None: it waits here.
+
+        Args:
+            queued: The job, which waits on-premise.
+            ran_seconds: The time that it has run in the cloud: it is known to need longer.
+        """
+        job, wait = queued.job, self._forecast().get(queued.job.job_id, 0.0)
+        cloud = self._cloud().for_job(job)
+        moves = self._settings.cluster.mode_of(job.queue) in {Mode.ACT, Mode.OPT_IN}
+        if wait <= _NOW_SECONDS or not moves or (job.queue or "") in self._fallen_back():
+            return None
+        if may_move(job, cloud, self._settings).verdict is not Verdict.YES:
+            return None
+        if choose(job, ran_seconds, cloud, self._settings, self._view.fresh().time)[0] is None:
+            return None
+        return self._stop(queued, ran_seconds, wait, start_of(job, cloud, self._settings))
+
+    def _stop(
+        self, queued: QueuedJob, ran_seconds: float, wait: float, start: Start | None = None
+    ) -> float | None:
+        """The stop of the best slice that is worth the price, or of a shorter one that is covered.
+
+        Args:
+            start: How a run begins anew that has come to its end after ``ran_seconds``; None: it goes on.
+        """
+        usd_per_second, elapsed = self._usd_per_second(queued), ran_seconds if start is None else 0.0
+        paid_start = _paid_start(start, usd_per_second)
+
+        def best_of(longest: float = math.inf) -> Slice:
+            return self._best(queued, ran_seconds, wait, is_whole=False, longest=longest, start=start)
+
+        best = best_of()
+        if not self._is_worth(queued, best, ran_seconds):
             return None
         stop = self._slowdown(queued) * best.stop
-        if self._is_covered(queued, stop - elapsed_seconds):
+        if self._is_covered(queued, paid_start + stop - elapsed):
             return stop
         usd = usd_for_shorter(self._keeper.current, queued.job.payers)
-        longest = usd / self._usd_per_second(queued) - ENDING_SECONDS
-        best = self._best(queued, elapsed_seconds, wait, is_whole=False, longest=longest - _MOMENT)
+        best = best_of(usd / usd_per_second - ENDING_SECONDS - paid_start - _MOMENT)
         stop = self._slowdown(queued) * best.stop
-        is_bought = self._reaches_price(queued, best) and self._is_covered(queued, stop - elapsed_seconds)
-        return stop if is_bought else None
+        is_bought = self._reaches_price(queued, best)
+        return stop if is_bought and self._is_covered(queued, paid_start + stop - elapsed) else None
 
-    def stays(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
-        """Whether a job whose turn on-premise has come runs to its end in the cloud instead."""
+    def stays(self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float = 0.0) -> bool:
+        """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
+
+        ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
+        """
         deadline = deadline_for(queued.job, self._settings)
         if deadline is not None:
             return not self._promise_allows_return(queued, elapsed_seconds, deadline)
         best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
-        return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, left)
+        more = max(0.0, left - held_seconds)
+        return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, more)
 
     def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
         here = on_premise_job(queued, self._settings).job
@@ -114,37 +158,38 @@ class Slices:
     def _best(
         self,
         queued: QueuedJob,
-        elapsed_seconds: float,
+        ran_seconds: float,
         wait: float,
         *,
         is_whole: bool,
         longest: float = math.inf,
+        start: Start | None = None,
     ) -> Slice:
         here = on_premise_job(queued, self._settings).job
-        slowdown = self._slowdown(queued)
-        elapsed = elapsed_seconds / slowdown
+        slowdown, usd_per_second = self._slowdown(queued), self._usd_per_second(queued)
+        elapsed = ran_seconds / slowdown
         chances = self._chances.chances(here)
         forget_below(chances, self._chances.edges, elapsed)
         return best_slice(
             chances,
             self._chances.edges,
             limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
-            elapsed=elapsed,
+            elapsed=elapsed if start is None else 0.0,
             wait=wait,
             offer=CloudOffer(
-                start_seconds=0.0,
+                start_seconds=0.0 if start is None else start.seconds,
                 slowdown=slowdown,
-                cost_per_second=self._usd_per_second(queued),
-                paid_start_seconds=0.0,
+                cost_per_second=usd_per_second,
+                paid_start_seconds=_paid_start(start, usd_per_second),
                 is_whole=is_whole,
             ),
             loss_weight=self._settings.price.loss_weight,
             longest=longest / slowdown,
         )
 
-    def _is_worth(self, queued: QueuedJob, best: Slice, elapsed_seconds: float) -> bool:
+    def _is_worth(self, queued: QueuedJob, best: Slice, ran_seconds: float) -> bool:
         """Whether the best slice is worth its price; it is demand in either case."""
-        key = f"{queued.job.job_id}@{queued.job.submit_time:.0f}+{elapsed_seconds:.0f}"
+        key = f"{queued.job.job_id}@{queued.job.submit_time:.0f}+{ran_seconds:.0f}"
         self._keeper.note(key, index=best.value, usd=best.cost, now=self._view.fresh().time)
         return self._reaches_price(queued, best)
 
@@ -180,3 +225,8 @@ class Slices:
             found = {q.job.job_id: float(wait) for q, wait in zip(queue.waiting, waits, strict=True)}
             self._waits = snapshot.time, found
         return self._waits[1]
+
+
+def _paid_start(start: Start | None, usd_per_second: float) -> float:
+    """Seconds that are paid before a run works; what its data's transfer costs as if it were time as well."""
+    return 0.0 if start is None else start.seconds + start.usd / usd_per_second

@@ -41,6 +41,8 @@ class HedgeEntry:
             ``promise`` (its user named a time).
         submitted: When the job was first submitted, epoch seconds; Slurm forgets it at a requeue.
         stop_seconds: Longest time in the cloud before the slot is available; None: no limit.
+        ran_seconds: Longest time that it has run in the cloud before it came back.
+        cloud_starts: How often it has been sent to the cloud.
         partition: The on-premise partition to which it was submitted.
         limit_seconds: The time limit that its user set; None: none.
         features: The user's own constraint, if the advisor has added a feature to it; None: nothing added.
@@ -75,6 +77,8 @@ class HedgeEntry:
     phase: Phase = Phase.PLACING
     placeholder: int = 0
     restarts: int = 0
+    ran_seconds: float = 0.0
+    cloud_starts: int = 1
     is_requeued: bool = False
     is_raised: bool = False
     priority: int = 0

@@ -108,7 +108,7 @@ HEDGE_ENTRIES: Final = KnownFile(
     record=HedgeEntries,
     writer="service/state/hedge_entries.py",
     loss="Hedged jobs are found again by their AdminComment, their placeholders by name; a job that was "
-    "requeued once (Slurm counts it) is never requeued again.",
+    "requeued before (Slurm counts it) is not requeued any more.",
 )
 SMALL_JOBS: Final = KnownFile(
     name="small_jobs.json",

@@ -15,7 +15,7 @@ from advisor.model.snapshot import QueuedJob
 from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.testing.watched import hedged_comment, small_comment
-from tests.service.watch_world import Queue, World, advice_id_of
+from tests.service.watch_world import Queue, World, advice_id_of, brought_home, home, place
 
 
 @pytest.fixture
@@ -124,31 +124,6 @@ def test_a_job_others_wait_for_gets_no_place_and_keeps_none(world: World) -> Non
     world.look(world.job(), waiting, world.job(901, comment="", partition="onprem", name="place-of-7"))
     assert world.record.all()[0].why == "it may not be requeued any more"
     assert world.queue.requeued == []
-
-
-def home(world: World, *, state: str = "PENDING", since: float = 0.0) -> QueuedJob:
-    """The job after its requeue, waiting on-premise; slurmctld's ages count from `since` on."""
-    queued = world.job(partition="onprem", state=state)
-    world.queue.jobs[7] = dataclasses.replace(
-        world.queue.jobs[7], restarts=1, priority=1, ages_since=since or world.clock.wall
-    )
-    return dataclasses.replace(queued, restarts=1)
-
-
-def place(world: World, state: str) -> QueuedJob:
-    return world.job(901, comment="", partition="onprem", state=state, name="place-of-7")
-
-
-def brought_home(world: World) -> QueuedJob:
-    """A job at its stop-loss: requeued, moved, behind its placeholder."""
-    world.look(world.job())
-    running = world.job()
-    world.clock.pass_by(100.0)
-    waiting = place(world, "PENDING")
-    world.queue.on_requeue = lambda: home(world)
-    world.look(running, waiting)
-    assert world.queue.requeued == [7]
-    return waiting
 
 
 def test_after_its_stop_loss_a_job_waits_behind_its_placeholder(world: World) -> None:
@@ -394,14 +369,19 @@ class Decider:
     def __init__(self, stop: float | None = None, *, stays: bool = False) -> None:
         self.stop, self.is_staying = stop, stays
         self.asked: list[tuple[str, int]] = []
+        self.held: list[float] = []
 
     def next_stop(self, _queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
         self.asked.append(("stop", placeholder))
         return None if self.stop is None else elapsed_seconds + self.stop
 
-    def stays(self, queued: QueuedJob, _elapsed_seconds: float) -> bool:
+    def stays(self, queued: QueuedJob, _elapsed_seconds: float, held_seconds: float) -> bool:
         self.asked.append(("turn", queued.job.job_id))
+        self.held.append(held_seconds)
         return self.is_staying
+
+    def another_stop(self, _queued: QueuedJob, _ran_seconds: float) -> float | None:
+        return None
 
 
 def at_stop(

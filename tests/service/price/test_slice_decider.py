@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.decide.price.slices import Floats
 from advisor.model import Job
@@ -36,10 +39,15 @@ def site(
     usd: float = 240.0,
     runs: Runs | None = None,
     strain: float = 0.0,
+    fallen_back: Mapping[str, str] = MappingProxyType({}),
+    default_mode: str = "act",
+    *,
+    is_open: bool = True,
     **budget: Any,
 ) -> tuple[World, Slices]:
     budget = {"usd": usd, "period": "day", "usd_per_hour_saved": usd_per_hour} | budget
-    world = World(folder, budget=budget, promise={"enabled": True})
+    cluster = {"default_mode": default_mode}
+    world = World(folder, budget=budget, cluster=cluster, promise={"enabled": True})
     world.hands.pass_by(12 * HOUR)
     for job_id in (1, 2):
         world.slurm.put(job_id, "RUNNING", processors=8, start_time=world.hands.wall, requested_time=4 * HOUR)
@@ -51,8 +59,9 @@ def site(
         keeper=world.keeper,
         chances=runs or Runs(),
         slowdown=lambda _queued: 1.05,
-        cloud=lambda: world.cloud,
+        cloud=lambda: replace(world.cloud, on_demand_open=is_open),
         strain=lambda _job: strain,
+        fallen_back=lambda: fallen_back,
     )
     return world, slices
 
@@ -159,3 +168,65 @@ def test_less_of_the_money_has_to_be_needed_where_promises_were_broken(tmp_path:
         job = in_cloud(comment="by=+5h", submit_time=world.hands.wall - 4.5 * HOUR)
         stayed.append(slices.stays(job, 0.9 * HOUR))
     assert stayed == [False, True]
+
+
+def back_home(**fields: Any) -> QueuedJob:
+    """A job that has come back from the cloud and waits on-premise."""
+    known = {"requested_time": 2 * HOUR, "requeue": True, "processors": 8, "restarts": 1}
+    return make_queued(7, reason="Priority", admin_comment=COMMENT, **known | fields)
+
+
+def wait_in_queue(world: World) -> None:
+    """It takes its place in the queue behind its placeholder, which then counts no more."""
+    world.slurm.jobs[7] = back_home()
+    world.round()
+
+
+def test_a_job_that_has_come_back_goes_again_for_longer_than_it_ran(tmp_path: Path) -> None:
+    world, slices = site(tmp_path)
+    wait_in_queue(world)
+    before = world.keeper.current
+    stop = slices.another_stop(back_home(), 1000.0)
+    after = world.keeper.current
+    assert stop is not None
+    assert stop >= 1.05 * 0.9 * HOUR  # to the longer half's end: the shorter one has ended before
+    assert before is not None
+    assert after is not None
+    worst = 8 * 0.05 / 3600.0 * (world.settings.placement.boot_seconds + stop + 60.0)
+    assert before.tokens_usd - after.tokens_usd == pytest.approx(worst, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("site_is", "job_is"),
+    [
+        ({"usd_per_hour": 0.01}, {}),
+        ({"usd": 0.02}, {}),
+        ({"default_mode": "shadow"}, {}),
+        ({"fallen_back": {"onprem": "its forecasts do not hold"}}, {}),
+        ({"is_open": False}, {}),
+        ({}, {"interactive": True}),
+    ],
+)
+def test_it_waits_where_a_move_is_not_worth_it_or_not_allowed(
+    tmp_path: Path, site_is: dict[str, Any], job_is: dict[str, Any]
+) -> None:
+    world, slices = site(tmp_path, **site_is)
+    wait_in_queue(world)
+    assert slices.another_stop(back_home(**job_is), 1000.0) is None
+
+
+def test_it_waits_where_its_turn_comes_at_once(tmp_path: Path) -> None:
+    world, slices = site(tmp_path)
+    world.slurm.jobs.clear()
+    wait_in_queue(world)
+    assert slices.another_stop(back_home(), 1000.0) is None
+
+
+def test_the_rest_of_its_slice_is_not_held_twice(tmp_path: Path) -> None:
+    """The tokens cover the 20 minutes after a slice of 100 minutes, but not the slice's rest as well."""
+    world, slices = site(tmp_path, usd=0.5)
+    assert world.keeper.current is not None
+    usd_per_hour, elapsed = 8 * 0.05, 0.9 * HOUR
+    assert usd_per_hour * 0.4 < world.keeper.current.tokens_usd < usd_per_hour * 1.1
+    assert not slices.stays(in_cloud(), elapsed)
+    assert slices.stays(in_cloud(), elapsed, 100 * 60.0 - elapsed)

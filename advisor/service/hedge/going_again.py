@@ -1,0 +1,132 @@
+"""Start a job that has come back from the cloud there once more, where the price has fallen to its worth.
+
+It keeps its advice, and its placeholder goes on keeping its place. The intent is on disk before Slurm is
+told: a job that a crash, or slurmctld, leaves on-premise is one that has come back (`WatchLoop.follow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.price.slices import MAX_CLOUD_STARTS
+from advisor.model.advice import HedgeKind
+from advisor.model.settings import Settings
+from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
+from advisor.service.hedge.placing import jobs_others_wait_for
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
+from advisor.slurm.protocol import SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+PERIOD_SECONDS: Final = 600.0
+"""Between two questions about a job that has come back, as about other jobs that wait."""
+
+
+class SliceDecider(Protocol):
+    """Decides about slices and promised jobs that keep a place (`advisor.service.price.slice_decider`)."""
+
+    def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
+        """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
+        ...
+
+    def stays(self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float) -> bool:
+        """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
+
+        ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
+        """
+        ...
+
+    def another_stop(self, queued: QueuedJob, ran_seconds: float) -> float | None:
+        """The stop of a further run of a job that has come back, seconds there; None: it waits here."""
+        ...
+
+
+class GoingAgain:
+    """Asks the price about the jobs that wait behind their placeholders.
+
+    Args:
+        slices: Decides; None where the policy is not the price.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        record: HedgeRecord,
+        clock: Clock,
+        slices: Callable[[], SliceDecider | None],
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._record = record
+        self._clock = clock
+        self._slices = slices
+        self._asked_at: dict[int, float] = {}  # or first seen waiting, monotonic seconds
+
+    def consider(self, snapshot: ClusterSnapshot) -> None:
+        """Ask about each job after ten minutes, then every ten, and move those that are worth the price.
+
+        None goes more than `MAX_CLOUD_STARTS` times.
+        """
+        slices, now = self._slices(), self._clock.monotonic()
+        if slices is None:
+            return
+        back = [
+            entry
+            for entry in self._record.all()
+            if entry.phase is Phase.RETURNING
+            and entry.in_place
+            and entry.kind == HedgeKind.SLICE
+            and entry.cloud_starts < MAX_CLOUD_STARTS
+            and snapshot.time > entry.acted
+        ]
+        asked = {entry.job_id: self._asked_at.get(entry.job_id, now) for entry in back}
+        due = [entry for entry in back if now - asked[entry.job_id] >= PERIOD_SECONDS]
+        self._asked_at = asked | {entry.job_id: now for entry in due}
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs} if due else {}
+        needed = jobs_others_wait_for(snapshot) if due else frozenset()
+
+        def consider(entry: HedgeEntry) -> None:
+            queued, place = seen.get(entry.job_id), seen.get(entry.placeholder)
+            if queued is None or place is None or not (queued.state == place.state == PENDING):
+                return
+            advice = moved_by_us(queued)
+            # a job that is held, or waits for a time or a limit, is not to start
+            if advice is None or advice.advice_id != entry.advice_id or not queued.is_queued:
+                return
+            if entry.job_id in needed or not may_be_brought_back(queued.job, self._settings):
+                return
+            stop = slices.another_stop(queued, entry.ran_seconds)
+            if stop is not None:
+                limit = advice.time_limit
+                is_raised = limit is not None and queued.job.requested_time == limit.asked_seconds
+                self._go(entry, stop, limit.given_seconds if limit is not None and is_raised else None)
+
+        for_each(due, consider)
+
+    def _go(self, entry: HedgeEntry, stop: float, limit_seconds: float | None) -> None:
+        self._record.count("moved_again")
+        self._record.put(
+            entry,
+            phase=Phase.OPEN,
+            stop_seconds=stop,
+            is_requeued=False,
+            is_raised=False,
+            in_place=False,
+            cloud_starts=entry.cloud_starts + 1,
+            acted=self._clock.wall(),
+            why="",
+        )
+        changes = {"partition": self._settings.cluster.burst_partition}
+        if limit_seconds is not None:
+            changes["timelimit"] = f"{limit_seconds / 60.0:.0f}"
+        self._slurm.update_job([entry.job_id], changes)
+        log.info("hedge.moved_again", job=entry.job_id, stop_seconds=round(stop))

@@ -1,0 +1,155 @@
+"""A job that has come back and waits behind its placeholder goes to the cloud once more."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from advisor.model.errors import RetryLater
+from advisor.model.snapshot import QueuedJob
+from advisor.service.hedge.going_again import PERIOD_SECONDS
+from advisor.service.state.hedge_entries import HedgeEntry, Phase
+from tests.service.watch_world import World, brought_home, home, place
+
+STOP = 200.0
+"""Of the second run, which is longer than the first one's."""
+
+
+class Price:
+    """Sells a job that has come back another run of ``STOP`` seconds."""
+
+    def __init__(self, stop: float | None) -> None:
+        self.stop = stop
+        self.asked: list[tuple[int, float]] = []
+
+    def next_stop(self, _queued: QueuedJob, _elapsed: float, _placeholder: int) -> float | None:
+        return None
+
+    def stays(self, _queued: QueuedJob, _elapsed: float, _held: float) -> bool:
+        return False
+
+    def another_stop(self, queued: QueuedJob, ran_seconds: float) -> float | None:
+        self.asked.append((queued.job.job_id, ran_seconds))
+        return self.stop
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def entry_of(world: World) -> HedgeEntry:
+    (entry,) = world.record.all()
+    return entry
+
+
+def waiting_behind_its_place(world: World, price: Price) -> None:
+    """A job has run in the cloud to its stop at 100 s, and waits on-premise; nothing was asked so far."""
+    world.slices = price
+    waiting = brought_home(world)
+    world.look(home(world), waiting)
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], priority=50)
+    world.look(home(world), waiting)
+    assert entry_of(world).in_place
+
+
+def ask(world: World) -> None:
+    world.clock.pass_by(PERIOD_SECONDS)
+    world.look(home(world), place(world, "PENDING"))
+
+
+def test_it_goes_again_with_its_placeholder_and_comes_back_at_its_new_stop(world: World) -> None:
+    price = Price(STOP)
+    waiting_behind_its_place(world, price)
+    ask(world)
+    ((job_id, ran),) = price.asked
+    assert job_id == 7
+    assert 100.0 <= ran < 120.0
+    # with the limit that its advice has raised
+    assert world.queue.updated[-1] == (7, {"partition": "burst", "timelimit": "40"})
+    assert (entry_of(world).phase, entry_of(world).stop_seconds) == (Phase.OPEN, STOP)
+    world.boot()  # what is on disk is enough
+    again = dataclasses.replace(world.job(), restarts=1)
+    world.clock.pass_by(STOP - 20.0)
+    world.look(again, place(world, "PENDING"))
+    assert (world.queue.requeued, world.queue.cancelled) == ([7], [])
+    world.clock.pass_by(20.0)
+    world.look(again, place(world, "PENDING"))
+    assert (world.queue.requeued, world.queue.cancelled) == ([7, 7], [])
+    assert entry_of(world).ran_seconds >= STOP
+    asked = len(price.asked)
+    for _ in range(3):
+        ask(world)
+    assert len(price.asked) == asked  # it goes no third time
+    world.look(home(world), place(world, "RUNNING"))
+    assert world.queue.cancelled == [901]  # its slot is its own
+
+
+def test_it_is_asked_about_every_ten_minutes(world: World) -> None:
+    price = Price(None)
+    waiting_behind_its_place(world, price)
+    for asked in (0, 1, 2):
+        for _ in range(3):
+            world.look(home(world), place(world, "PENDING"))
+        assert len(price.asked) == asked
+        world.clock.pass_by(PERIOD_SECONDS)
+    assert ("burst" in str(world.queue.updated), entry_of(world).phase) == (False, Phase.RETURNING)
+
+
+@pytest.mark.parametrize("reason", ["JobHeldUser", "BeginTime"])
+def test_a_job_that_its_user_holds_is_left_alone(world: World, reason: str) -> None:
+    price = Price(STOP)
+    waiting_behind_its_place(world, Price(None))
+    world.slices = price
+    world.clock.pass_by(PERIOD_SECONDS)
+    world.look(dataclasses.replace(home(world), reason=reason), place(world, "PENDING"))
+    assert price.asked == []
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_a_job_that_could_not_be_brought_back_is_left_alone(world: World, *, is_needed: bool) -> None:
+    """It may not be requeued any more, or another job waits for it."""
+    waiting_behind_its_place(world, Price(None))
+    world.slices = price = Price(STOP)
+    queued, dependent = home(world), world.job(8, comment="", partition="onprem", state="PENDING")
+    if is_needed:
+        job = structs.replace(dependent.job, dependency="afterok:7(unfulfilled)")
+        dependent = dataclasses.replace(dependent, job=job)
+    else:
+        queued = dataclasses.replace(queued, job=structs.replace(queued.job, requeue=False))
+    world.clock.pass_by(PERIOD_SECONDS)
+    world.look(queued, dependent, place(world, "PENDING"))
+    assert price.asked == []
+
+
+def test_what_slurmctld_refuses_has_come_back_still(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RetryLater("no", code="slurm.command_failed")
+
+    waiting_behind_its_place(world, Price(None))
+    world.slices = Price(STOP)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(world.queue, "update_job", refuse)
+        with pytest.raises(RetryLater):
+            ask(world)
+    assert entry_of(world).phase is Phase.OPEN
+    world.boot()
+    world.slices = Price(None)
+    world.look(home(world), place(world, "PENDING"))
+    assert entry_of(world).phase is Phase.RETURNING
+    assert (world.queue.requeued, world.queue.cancelled) == ([7], [])
+    assert entry_of(world).ran_seconds >= 100.0
+
+
+def test_its_slot_may_come_in_that_moment(world: World) -> None:
+    waiting_behind_its_place(world, Price(STOP))
+    ask(world)
+    world.slices = Price(None)
+    booting = dataclasses.replace(world.job(state="PENDING"), restarts=1)
+    world.look(booting, place(world, "RUNNING"))
+    assert (entry_of(world).phase, entry_of(world).why) == (Phase.RETURNING, "its slot came")
+    assert world.queue.updated[-1][1]["partition"] == "onprem"
+    assert world.queue.requeued == [7]  # it had not begun there
