@@ -120,7 +120,7 @@ class Placing:
         found = []
         for queued in snapshot.jobs:
             job_id = queued.job.job_id
-            if job_id in self._record or queued.restarts or self._record.is_full:
+            if job_id in self._record or queued.restarts:
                 continue
             if queued.job.placeholder_for is not None:
                 continue
@@ -151,7 +151,8 @@ class Placing:
         self, entry: HedgeEntry, snapshot: ClusterSnapshot, known: Sequence[QueuedJob]
     ) -> None:
         """Find the placeholder that was submitted before a crash, else submit one."""
-        if snapshot.time <= entry.acted or (not known and self._clock.wall() < entry.tries_after):
+        is_early = self._record.is_full or self._clock.wall() < entry.tries_after
+        if snapshot.time <= entry.acted or (not known and is_early):
             return
         own = view_of(self._places, entry)
         if own is None or own.advice_id != entry.advice_id:
@@ -163,6 +164,8 @@ class Placing:
             self._place(entry)
 
     def _place(self, entry: HedgeEntry) -> None:
+        if self._record.is_full:
+            return  # the watch loop keeps its stop nevertheless
         now = self._clock.wall()
         # an sbatch without an answer in time may have submitted the job: the next polls show it
         entry = self._record.put(entry, acted=now, tries_after=now + _RETRY_SECONDS)

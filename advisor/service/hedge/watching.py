@@ -226,7 +226,7 @@ class WatchLoop:
         if place is not None and place.job.placeholder_for != entry.job_id:
             place = None
         if entry.phase is Phase.PLACING:
-            # no placeholder could be submitted so far: the stop-loss applies nevertheless
+            # no placeholder could be submitted so far, or too many were: the stop-loss applies nevertheless
             self._check_stop(entry, queued)
         elif place is None:
             if self._places.place(entry.placeholder, entry.job_id) is None:

@@ -18,7 +18,8 @@ from advisor.files.state_file import StateFile, good_entries
 
 log = structlog.get_logger(__name__)
 
-_MAX_ENTRIES: Final = 20_000
+MAX_PLACES: Final = 20_000
+"""Jobs that keep a place at once: each is one more job in slurmctld. Of further jobs only the stop holds."""
 
 
 class Phase(enum.StrEnum):
@@ -125,8 +126,8 @@ class HedgeRecord:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further entry is accepted."""
-        return len(self._kept) >= _MAX_ENTRIES
+        """Whether no further placeholder is to be submitted; entries are accepted: they hold a job's stop."""
+        return len(self._kept) > MAX_PLACES
 
     def all(self) -> list[HedgeEntry]:
         """Every entry, the oldest first."""

@@ -12,6 +12,7 @@ from msgspec import structs
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.snapshot import QueuedJob
+from advisor.service.exchange.announcing import Announced
 from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.testing.watched import hedged_comment, small_comment
@@ -91,6 +92,32 @@ def test_a_stop_loss_holds_without_a_place(world: World) -> None:
     world.look(running)
     assert world.queue.requeued
     assert set(world.queue.requeued) == {7}
+
+
+def test_a_stop_holds_where_no_more_places_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.service.state.hedge_entries.MAX_PLACES", 1)
+    first, second = world.job(), world.job(8, comment=hedged_comment(60.0, HedgeKind.SLICE, 10))
+    world.look(first)
+    waiting = place(world, "PENDING")
+    world.queue.in_burst[8] = second
+    world.loop.expect([Announced(advice_id_of(second.admin_comment) or "", 1000)])
+    world.look(first, second, waiting)
+    assert [wish.job_id for wish in world.queue.reserved] == [7]
+    assert world.queue.requeued == []
+    world.clock.pass_by(100.0)
+    world.look(first, second, waiting)
+    assert set(world.queue.requeued) == {7, 8}
+
+
+def test_a_place_is_kept_as_soon_as_there_is_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.service.state.hedge_entries.MAX_PLACES", 1)
+    first, second = world.job(), world.job(8, comment=hedged_comment(900.0, HedgeKind.SLICE, 10))
+    world.look(first)
+    world.look(first, second, place(world, "PENDING"))
+    del world.queue.jobs[7]
+    world.look(second)
+    world.look(second)
+    assert [wish.job_id for wish in world.queue.reserved] == [7, 8]
 
 
 @pytest.mark.parametrize(
