@@ -20,7 +20,7 @@ from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
-from advisor.decide.submission.capacity import choose, kind_of_node, usd_per_second
+from advisor.decide.submission.capacity import choose, kind_of_node, most_usd_per_second, usd_per_second
 from advisor.decide.submission.cloud_times import cloud_wait, needs_boot, ratio_of, slowdown_of
 from advisor.decide.submission.placement import state_unknown
 from advisor.decide.submission.staging import Start, start_of
@@ -45,14 +45,15 @@ _Numbers = tuple[tuple[str, Quantity], ...]
 class _Option(NamedTuple):
     """A way to start a job in the cloud.
 
-    It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` is for
-    one task.
+    It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` and
+    ``most_usd_per_second``, the price where its capacity has no room, are for one task.
     """
 
     slowdown: float
     wait_seconds: float
     start: Start
     usd_per_second: float
+    most_usd_per_second: float
     limit: float
     is_whole: bool
     offer: CloudOffer
@@ -79,7 +80,7 @@ class _Option(NamedTuple):
         if not self.usd_per_second:
             return self.start.usd
         paid_seconds = self.start.seconds + self.run_seconds + ENDING_SECONDS
-        return self.usd_per_second * paid_seconds + self.start.usd
+        return self.most_usd_per_second * paid_seconds + self.start.usd
 
 
 def priced(
@@ -152,7 +153,8 @@ def _option(
         wait_there = cloud_wait(kind, job, cloud_run, cloud, state.time)
         boots = needs_boot(kind, job, wait_there, cloud)
     start = start_of(job, cloud, settings, boots=boots)
-    usd = usd_per_second(job, capacity or Capacity.ON_DEMAND, cloud, settings)
+    tried = capacity or Capacity.ON_DEMAND
+    usd = usd_per_second(job, tried, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
     is_whole = not keeps_place(job, settings)
     offer = CloudOffer(
@@ -169,6 +171,7 @@ def _option(
         wait_seconds=wait_there,
         start=start,
         usd_per_second=usd,
+        most_usd_per_second=most_usd_per_second(job, tried, cloud, settings),
         limit=limit,
         is_whole=is_whole,
         offer=offer,
@@ -207,7 +210,7 @@ def _covered(
     """The option with the best slice that may be bought with the money at hand; its value may be negative."""
     paid = (
         usd_for_shorter(state.price, job.payers) / job.array_tasks - option.start.usd
-    ) / option.usd_per_second
+    ) / option.most_usd_per_second
     longest = (paid - option.start.seconds - ENDING_SECONDS) / option.slowdown
     best = _best(option.offer, chances, option.limit, estimates, settings, longest * (1.0 - _ROUNDING))
     return option._replace(best=best)

@@ -12,7 +12,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
 from advisor.decide.price.queue_values import QueueOffers, value_queue
 from advisor.decide.price.slices import Floats
-from advisor.decide.submission.capacity import choose, usd_per_second
+from advisor.decide.submission.capacity import choose, most_usd_per_second, usd_per_second
 from advisor.decide.submission.rules import may_move
 from advisor.decide.submission.staging import start_of
 from advisor.model.advice import Verdict
@@ -57,7 +57,7 @@ class Valued:
         wait: Seconds until its turn on-premise.
         value: Seconds of turnaround saved per US dollar.
         usd: Expected cost.
-        worst_usd: Cost at worst: boot, run to the stop, and ending.
+        worst_usd: Cost at worst: boot, run to the stop, and ending, on-demand where spot has no room.
     """
 
     queued: QueuedJob
@@ -115,9 +115,9 @@ class Valuer:
         slowdowns = np.array([self._slowdown(queued) for queued in movable])
         chances = np.stack([self.chances_of(queued) for queued in movable])
         limits = np.array([limit_of(queued) for queued in movable])
-        prices = np.array(
+        prices, most = np.array(
             [self._usd_per_second(q, s, cloud, now) for q, s in zip(movable, slowdowns, strict=True)]
-        )
+        ).T
         begun = [start_of(q.job, cloud.for_job(q.job), self._settings) for q in movable]
         starts, transfers = np.array([s.seconds for s in begun]), np.array([s.usd for s in begun])
         usd_per_second = np.where(np.isfinite(prices), prices, 1.0)
@@ -134,7 +134,7 @@ class Valuer:
         found = value_queue(
             chances, self._chances.edges, offers, loss_weight=self._settings.price.loss_weight
         )
-        worst = usd_per_second * (starts + slowdowns * found.stops + ENDING_SECONDS) + transfers
+        worst = most * (starts + slowdowns * found.stops + ENDING_SECONDS) + transfers
         return [
             Valued(
                 queued=queued,
@@ -166,15 +166,19 @@ class Valuer:
             and may_move(queued.job, cloud.for_job(queued.job), self._settings).verdict is Verdict.YES
         )
 
-    def _usd_per_second(self, queued: QueuedJob, slowdown: float, cloud: CloudState, now: float) -> float:
-        """Price of what the job takes in the cloud; NaN where there is no capacity for it."""
+    def _usd_per_second(
+        self, queued: QueuedJob, slowdown: float, cloud: CloudState, now: float
+    ) -> tuple[float, float]:
+        """Price of what the job takes in the cloud, and its worst case; NaN where there is no capacity."""
         job = queued.job
         cloud = cloud.for_job(job)
         likely = float(self.chances_of(queued) @ np.minimum(self._middles, limit_of(queued)))
         capacity, _ = choose(job, slowdown * likely, cloud, self._settings, now)
         if capacity is None:
-            return float("nan")
-        return max(usd_per_second(job, capacity, cloud, self._settings), _FREE_USD_PER_SECOND)
+            return float("nan"), float("nan")
+        usd = usd_per_second(job, capacity, cloud, self._settings)
+        most = most_usd_per_second(job, capacity, cloud, self._settings)
+        return max(usd, _FREE_USD_PER_SECOND), max(most, _FREE_USD_PER_SECOND)
 
 
 def _key(queued: QueuedJob) -> tuple[int, float, float | None]:

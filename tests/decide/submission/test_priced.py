@@ -122,6 +122,21 @@ def test_tokens_cover_the_worst_case() -> None:
     assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.BUDGET_USED_UP)
 
 
+def test_the_worst_case_of_spot_is_a_launch_on_demand_where_spot_has_no_room() -> None:
+    """The launch promises that price (`BudgetGuard`): with less it would be put aside."""
+    advice = offered()
+    assert advice.capacity is Capacity.SPOT
+    assert advice.hedge is not None
+    on_demand = offered(settings=priced(hedge=HEDGING, capacity={"use_spot": False}))
+    assert on_demand.hedge == advice.hedge
+    assert advice.values()["worst_cost"] == on_demand.values()["worst_cost"]
+    assert advice.values()["predicted_cost"] == pytest.approx(on_demand.values()["predicted_cost"] / 3.0)
+    paid_seconds = 120.0 + advice.hedge.stop_seconds + 60.0
+    worst = 4 * USD_PER_CORE_HOUR / 3600.0 * paid_seconds
+    assert offered(replace(PRICE, tokens_usd=1.001 * worst)).placement is Placement.BURST
+    assert offered(replace(PRICE, tokens_usd=0.999 * worst)).decisive.reason == Reason.BUDGET_USED_UP
+
+
 def test_a_slice_that_the_tokens_do_not_cover_gives_way_to_a_shorter_one() -> None:
     runs = estimates_of(chances=chances_of((600.0, 0.1), (3000.0, 0.8), (36_000.0, 0.1)))
     best = offered(estimates=runs)

@@ -100,6 +100,23 @@ def test_no_more_is_moved_than_the_tokens_cover_at_worst(tmp_path: Path) -> None
     assert len(world.moved) == 1
 
 
+def test_a_job_that_is_to_be_spot_takes_the_tokens_of_its_launch_on_demand(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=8)
+    (on_demand,) = world.valued()
+    world.cloud = replace(world.cloud, spot_open=True, spot_usd_per_core_hour=0.01)
+    (spot,) = world.valued()
+    assert spot.usd == pytest.approx(0.2 * on_demand.usd)
+    assert spot.worst_usd == on_demand.worst_usd
+    world.round()
+    assert world.moved == [7]
+    left = world.keeper.current
+    world.keeper.polled(world.hands.wall, world.cloud)
+    assert left is not None
+    assert world.keeper.current is not None
+    assert world.keeper.current.tokens_usd - left.tokens_usd == pytest.approx(spot.worst_usd)
+
+
 def test_an_account_moves_no_more_than_its_own_budget_covers(tmp_path: Path) -> None:
     world = with_tokens(tmp_path, accounts={"chem": 0.1})
     world.slurm.put(7, processors=8, account="chem")
