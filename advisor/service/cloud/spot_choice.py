@@ -22,6 +22,7 @@ from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
+from advisor.model.deadline import deadline_for
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -158,20 +159,22 @@ class SpotChoice:
     def _rounds(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Rounds]:
         """The pools worth the run of each node's job; none: on-demand.
 
-        Nodes with the same first round share what the longest of their runs would try after it: they are
-        launched in one call.
+        Nodes of a class with the same first round share what the longest of their runs would try after it:
+        they are launched in one call. A promised job has no later round: how likely the loss of its instance
+        makes it late was reckoned for the pools of the first (:mod:`advisor.decide.promise.promised`).
         """
         worth = self._worth()
         runs = {node: predicted_cloud_seconds(queued) for node, queued in jobs.items()}
-        found = {
-            node: worth(self._class_of.get(node), runs[node], self._tries(queued.job))
-            for node, queued in jobs.items()
-        }
-        shared: dict[tuple[str, ...], Rounds] = {}
+        found: dict[str, Rounds] = {}
+        shared: dict[tuple[str | None, tuple[str, ...]], Rounds] = {}
         for node in sorted(jobs, key=lambda node: -(runs[node] or 0.0)):
-            if rounds := found[node]:
-                shared.setdefault(rounds[0], rounds)
-        return {node: shared[rounds[0]] if rounds else () for node, rounds in found.items()}
+            job, kind = jobs[node].job, self._class_of.get(node)
+            rounds = worth(kind, runs[node], self._tries(job))
+            if deadline_for(job, self._settings) is not None:
+                found[node] = rounds[:1]
+            else:
+                found[node] = shared.setdefault((kind, rounds[0]), rounds) if rounds else ()
+        return {node: found[node] for node in jobs}
 
     def _worth(self) -> Callable[[str | None, float | None, int], Rounds]:
         """Function from a class of nodes, a run's seconds and its tries left to the pools worth the run.

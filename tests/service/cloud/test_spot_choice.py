@@ -26,6 +26,7 @@ A, B = "spot|c5.xlarge|subnet-a", "spot|c5.xlarge|subnet-b"
 SETTINGS = Settings.model_validate(
     {"ec2": {"subnet_ids": ["subnet-a", "subnet-b"], "on_demand_usd_per_hour": 1.0}}
 )
+CLASS = {"cores": 4, "memory_mb": 8000, "on_demand_usd_per_hour": 1.0}
 
 
 def queued(job: int, run_hours: float | None = 1.0, **facts: Any) -> QueuedJob:
@@ -52,11 +53,12 @@ def narrow(
     running: Mapping[str, str] | None = None,
     others: tuple[QueuedJob, ...] = (),
     together: frozenset[str] = frozenset(),
+    settings: Settings = SETTINGS,
 ) -> Narrowed:
     choice = SpotChoice(
-        SETTINGS,
+        settings,
         known=lambda: known,
-        prices=lambda: Prices.of_settings(SETTINGS.ec2),
+        prices=lambda: Prices.of_settings(settings.ec2),
         interruptions_of=lambda _: losses,
     )
     return choice.narrow(
@@ -121,6 +123,36 @@ def test_nodes_with_the_same_first_round_are_launched_in_one_call() -> None:
     assert narrow({"n1": short}, *known).pools_of["n1"] == ((B,), (A,))
     both = narrow({"n1": short, "n2": long}, *known)
     assert both.pools_of == {"n1": ((B,),), "n2": ((B,),)}
+
+
+def test_nodes_of_other_classes_keep_their_own_later_rounds() -> None:
+    settings = Settings.model_validate(
+        {
+            "ec2": {
+                "subnet_ids": ["a"],
+                "on_demand_usd_per_hour": 1.0,
+                "classes": {
+                    "one": {"nodes": "n1", "instance_types": ["c5.xlarge", "m5.xlarge"]} | CLASS,
+                    "two": {"nodes": "n2", "instance_types": ["c5.xlarge", "r5.xlarge"]} | CLASS,
+                },
+            }
+        }
+    )
+    best, second, third = "spot|c5.xlarge|a", "spot|m5.xlarge|a", "spot|r5.xlarge|a"
+    known = (pool(best, 0.2, 500.0), pool(second, 0.4, 500.0), pool(third, 0.6, 500.0))
+    found = narrow({"n1": queued(1), "n2": queued(2, 0.5, user="bob")}, *known, settings=settings)
+    assert found.pools_of == {"n1": ((best,), (second,)), "n2": ((best,), (third,))}
+
+
+def test_a_promised_job_goes_to_no_pool_where_its_instance_lasts_less_than_was_reckoned() -> None:
+    """Its chance to be late was taken from the pools of the first round (`decide/promise/promised.py`)."""
+    settings = Settings.model_validate(
+        SETTINGS.model_dump() | {"promise": {"enabled": True}, "cluster": {"policy": "price"}}
+    )
+    known = (pool(A, 0.2, 500.0), pool(B, 0.1, 4.0))
+    promised = queued(1, 2.0, comment="by=+9h")
+    found = narrow({"n1": promised, "n2": queued(2, 2.0, user="bob")}, *known, settings=settings)
+    assert found.pools_of == {"n1": ((A,),), "n2": ((A,), (B,))}
 
 
 def test_owners_of_many_nodes_stay_in_the_pools_of_the_first_round() -> None:
