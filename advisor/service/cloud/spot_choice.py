@@ -130,9 +130,11 @@ class SpotChoice:
             else:
                 groups.setdefault((owners.get(job_id, ()), rounds), []).append(node)
         running = spot_nodes_of(snapshot, owners, pool_of_node)
+        anywhere = self._anywhere(groups, running)
         for (who, rounds), nodes in groups.items():
             counts = [running.setdefault(owner, Counter()) for owner in who]
-            for some, where in self._spread(nodes, rounds, counts):
+            parts = [(nodes, rounds)] if (who, rounds) in anywhere else self._spread(nodes, rounds[0], counts)
+            for some, where in parts:
                 for node in some:
                     if where:
                         pools_of[node] = where
@@ -143,17 +145,35 @@ class SpotChoice:
                     count[only] += len(some)
         return Narrowed(capacities, pools_of)
 
-    def _spread(
-        self, nodes: Sequence[str], rounds: Rounds, running: Sequence[Mapping[str, int]]
-    ) -> list[tuple[Sequence[str], Rounds]]:
-        """Divide the nodes of jobs with the same owners among pools; no pools: not as spot.
+    def _anywhere(
+        self,
+        groups: Mapping[tuple[tuple[str, ...], Rounds], Sequence[str]],
+        running: Mapping[str, Mapping[str, int]],
+    ) -> set[tuple[tuple[str, ...], Rounds]]:
+        """The groups that may be launched in all of their rounds, wherever EC2 has room for the others.
 
-        All rounds where the owners may have all of the nodes in any pool, else those of the first round.
+        Of these each owner may have all nodes that are launched now in any pool of the rounds.
         """
-        share, every = self._settings.capacity.spot_share_per_pool, tuple(chain.from_iterable(rounds))
-        if [part.pools for part in spread(nodes, every, running, share)] == [every]:
-            return [(nodes, rounds)]
-        parts = spread(nodes, rounds[0], running, share)
+        share, new = self._settings.capacity.spot_share_per_pool, dict[str, list[str]]()
+        for (who, _), nodes in groups.items():
+            for owner in who:
+                new.setdefault(owner, []).extend(nodes)
+
+        def fits(owner: str, pools: tuple[str, ...]) -> bool:
+            parts = spread(new[owner], pools, [running.get(owner, {})], share)
+            return [part.pools for part in parts] == [pools]
+
+        return {
+            (who, rounds)
+            for who, rounds in groups
+            if all(fits(owner, tuple(chain.from_iterable(rounds))) for owner in who)
+        }
+
+    def _spread(
+        self, nodes: Sequence[str], pools: Sequence[str], running: Sequence[Mapping[str, int]]
+    ) -> list[tuple[Sequence[str], Rounds]]:
+        """Divide the nodes of jobs with the same owners among pools of one round; no pools: not as spot."""
+        parts = spread(nodes, pools, running, self._settings.capacity.spot_share_per_pool)
         return [(part.nodes, (part.pools,) if part.pools else ()) for part in parts]
 
     def _rounds(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Rounds]:

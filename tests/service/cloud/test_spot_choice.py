@@ -162,6 +162,16 @@ def test_owners_of_many_nodes_stay_in_the_pools_of_the_first_round() -> None:
     assert set(found.pools_of.values()) == {((B,),)}
 
 
+def test_a_later_round_takes_no_more_of_an_owner_than_may_be_in_a_pool_with_the_first_of_others() -> None:
+    """Of two groups of three nodes the first would follow the other into its pool where its own is full."""
+    known = (pool(A, 0.1, 8.0), pool(B, 0.25, 50.0))
+    long, short = {f"n{i}": queued(i, 8.0) for i in (1, 2, 3)}, {f"n{i}": queued(i, 0.2) for i in (4, 5, 6)}
+    assert set(narrow(long, *known).pools_of.values()) == {((B,), (A,))}
+    assert set(narrow(short, *known).pools_of.values()) == {((A,), (B,))}
+    both = narrow(long | short, *known)
+    assert Counter(both.pools_of.values()) == {((B,),): 3, ((A,),): 3}
+
+
 def test_the_provision_loop_hands_the_pools_to_the_fleet(rig: Rig) -> None:
     rig.look(jobs=[queued(7)])
     rig.hand_over("resume", "burst1", {7: "burst1"})
