@@ -178,11 +178,15 @@ class Launches:
         if wanted.spot_pools is None:
             return ordered
         place = {key: number for number, key in enumerate(chain.from_iterable(wanted.spot_pools))}
-        spot = [pool for pool in ordered if pool.key in place]
+        spot = [pool for pool in ordered if self._name_of(pool) in place]
         return [
-            *sorted(spot, key=lambda pool: place[pool.key]),
+            *sorted(spot, key=lambda pool: place[self._name_of(pool)]),
             *(pool for pool in ordered if pool.option is not Capacity.SPOT),
         ]
+
+    def _name_of(self, pool: Pool) -> str:
+        """A pool as rounds name it: in the default subnet where the settings name none and EC2 chooses."""
+        return pool.key if self._settings.subnet_ids else replace(pool, subnet_id=None).key
 
     def _next(self, untried: list[Pool], wanted: Wanted, least: int) -> tuple[Pool, ...]:
         """Take the pools of the next call: one, or all spot pools of several types in a round.
@@ -195,8 +199,8 @@ class Launches:
             first = untried[0]
             spot = [pool for pool in untried if pool.option is Capacity.SPOT]
             if wanted.spot_pools is not None:
-                found_in = next((keys for keys in wanted.spot_pools if first.key in keys), ())
-                spot = [pool for pool in spot if pool.key in found_in]
+                found_in = next((names for names in wanted.spot_pools if self._name_of(first) in names), ())
+                spot = [pool for pool in spot if self._name_of(pool) in found_in]
             is_fleet = first.option is Capacity.SPOT and len({pool.instance_type for pool in spot}) > 1
             some = spot if is_fleet and may_be_fleet else [first]
             untried[:] = [pool for pool in untried if pool not in some]

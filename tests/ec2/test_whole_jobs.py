@@ -56,6 +56,16 @@ def test_a_job_of_four_nodes_gets_one_zone(emulator, start, capacity):
     assert found == {("m5.xlarge", "us-east-1b", capacity.value)}
 
 
+def test_a_node_beside_one_that_is_up_is_spot_also_where_no_subnet_is_named(emulator, start):
+    """EC2 chooses the subnet of the first node; in the rounds it is the default one."""
+    fleet = start()
+    pools = (tuple(f"spot|{kind}|default" for kind in MID["instance_types"]),)
+    resume(fleet, ("mid1",), capacity=Capacity.SPOT)
+    report = resume(fleet, ("mid1", "mid2"), capacity=Capacity.SPOT, pools_of={"mid2": pools})
+    assert (len(report.launched), report.failed) == (2, {})
+    assert {(item["option"], item["zone"]) for item in alive(emulator)} == {("spot", *zones(emulator))}
+
+
 def test_a_job_that_cannot_have_all_its_nodes_gets_none(emulator, start):
     emulator.capacity({"c5.xlarge|*|*": 3, "m5.xlarge|*|*": 3})
     report = resume(start(*ZONES), FOUR)
