@@ -289,6 +289,7 @@ def _outcome_of(
         licenses=_text(record.get("Licenses")),
         reservation=_text(record["Reservation"]),
         heterogeneous="+" in record["JobID"],
+        array_job_id=_whole(record["JobID"].partition("_")[0]) if "_" in record["JobID"] else None,
     )
     return JobOutcome(
         job=job,

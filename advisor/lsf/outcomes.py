@@ -108,6 +108,7 @@ def _job_of(record: JobFinish, processors: int, memory_unit: MemoryUnit) -> Job:
         node_list=short_text(",".join(record.asked_hosts)),
         interactive=bool(record.options & _INTERACTIVE),
         deferred=record.begin_time > record.submit_time,
+        array_job_id=record.job_id if record.array_index > 0 else None,
     )
 
 

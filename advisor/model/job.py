@@ -71,6 +71,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         features: Constraint expression split at ``&``, ``|`` and ``,``.
         requeue: Whether the job may be requeued; None when the site's default holds.
         array_tasks: Number of tasks of a job array; 1 for a plain job.
+        array_job_id: Of one task of an array that has ended: the array's id. None: it is none, or an earlier
+            release has read it.
         licenses, reservation, dependency: The user's values; each keeps a job on-premise by rule.
         gres: Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a
             job on-premise.
@@ -118,6 +120,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deferred: bool = False
     burst_buffer: str | None = None
     plain_constraint: bool = True
+    array_job_id: int | None = None
 
     @property
     def payers(self) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ def test_what_a_real_slurmdbd_said() -> None:
     assert outcomes[7].job.name is not None
     assert outcomes[7].job.name.startswith("we|ird\nna\x1fme`xxx")
     assert [outcomes[job_id].job.heterogeneous for job_id in (8, 10, 11)] == [False, True, True]
+    assert {job_id for job_id in outcomes if outcomes[job_id].job.array_job_id == 3} == {3, 12, 13}
+    assert all(outcomes[job_id].job.array_job_id is None for job_id in (1, 2, 4, 7, 8, 10, 11))
     first, second = (run for run in runs if run.job_id == 8)
     assert first.outcome is None
     assert first.may_continue

@@ -35,6 +35,7 @@ FULL = JobOutcome(
         features=("gpu", "a,b"),
         requeue=False,
         array_tasks=7,
+        array_job_id=2**39,
         licenses="matlab:1",
         reservation="maint",
         dependency="afterok:1",

@@ -136,6 +136,7 @@ def test_elements_of_an_array_have_ids_of_their_own(outcome: Outcome) -> None:
     assert outcome(array_index=1, job_id=1000).job.job_id == 4294968296  # LSF's own
     assert outcome(array_index=7, name="scan[1-1000]%20").job.name == "scan"
     assert outcome(array_index=0, name="scan[1]").job.name == "scan[1]"
+    assert [outcome(array_index=index, job_id=9).job.array_job_id for index in range(2)] == [None, 9]
 
 
 def test_processors_are_slots_used_where_nobody_asked_for_a_number(outcome: Outcome) -> None:
