@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 from sqlalchemy import Row
 
 from advisor.history.swf import STATUS_OF_STATE
-from advisor.model.job import CUT_SHORT, JobState
+from advisor.model.job import CUT_SHORT, JobState, family
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 _REAL = ("submit_time", "start_time", "end_time", "requested_time")
-_NOMINAL = ("user_name", "group_name", "queue", "name")
+_NOMINAL = {
+    "user": "user_name",
+    "group": "group_name",
+    "queue": "queue",
+    "executable": "name",
+    "account": "account",
+}
+"""Column of the table to that of the database."""
+_CODED = (*_NOMINAL, "application")
 
 
 class TableBuilder:
@@ -25,7 +33,7 @@ class TableBuilder:
         self._whole: list[NDArray[np.int64]] = []
         self._real: list[NDArray[np.float64]] = []
         self._is_whole: list[NDArray[np.bool_]] = []
-        self._codes: dict[str, dict[str, int]] = {name: {} for name in _NOMINAL}
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
 
     def add(self, rows: Sequence[Row[Any]], first_starts: Mapping[int, float]) -> None:
         """Add one page; ``first_starts``: known first starts of requeued jobs by position, epoch seconds."""
@@ -38,7 +46,10 @@ class TableBuilder:
             [row.processors for row in rows],
             [STATUS_OF_STATE[JobState(row.state)] for row in rows],
         ]
-        whole += [[self._code(name, getattr(row, name)) for row in rows] for name in _NOMINAL]
+        whole += [
+            [self._code(name, getattr(row, column)) for row in rows] for name, column in _NOMINAL.items()
+        ]
+        whole.append([self._code("application", family(row.name)) for row in rows])
         self._whole.append(np.array(whole, dtype=np.int64))
 
     def _code(self, column: str, name: str | None) -> int:
@@ -50,19 +61,23 @@ class TableBuilder:
     def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
         """All pages as one table in submission order."""
         real = np.concatenate(self._real, axis=1) if self._real else np.empty((5, 0))
-        whole = np.concatenate(self._whole, axis=1) if self._whole else np.empty((7, 0), np.int64)
+        nothing = np.empty((3 + len(_CODED), 0), np.int64)
+        whole = np.concatenate(self._whole, axis=1) if self._whole else nothing
         order = np.lexsort((whole[0], real[0]))
         (submit, start, end, requested, first_start), whole = real[:, order], whole[:, order]
         is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
+        coded = dict(zip(_CODED, whole[3:], strict=True))
         return JobTable(
             job_id=whole[0],
             processors=whole[1],
             status=whole[2],
-            user=whole[3],
-            group=whole[4],
-            queue=whole[5],
-            executable=whole[6],
+            user=coded["user"],
+            group=coded["group"],
+            queue=coded["queue"],
+            executable=coded["executable"],
+            account=coded["account"],
+            application=coded["application"],
             submit=submit - first,
             wait=start - submit,
             run=end - start,
@@ -73,10 +88,7 @@ class TableBuilder:
             utc_offset_seconds=utc_offset_seconds,
             total_processors=total_processors,
             name=name,
-            names={
-                column: tuple(self._codes[stored])
-                for column, stored in zip(("user", "group", "queue", "executable"), _NOMINAL, strict=True)
-            },
+            names={column: tuple(codes) for column, codes in self._codes.items()},
         )
 
 

@@ -26,6 +26,9 @@ class JobTable:
         user, group, queue: Nominal codes; ``UNKNOWN_CODE`` where unknown.
         status: SWF status (1 completed, 0 failed, 5 cancelled, -1 unknown).
         executable: Code of the job's name or executable (SWF column 14); all ``UNKNOWN_CODE`` when not given.
+        account: Code of the account; default: ``group``.
+        application: Code of the job's name without its counters (:func:`~advisor.model.job.family`); default:
+            ``executable``.
         requeued_seconds: Seconds from the first to the last start of a requeued job; NaN where the first is
             unknown. Default 0.
         is_whole: False where the last run was cut short (node failure, preemption). Default True.
@@ -34,7 +37,7 @@ class JobTable:
         utc_offset_seconds: The site's offset from UTC.
         total_processors: Processors of the machine (header ``MaxProcs``); 0 when unknown.
         name: Name of the log, for titles.
-        names: Column (``user``, ``group``, ``queue``, ``executable``) to the text of each code,
+        names: Column (``user``, ``group``, ``queue``, ``executable``, ...) to the text of each code,
             ``names[column][code]``. A column without an entry has codes that are names themselves: 95 is user
             ``"95"``, as in a log.
     """
@@ -50,6 +53,8 @@ class JobTable:
     queue: NDArray[np.int64]
     status: NDArray[np.int64]
     executable: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    account: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    application: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     requeued_seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     is_whole: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     start_of_log: float = 0.0
@@ -61,6 +66,10 @@ class JobTable:
     def __post_init__(self) -> None:
         if not len(self.executable):
             object.__setattr__(self, "executable", np.full(len(self.submit), UNKNOWN_CODE, np.int64))
+        if not len(self.account):
+            object.__setattr__(self, "account", self.group)
+        if not len(self.application):
+            object.__setattr__(self, "application", self.executable)
         if not len(self.requeued_seconds):
             object.__setattr__(self, "requeued_seconds", np.zeros(len(self.submit)))
         if not len(self.is_whole):

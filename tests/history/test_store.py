@@ -235,6 +235,18 @@ def test_columns_of_the_history(store: HistoryStore, make_outcome: Make) -> None
     assert (table.start_of_log, table.utc_offset_seconds, table.total_processors) == (1e9, 3600.0, 64)
 
 
+def test_columns_of_what_run_times_are_learned_by(store: HistoryStore, make_outcome: Make) -> None:
+    """Accounts beside groups, and names without their counters beside names."""
+    names = ["run_017", "run_018", "17", "18", None]
+    store.add([make_outcome(job_id, name=name, account="acc") for job_id, name in enumerate(names)])
+    table = store.table()
+    assert table.names["account"] == ("acc",)
+    assert table.account.tolist() == [0] * 5
+    assert len(set(table.executable.tolist())) == 5
+    assert [*table.names["application"]] == ["run_#", "17", "18"]
+    assert table.application.tolist() == [0, 0, 1, 2, -1]
+
+
 def test_an_empty_history_has_empty_columns(store: HistoryStore) -> None:
     assert len(store.table()) == 0
     assert store.recent(10) == list(store.outcomes()) == list(store.added_after(0)) == []

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from advisor.model.table import UNKNOWN_CODE
 from advisor.predict.run_times.grid import GRID
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
@@ -50,15 +49,17 @@ class LearnedRuns:
         self._learn(jobs, jobs.first + row, float(jobs.run[row]))
 
     def _learn(self, jobs: LoopJobs, row: int, run: float) -> None:
-        self._times.learn(_key(jobs, row), run, place=self._places.pop(row, None))
+        place = self._places.pop(row, None)
+        if jobs.table.is_whole[row]:  # the run time of the others is unknown
+            self._times.learn(_key(jobs, row), run, place=place)
 
 
 def _key(jobs: LoopJobs, row: int) -> JobNumbers:
     table = jobs.table
     return JobNumbers(
         int(table.user[row]),
-        int(table.group[row]),
-        int(table.executable[row]) if len(table.executable) else UNKNOWN_CODE,
+        int(table.account[row]),
+        int(table.application[row]),
         int(table.queue[row]),
         int(table.processors[row]),
         float(table.requested_time[row]),
