@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from advisor.cli.progress import Tick
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from advisor.history.store import HistoryStore
     from advisor.model.job import Job
     from advisor.model.settings import Settings
     from advisor.model.site import SiteState
@@ -83,13 +87,13 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
 
     Args:
         settings: The settings in force, which name the burst partition.
-        seen: The site as last seen: its size.
+        seen: The site as last seen: its size, and the learned performance ratios.
         nodes: Processors on-premise; 0: as Slurm says, else the most that were ever busy at once.
 
     Raises:
         BadInput: The window is empty.
     """
-    import numpy as np
+    from msgspec.structs import replace as changed
 
     from advisor.decide.submission.table_row import job_of
     from advisor.history.columns import in_burst
@@ -101,30 +105,58 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
         went = in_burst(whole, settings.cluster.burst_partition)
         machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)
         machine = machine or own.busiest(whole.select(~went))
-        slowdown = np.array([settings.placement.performance_ratio(int(c)) for c in whole.processors])
-        table = own.that_fit(own.as_on_premise(whole, went, slowdown), machine)
+        cloud = _on_premise(store, settings, seen, whole, went)
+        fits = own.which_fit(whole, machine)
+        left = went[fits]
+        table = own.as_on_premise(whole, cloud).select(fits)
         since = begin(table)
         jobs = own.window(table, since=since, machine=machine)
-        said: dict[tuple[int, float], Job] = {
-            (one.job.job_id, one.job.submit_time): one.job for one in store.outcomes(since)
-        }
-    left = in_burst(table, settings.cluster.burst_partition)
+        said = own.with_array_tasks(one.job for one in store.outcomes(since))
     here = own.window(table.select(~left), since=since, machine=machine)
+    burst = settings.cluster.burst_partition
 
     def job_at(row: int) -> Job:
         key = (int(table.job_id[row]), float(table.submit[row]))
-        job = said.get(key) or job_of(table, row, with_queue=True)
-        # a job that we have moved came from one of our partitions
-        return _on_our_side(job) if left[row] else job
+        at_home = job_of(table, row, with_queue=True)
+        job = said.get(key, at_home)
+        if not left[row]:
+            return job
+        # a job that we have moved came from one of our partitions: the default one where none is known
+        home = None if at_home.queue == burst else at_home.queue
+        return changed(job, queue=home, explicit_partition=False)
 
     return own.OwnJobs(jobs=jobs, here=here, job_at=job_at)
 
 
-def _on_our_side(job: Job) -> Job:
-    """The job as submitted to the site's default partition."""
-    from msgspec.structs import replace as changed
+def _on_premise(
+    store: HistoryStore, settings: Settings, seen: SiteState, whole: JobTable, went: NDArray[np.bool_]
+) -> dict[int, tuple[float, str | None]]:
+    """Row of a job that ran in the cloud to its run time, seconds, and partition on-premise, as learned live.
 
-    return changed(job, queue=None, explicit_partition=False)
+    Args:
+        seen: The site as last seen: the learned performance ratios.
+        whole: All jobs, times in epoch seconds.
+        went: Whether a job ran in the cloud.
+    """
+    from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
+    from advisor.decide.submission.table_row import job_of
+    from advisor.service.learn.on_premise_equivalents import on_premise_outcome
+
+    def ratio(job: Job) -> float:
+        return slowdown_of(job, ratio_of(job, seen.ratios), settings.placement)
+
+    gone: dict[tuple[int, float], int] = {}
+    found: dict[int, tuple[float, str | None]] = {}
+    for row in went.nonzero()[0].tolist():
+        job = job_of(whole, row, with_queue=True)
+        gone[job.job_id, job.submit_time] = row
+        found[row] = (float(whole.run[row]) / ratio(job), job.queue)
+    for outcome in store.recent(len(gone), partition=settings.cluster.burst_partition):
+        at = gone.get((outcome.job.job_id, outcome.job.submit_time))
+        if at is not None:
+            here = on_premise_outcome(outcome, settings, store, ratio)
+            found[at] = (here.run_seconds, here.job.queue)
+    return found
 
 
 def jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:

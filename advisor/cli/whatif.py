@@ -115,7 +115,7 @@ def _compared(
         if other is not None:
             simulations.append(simulation_of(_CHANGED, other, own, seen_as_set(seen, asked)))
         found = compared(own, simulations, processes=processes, tick=tick)
-    notes = dict.fromkeys(line for one in (now, other) if one is not None for line in not_shown(one))
+    notes = dict.fromkeys(line for one in (now, other) if one is not None for line in not_shown(one, own))
     return {
         "history": "history" if trace is None else own.jobs.table.name,
         "since": float(own.jobs.submit[0]),

@@ -28,7 +28,7 @@ class LoopJobs:
         machine: Processors of the on-premise cluster.
         too_large: Jobs of the log that ask for more than its machine has, which are left out.
         may_move, may_be_stopped: One flag for each row of the table: False for a job that the site's rules or
-            its user keep on-premise, and for one that may not be requeued. None: all may.
+            its user keep on-premise, and for one that may not be stopped. None: all may.
     """
 
     table: JobTable

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
-from advisor.model.table import JobTable
-from advisor.replay.closed_loop.log import Floats, LoopJobs, loop_jobs
+from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,22 +42,44 @@ def in_epoch_seconds(table: JobTable) -> JobTable:
     return replace(table, submit=table.submit + table.start_of_log, start_of_log=0.0)
 
 
-def as_on_premise(table: JobTable, in_cloud: NDArray[np.bool_], slowdown: Floats) -> JobTable:
-    """The jobs with the run times that they would have had on-premise; all arrays of shape ``(n,)``.
+def as_on_premise(table: JobTable, cloud: Mapping[int, tuple[float, str | None]]) -> JobTable:
+    """The jobs with the run times and partitions that they would have had on-premise.
 
     Args:
         table: The jobs.
-        in_cloud: Whether a job ran in the cloud.
-        slowdown: s(c) of each job.
+        cloud: Row of a job that ran in the cloud to its run time on-premise, seconds, and its partition.
     """
-    return replace(table, run=np.where(in_cloud, table.run / slowdown, table.run))
+    names = dict.fromkeys(table.names.get("queue", ()))
+    names |= dict.fromkeys(queue for _, queue in cloud.values() if queue is not None)
+    codes = {name: code for code, name in enumerate(names)}
+    run, queue = table.run.copy(), table.queue.copy()
+    for row, (seconds, home) in cloud.items():
+        run[row] = seconds
+        queue[row] = UNKNOWN_CODE if home is None else codes[home]
+    return replace(table, run=run, queue=queue, names={**table.names, "queue": tuple(codes)})
+
+
+def with_array_tasks(jobs: Iterable[Job]) -> dict[tuple[int, float], Job]:
+    """Submissions by id and time; a task of a job array has as many tasks as are among them of its array."""
+    found = {(job.job_id, job.submit_time): job for job in jobs}
+    tasks = Counter(job.array_job_id for job in found.values())
+    return {
+        key: job if job.array_job_id is None else structs.replace(job, array_tasks=tasks[job.array_job_id])
+        for key, job in found.items()
+    }
 
 
 def that_fit(table: JobTable, machine: int) -> JobTable:
     """The jobs that ran, whose wait is known, and that are no larger than the machine."""
-    return table.select(
+    return table.select(which_fit(table, machine))
+
+
+def which_fit(table: JobTable, machine: int) -> NDArray[np.bool_]:
+    """Of which jobs :func:`that_fit` is true, shape ``(n,)``."""
+    fits = (
         np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.processors <= machine)
     )
+    return np.asarray(fits, np.bool_)
 
 
 def window(fitting: JobTable, *, since: float, machine: int) -> LoopJobs:

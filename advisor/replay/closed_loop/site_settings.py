@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 from msgspec import structs
 
-from advisor.decide.submission.capacity import boot_seconds, requeueable, usd_per_core_hour
+from advisor.decide.hedge.hedge_offer import keeps_place, may_be_brought_back
+from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
 from advisor.decide.submission.cloud_times import ratio_of
 from advisor.decide.submission.policy import READ_BY, in_force
 from advisor.decide.submission.rules import may_move
@@ -41,6 +42,7 @@ SHOWN: Final = frozenset(
         "price.loss_weight",
         "price.uncertainty_limit_minutes",
         "hedge.enabled",
+        "hedge.opt_out_comment",
         "rules.allow_users",
         "rules.allow_accounts",
         "rules.deny_users",
@@ -202,14 +204,14 @@ def under_rules(own: OwnJobs, settings: Settings, seen: SiteState) -> LoopJobs:
     for row in range(max(0, jobs.first - EARLIER_JOBS), jobs.first + len(jobs)):
         job = own.job_at(row)
         moves[row] = may_move(job, seen.cloud, settings).verdict is Verdict.YES
-        stops[row] = settings.hedge.enabled and requeueable(job, settings)
+        stops[row] = keeps_place(job, settings)
     return replace(jobs, may_move=moves, may_be_stopped=stops)
 
 
 def requeueable_share(own: OwnJobs, settings: Settings) -> float:
-    """Share of the window's jobs that may be requeued: as submitted, else as the site's default says."""
+    """Share of the window's jobs that may be stopped and started again elsewhere."""
     rows = range(own.jobs.first, own.jobs.first + len(own.jobs))
-    return sum(requeueable(own.job_at(row), settings) for row in rows) / len(own.jobs)
+    return sum(may_be_brought_back(own.job_at(row), settings) for row in rows) / len(own.jobs)
 
 
 def budget_share(settings: Settings, jobs: LoopJobs, usd: float) -> float:
@@ -246,9 +248,16 @@ def terms_of(settings: Settings, usd: float) -> Terms:
     )
 
 
-def not_shown(settings: Settings) -> list[str]:
-    """The settings in force that are not simulated, as sentences."""
+def not_shown(settings: Settings, own: OwnJobs) -> list[str]:
+    """The settings in force that are not simulated, and the job arrays of the window, as sentences."""
     said = []
+    rows = range(own.jobs.first, own.jobs.first + len(own.jobs))
+    tasks = sum(own.job_at(row).array_tasks > 1 for row in rows)
+    if tasks:
+        said.append(
+            f"{tasks:,} jobs are tasks of job arrays. Here each is decided by itself; in fact an array moves "
+            "as a whole."
+        )
     if settings.cluster.policy not in POLICIES:
         said.append(f"The policy {settings.cluster.policy} moves no job, so it is shown as all on-premise.")
     if settings.budget.accounts or settings.budget.users:

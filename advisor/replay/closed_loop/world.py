@@ -218,7 +218,7 @@ class World:
         return allowed is None or bool(allowed[self.jobs.first + row])
 
     def may_be_stopped(self, row: int) -> bool:
-        """Whether a job may be requeued: only then it may leave the cloud before its end."""
+        """Whether a job may be stopped and requeued: only then it may leave the cloud before its end."""
         allowed = self.jobs.may_be_stopped
         return allowed is None or bool(allowed[self.jobs.first + row])
 

@@ -82,8 +82,8 @@ def requeue_words(requeueable_share: float, *, keeps_places: bool) -> str:
             "the queue, they are bought in slices, which saves more."
         )
     return (
-        f"{requeueable_share:.0%} of the jobs may be requeued: they are bought in slices and keep their "
-        "places in the queue, the others are bought whole."
+        f"{requeueable_share:.0%} of the jobs may be stopped and started again: they are bought in slices "
+        "and keep their places in the queue, the others are bought whole."
     )
 
 
