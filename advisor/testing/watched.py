@@ -26,6 +26,7 @@ from advisor.model.advice import (
 from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announcer
+from advisor.service.hedge.going_again import SliceDecider
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
 from advisor.service.observation.poll_view import SharedView
@@ -93,7 +94,10 @@ class WatchedLab:
             record=self.record,
             small_jobs=self.small_jobs,
             clock=clock,
+            slices=lambda: self.slices,
         )
+        self.slices: SliceDecider | None = None
+        """Decides about slices; None: as without the price."""
         self._runner = LoopRunner(self.loop, clock)
         self.announcer: Announcer | None = None
         """Where `hedged` tells of jobs, as the submit server would; None: it is not told."""

@@ -12,6 +12,8 @@ import pytest
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import QueuedJob
+from advisor.service.hedge import going_again
 from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
@@ -214,6 +216,47 @@ def test_its_turn_comes_and_it_stays(lab: Lab, tmp_path: Path) -> None:
     there.touch()
     until(lambda: watched.kept(job) is None, watched.step)
     assert (state(lab, job), lab.job(job)["Restarts"]) == ("COMPLETED", "0")
+
+
+class SecondRun:
+    """A price that sells a job which has come back one more run, to its end."""
+
+    def next_stop(self, _queued: QueuedJob, _elapsed_seconds: float, _placeholder: int) -> float | None:
+        return None
+
+    def stays(self, _queued: QueuedJob, _elapsed_seconds: float, _held_seconds: float) -> bool:
+        return True
+
+    def another_stop(self, _queued: QueuedJob, ran_seconds: float) -> float | None:
+        return ran_seconds + 1000.0
+
+
+def test_a_slice_that_came_back_goes_once_more_and_keeps_its_place(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_again, "PERIOD_SECONDS", 1.0)
+    watched = WatchedLab(lab, tmp_path)
+    here, there = tmp_path / "here", tmp_path / "there"
+    filler = busy(lab, here)
+    script = f"{TELL.format(0)}; {until_told(there)}"
+    job = watched.hedged("-n4", script=script, stop_seconds=3, limit_minutes=FULL_MINUTES)
+    watched.step()
+    (place,) = placeholders(lab, job)
+    until(lambda: lab.job(job)["Partition"] == "onprem", watched.step)
+    assert state(lab, job) == "PENDING"
+    watched.slices = SecondRun()
+    until(lambda: lab.job(job)["Partition"] == "burst", watched.step)
+    until(lambda: len(starts(lab, job)) == 2, watched.step)
+    assert placeholders(lab, job) == [place]
+    there.touch()
+    until(lambda: watched.kept(job) is None, watched.step)
+    shown = lab.job(job)
+    assert (shown["JobState"], shown["Partition"], shown["Restarts"]) == ("COMPLETED", "burst", "1")
+    assert [where for where, _ in starts(lab, job)] == ["burst", "burst"]
+    assert watched.record.counts == {"places_kept": 1, "brought_back": 1, "moved_again": 1}
+    assert not placeholders(lab, job)
+    assert state(lab, filler) == "RUNNING"
+    here.touch()
 
 
 class Killed(BaseException):

@@ -12,7 +12,7 @@ from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.price_list import comes_back
-from advisor.decide.submission.capacity import choose, usd_per_second
+from advisor.decide.submission.capacity import choose, most_usd_per_second, usd_per_second
 from advisor.decide.submission.rules import may_move
 from advisor.decide.submission.staging import Start, start_of
 from advisor.model.advice import Capacity, Mode, Verdict
@@ -119,14 +119,16 @@ class Slices:
         best = best_of()
         if not self._is_worth(queued, best, ran_seconds):
             return None
+        # a node that is up has its price; one that is to be launched may have to be on-demand
+        most = usd_per_second if start is None else self._usd_per_second(queued, most_usd_per_second)
         stop = self._slowdown(queued) * best.stop
-        if self._is_covered(queued, paid_start + stop - elapsed):
+        if self._is_covered(queued, most * (paid_start + stop - elapsed + ENDING_SECONDS)):
             return stop
         usd = usd_for_shorter(self._keeper.current, queued.job.payers)
-        best = best_of(usd / usd_per_second - ENDING_SECONDS - paid_start - _MOMENT)
+        best = best_of(usd / most - ENDING_SECONDS - paid_start - _MOMENT)
         stop = self._slowdown(queued) * best.stop
-        is_bought = self._reaches_price(queued, best)
-        return stop if is_bought and self._is_covered(queued, paid_start + stop - elapsed) else None
+        worst = most * (paid_start + stop - elapsed + ENDING_SECONDS)
+        return stop if self._reaches_price(queued, best) and self._is_covered(queued, worst) else None
 
     def stays(self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float = 0.0) -> bool:
         """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
@@ -139,8 +141,8 @@ class Slices:
         best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
-        more = max(0.0, left - held_seconds)
-        return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, more)
+        worst = self._usd_per_second(queued) * (max(0.0, left - held_seconds) + ENDING_SECONDS)
+        return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, worst)
 
     def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
         here = on_premise_job(queued, self._settings).job
@@ -197,9 +199,8 @@ class Slices:
         price = self._keeper.current
         return price is not None and best.value > 0.0 and best.value >= price.seconds_of(queued.job.payers)
 
-    def _is_covered(self, queued: QueuedJob, more_seconds: float) -> bool:
-        """Whether the worst case of a slice is there; its tokens are then committed."""
-        worst = self._usd_per_second(queued) * (more_seconds + ENDING_SECONDS)
+    def _is_covered(self, queued: QueuedJob, worst: float) -> bool:
+        """Whether the worst case of a slice is there, US dollars; its tokens are then committed."""
         price = self._keeper.current
         if price is None or worst > price.tokens_of(queued.job.payers)[0]:
             log.info("price.slice_not_covered", job=queued.job.job_id, usd=round(worst, 4))
@@ -207,11 +208,15 @@ class Slices:
         self._keeper.commit(worst, queued.job.payers)
         return True
 
-    def _usd_per_second(self, queued: QueuedJob) -> float:
+    def _usd_per_second(
+        self,
+        queued: QueuedJob,
+        price: Callable[[Job, Capacity, CloudState, Settings], float] = usd_per_second,
+    ) -> float:
         cloud, moved = self._cloud().for_job(queued.job), moved_by_us(queued)
         named = moved.capacity if moved is not None else None
         capacity = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
-        return max(usd_per_second(queued.job, capacity, cloud, self._settings), _FREE_USD_PER_SECOND)
+        return max(price(queued.job, capacity, cloud, self._settings), _FREE_USD_PER_SECOND)
 
     def _forecast(self) -> Mapping[int, float]:
         """Forecast waits by job id, once for each poll; empty where no poll is fresh."""
