@@ -53,6 +53,7 @@ def rehearsing(
             boot_seconds=boot_seconds(cloud, settings),
             slowdown=settings.placement.performance_ratio(1),
             loss_weight=settings.price.loss_weight,
+            has_slices=settings.hedge.enabled,
         )
         return rehearsed_demand(on_premise(table, settings.cluster.burst_partition), terms, now)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,7 @@ class SiteTerms:
         boot_seconds, slowdown: Boot time of a cloud node, seconds; run time in the cloud over that
             on-premise.
         loss_weight: How many saved hours one lost hour outweighs.
+        has_slices: Whether jobs keep their place on-premise, so that their runs are bought in slices.
     """
 
     processors: int
@@ -39,6 +40,7 @@ class SiteTerms:
     boot_seconds: float
     slowdown: float
     loss_weight: float
+    has_slices: bool
 
 
 def rehearsed_demand(here: JobTable, terms: SiteTerms, now: float) -> DemandKept | None:
@@ -58,6 +60,8 @@ def rehearsed_demand(here: JobTable, terms: SiteTerms, now: float) -> DemandKept
     if newest < MIN_JOBS or usd_per_core_second <= 0.0:
         return None
     jobs = loop_jobs(fits, skip=len(fits) - newest, nodes=terms.processors)
+    if not terms.has_slices:
+        jobs = replace(jobs, may_be_stopped=np.zeros(len(jobs.table), np.bool_))
     usd = terms.usd_per_day / _DAY * max(jobs.span, 1.0)
     policy = PricePolicy(LearnedRuns, loss_weight=terms.loss_weight, earlier_jobs=0)
     options = WorldOptions(

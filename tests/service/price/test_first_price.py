@@ -41,7 +41,7 @@ def history(jobs: int, load: float, seed: int = 1) -> JobTable:
     )
 
 
-def terms(usd_per_day: float) -> SiteTerms:
+def terms(usd_per_day: float, *, has_slices: bool = True) -> SiteTerms:
     return SiteTerms(
         processors=64,
         usd_per_day=usd_per_day,
@@ -49,6 +49,7 @@ def terms(usd_per_day: float) -> SiteTerms:
         boot_seconds=120.0,
         slowdown=1.05,
         loss_weight=1.0,
+        has_slices=has_slices,
     )
 
 
@@ -73,3 +74,11 @@ def test_a_smaller_budget_begins_with_a_higher_price(busy: JobTable) -> None:
 def test_too_few_jobs_or_jobs_of_long_ago_set_no_price(busy: JobTable) -> None:
     assert rehearsed_demand(history(50, 0.9), terms(5.0), NOW) is None
     assert rehearsed_demand(busy, terms(5.0), NOW + 60 * DAY) is None
+
+
+@pytest.mark.parametrize("has_slices", [True, False])
+def test_runs_are_bought_whole_where_no_job_keeps_its_place(busy: JobTable, *, has_slices: bool) -> None:
+    """A slice at whose end it is decided anew is demand of its own, as is a job that has come back."""
+    kept = rehearsed_demand(busy, terms(2.0, has_slices=has_slices), NOW)
+    assert kept is not None
+    assert any(not name.endswith(", 0, 0.0)") for name in kept.seen) is has_slices
