@@ -99,7 +99,7 @@ class LiveDay:
             found.append(JobOutcome(job=job, start_time=start, end_time=start + float(table.run[row])))
         return found
 
-    def write_price(self, state: Path) -> None:
+    def write_price(self, state: Path, *, slices: bool = True) -> None:
         """Write what `advisor control` would have left on the evening before, with a day's budget at hand."""
         now, table = self.begins_at, self._table
         past = table.select(np.arange(self.window.first))
@@ -111,6 +111,7 @@ class LiveDay:
             boot_seconds=self.boot_seconds,
             slowdown=SLOWDOWN,
             loss_weight=1.0,
+            has_slices=slices,
         )
         kept = rehearsed_demand(here, terms, now)
         if kept is None:

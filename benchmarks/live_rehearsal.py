@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,8 @@ def rehearse_live_day(
         rules=rules,
     )
     jobs = LogJobs(day.window, cloud_factor=SLOWDOWN, may_requeue=day.may_requeue)
-    found = Rehearsal(settings, shape, jobs, is_every_round=True, found=day.write_price).run()
+    begin = partial(day.write_price, slices=slices)
+    found = Rehearsal(settings, shape, jobs, is_every_round=True, found=begin).run()
     return Simulated(
         turnaround=found.end - found.submit,
         in_cloud=found.in_cloud,

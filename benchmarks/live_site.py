@@ -102,7 +102,7 @@ def run_priced(
             day = day.begun_at(begin)
             with HistoryStore(f"sqlite:///{site.state / 'history.db'}") as store:
                 store.add(day.past(), source="swf:past")
-            day.write_price(site.state)
+            day.write_price(site.state, slices=slices)
             site.start_advisor()
             site.wait_until("there is a price", lambda: _has_price(site))
             tell(f"there is a price after {time.time() - begin + LEAD_SECONDS:.0f} s")
