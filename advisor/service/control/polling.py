@@ -66,6 +66,7 @@ class PollLoop:
         prices: Prices in force; the settings' own without it.
         instances: Our instances as EC2 last listed them.
         account: What the account has paid for already.
+        stop_of: The stop of a job that keeps a place.
     """
 
     name = "poll"
@@ -84,6 +85,7 @@ class PollLoop:
         prices: AskPrices | None = None,
         instances: Callable[[], Sequence[Instance]] = tuple,
         account: AskAccount = Account,
+        stop_of: Callable[[int], float | None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -96,6 +98,7 @@ class PollLoop:
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._instances = instances
         self._account = account
+        self._stop_of = stop_of
         self._paid = PaidNow(settings, account, self._prices)
         self._class_of = class_of_nodes(settings.ec2)
         self._last: Poll | None = None
@@ -124,9 +127,8 @@ class PollLoop:
         cluster = cluster_state(self._met(snapshot), self._settings)
         self._view.update(snapshot, cluster)
         cloud = self.cloud_state(burst_nodes(snapshot, self._settings))
-        self._last = Poll(
-            snapshot=snapshot, cluster=cluster, cloud=with_committed(cloud, snapshot.jobs, self._settings)
-        )
+        cloud = with_committed(cloud, snapshot.jobs, self._settings, self._stop_of)
+        self._last = Poll(snapshot=snapshot, cluster=cluster, cloud=cloud)
 
     def hand_over(self) -> None:
         """Give the poll to each feature, whatever happens in the others."""

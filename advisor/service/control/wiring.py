@@ -107,7 +107,7 @@ class Control:
         )
 
     def _poll_loop(self) -> PollLoop:
-        cloud = self._named.cloud
+        cloud, hedge = self._named.cloud, self._named.hedge
         return PollLoop(
             self.settings,
             slurm=self._connections.slurm,
@@ -120,6 +120,7 @@ class Control:
             prices=self.prices,
             instances=tuple if cloud is None else lambda: cloud.listed()[0],
             account=self.account,
+            stop_of=(lambda _: None) if hedge is None else hedge.watch.stop_of,
         )
 
     def prices(self) -> Prices:

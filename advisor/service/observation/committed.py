@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
@@ -22,10 +22,18 @@ from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 
 
-def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Settings) -> CloudState:
+def with_committed(
+    cloud: CloudState,
+    jobs: Iterable[QueuedJob],
+    settings: Settings,
+    stop_of: Callable[[int], float | None] = lambda _: None,
+) -> CloudState:
     """The state of the cloud, less the money and the reserved nodes of moved jobs that wait for a node.
 
     With a budget a job's cost is that of its longest run, else that of its predicted run.
+
+    Args:
+        stop_of: The stop of a job that keeps a place, which may be that of a second run; None: its advice's.
     """
     usd, reserved = 0.0, Counter[str]()
     by_account = dict[str, float]()
@@ -42,7 +50,7 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
             reserved[nodes.class_name] += job.array_tasks * nodes.nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)
         if settings.budget.limits_spending:
-            run = _worst_seconds(job, moved)
+            run = _worst_seconds(job, moved, stop_of(job.job_id))
         cost = cost_usd(job, run, capacity, nodes, settings)
         if math.isfinite(cost):
             usd += cost
@@ -53,9 +61,9 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
     return cloud.committed(usd, by_account, reserved)
 
 
-def _worst_seconds(job: Job, moved: RecordedAdvice) -> float:
+def _worst_seconds(job: Job, moved: RecordedAdvice, stop: float | None) -> float:
     """Longest run time in the cloud, seconds: to the stop of its hedge, else to its limit (NaN: none)."""
     limit = math.nan if job.requested_time is None else job.requested_time
     if moved.hedge is None:
         return limit
-    return min(moved.hedge.stop_seconds + ENDING_SECONDS, limit)
+    return min((moved.hedge.stop_seconds if stop is None else stop) + ENDING_SECONDS, limit)

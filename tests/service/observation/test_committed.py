@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.model import Capacity, CloudState
+from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.snapshot import QueuedJob
 from advisor.service.observation.committed import with_committed
 from tests.decide.cases import ask, make_job, make_settings
@@ -56,3 +59,14 @@ def test_reserved_nodes_are_taken_by_who_waits_for_them() -> None:
 )
 def test_nobody_else_counts(other: dict[str, object]) -> None:
     assert with_committed(CLOUD, [waits(1, **other)], SETTINGS) is CLOUD
+
+
+def test_a_second_run_counts_to_its_own_stop() -> None:
+    """The AdminComment has the stop of the first one."""
+    settings = make_settings(cluster={"default_mode": "act"}, budget={"usd": 10.0})
+    hedge = Hedge(kind=HedgeKind.SLICE, stop_seconds=240.0)
+    comment = admin_comment(replace(ask(), capacity=Capacity.ON_DEMAND, hedge=hedge))
+    again = waits(1, admin_comment=comment, requested_time=7200.0, restarts=1)
+    for stop, seconds in ((None, 300.0), (1140.0, 1200.0), (math.inf, 7200.0)):
+        found = with_committed(CLOUD, [again], settings, lambda _job_id, stop=stop: stop)
+        assert found.promised_usd == pytest.approx(4 * (600.0 + seconds) / 3600.0 * 0.3)
