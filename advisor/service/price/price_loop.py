@@ -159,10 +159,14 @@ class PriceLoop:
         )
 
     def _note_bought(self, snapshot: ClusterSnapshot) -> None:
-        """Count jobs that moved at their submission as demand, by what their AdminComment says of it."""
+        """Count jobs that moved at their submission as demand, by what their AdminComment says of it.
+
+        A further run has a submission of its own, and was counted when it was decided.
+        """
         for queued in snapshot.jobs:
             moved = moved_by_us(queued)
-            if moved is None or self._settings.cluster.burst_partition not in queued.partitions:
+            is_there = self._settings.cluster.burst_partition in queued.partitions
+            if moved is None or queued.restarts or not is_there:
                 continue
             hour_usd, usd = moved.numbers.get("hour_costs", 0.0), moved.numbers.get("predicted_cost", 0.0)
             if hour_usd > 0.0 and usd > 0.0:

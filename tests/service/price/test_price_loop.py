@@ -237,6 +237,12 @@ def test_jobs_that_moved_at_their_submission_count_as_demand(tmp_path: Path) -> 
         world.round()
     seen = world.keeper._demand.kept().seen.values()
     assert [(index, usd) for _, index, usd in seen] == [(7200.0, 2.0)]
+    # it runs there once more: its second slice is counted by itself
+    world.slurm.put(
+        7, "RUNNING", queue="burst", admin_comment=comment, restarts=1, submit_time=world.hands.wall
+    )
+    world.round()
+    assert len(world.keeper._demand.kept().seen) == 1
 
 
 def test_a_job_that_names_a_time_is_asked_about_at_each_poll_whatever_an_hour_costs(tmp_path: Path) -> None:
