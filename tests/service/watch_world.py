@@ -124,6 +124,7 @@ class World:
         self.queue.clock = self.clock
         self.comment = hedged_comment(60.0, HedgeKind.SLICE, 10)
         self.slices: SliceDecider | None = None
+        self.is_hedging = True
         self.boot()
 
     def boot(self) -> None:
@@ -131,6 +132,7 @@ class World:
             {
                 "paths": {"state": str(self.folder)},
                 "cluster": {"default_mode": "act"},
+                "hedge": {"enabled": self.is_hedging},
                 "size": {"enabled": True, "small_priority_offset": 100, "safeguard": True},
             }
         )

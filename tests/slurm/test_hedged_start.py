@@ -224,7 +224,7 @@ class SecondRun:
     def next_stop(self, _queued: QueuedJob, _elapsed_seconds: float, _placeholder: int) -> float | None:
         return None
 
-    def stays(self, _queued: QueuedJob, _elapsed_seconds: float, _held_seconds: float) -> bool:
+    def stays(self, _queued: QueuedJob, _elapsed: float, _held: float, _ran: float) -> bool:
         return True
 
     def another_stop(self, _queued: QueuedJob, ran_seconds: float) -> float | None:

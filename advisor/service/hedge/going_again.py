@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.hedge.hedge_offer import keeps_place
 from advisor.decide.price.slices import MAX_CLOUD_STARTS
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
@@ -36,10 +36,13 @@ class SliceDecider(Protocol):
         """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
         ...
 
-    def stays(self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float) -> bool:
+    def stays(
+        self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float, ran_seconds: float
+    ) -> bool:
         """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
 
         ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
+        ``ran_seconds`` are those of an earlier run in the cloud, which did not end it; 0: there was none.
         """
         ...
 
@@ -102,7 +105,7 @@ class GoingAgain:
             # a job that is held, or waits for a time or a limit, is not to start
             if advice is None or advice.advice_id != entry.advice_id or not queued.is_queued:
                 return
-            if entry.job_id in needed or not may_be_brought_back(queued.job, self._settings):
+            if entry.job_id in needed or not keeps_place(queued.job, self._settings):
                 return
             stop = slices.another_stop(queued, entry.ran_seconds)
             if stop is not None:
@@ -114,7 +117,7 @@ class GoingAgain:
 
     def _go(self, entry: HedgeEntry, stop: float, limit_seconds: float | None) -> None:
         self._record.count("moved_again")
-        self._record.put(
+        entry = self._record.put(
             entry,
             phase=Phase.OPEN,
             stop_seconds=stop,
@@ -128,5 +131,8 @@ class GoingAgain:
         changes = {"partition": self._settings.cluster.burst_partition}
         if limit_seconds is not None:
             changes["timelimit"] = f"{limit_seconds / 60.0:.0f}"
-        self._slurm.update_job([entry.job_id], changes)
+        try:
+            self._slurm.update_job([entry.job_id], changes)
+        finally:  # a poll that began before the answer may not show the change
+            self._record.put(entry, acted=self._clock.wall())
         log.info("hedge.moved_again", job=entry.job_id, stop_seconds=round(stop))

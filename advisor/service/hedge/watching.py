@@ -252,7 +252,7 @@ class WatchLoop:
         if slices is not None:
             elapsed = self._elapsed(queued)
             held = 0.0 if entry.stop_seconds is None else max(0.0, entry.stop_seconds - elapsed)
-            return slices.stays(queued, elapsed, held)
+            return slices.stays(queued, elapsed, held, entry.ran_seconds)
         return ends_sooner_there(
             slowdown=self._slowdown(queued),
             elapsed_seconds=self._elapsed(queued),

@@ -98,29 +98,46 @@ class Slices:
             return None
         if may_move(job, cloud, self._settings).verdict is not Verdict.YES:
             return None
-        if choose(job, ran_seconds, cloud, self._settings, self._view.fresh().time)[0] is None:
+        capacity = choose(job, ran_seconds, cloud, self._settings, self._view.fresh().time)[0]
+        if capacity is None:
             return None
-        return self._stop(queued, ran_seconds, wait, start_of(job, cloud, self._settings))
+        return self._stop(queued, ran_seconds, wait, start_of(job, cloud, self._settings), capacity)
 
     def _stop(
-        self, queued: QueuedJob, ran_seconds: float, wait: float, start: Start | None = None
+        self,
+        queued: QueuedJob,
+        ran_seconds: float,
+        wait: float,
+        start: Start | None = None,
+        capacity: Capacity | None = None,
     ) -> float | None:
         """The stop of the best slice that is worth the price, or of a shorter one that is covered.
 
         Args:
             start: How a run begins anew that has come to its end after ``ran_seconds``; None: it goes on.
+            capacity: What its next node would be now; None: as it was advised.
         """
-        usd_per_second, elapsed = self._usd_per_second(queued), ran_seconds if start is None else 0.0
+        elapsed = ran_seconds if start is None else 0.0
+        usd_per_second = self._usd_per_second(queued, capacity)
         paid_start = _paid_start(start, usd_per_second)
 
         def best_of(longest: float = math.inf) -> Slice:
-            return self._best(queued, ran_seconds, wait, is_whole=False, longest=longest, start=start)
+            terms = CloudOffer(
+                start_seconds=0.0 if start is None else start.seconds,
+                slowdown=self._slowdown(queued),
+                cost_per_second=usd_per_second,
+                paid_start_seconds=paid_start,
+                is_whole=False,
+            )
+            return self._best(queued, terms, ran_seconds, elapsed, wait, longest)
 
         best = best_of()
         if not self._is_worth(queued, best, ran_seconds):
             return None
         # a node that is up has its price; one that is to be launched may have to be on-demand
-        most = usd_per_second if start is None else self._usd_per_second(queued, most_usd_per_second)
+        most = (
+            usd_per_second if start is None else self._usd_per_second(queued, capacity, most_usd_per_second)
+        )
         stop = self._slowdown(queued) * best.stop
         if self._is_covered(queued, most * (paid_start + stop - elapsed + ENDING_SECONDS)):
             return stop
@@ -130,18 +147,27 @@ class Slices:
         worst = most * (paid_start + stop - elapsed + ENDING_SECONDS)
         return stop if self._reaches_price(queued, best) and self._is_covered(queued, worst) else None
 
-    def stays(self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float = 0.0) -> bool:
+    def stays(
+        self,
+        queued: QueuedJob,
+        elapsed_seconds: float,
+        held_seconds: float = 0.0,
+        ran_seconds: float = 0.0,
+    ) -> bool:
         """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
 
         ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
+        ``ran_seconds`` are those of an earlier run in the cloud, which did not end it.
         """
         deadline = deadline_for(queued.job, self._settings)
         if deadline is not None:
             return not self._promise_allows_return(queued, elapsed_seconds, deadline)
-        best = self._best(queued, elapsed_seconds, 0.0, is_whole=True)
+        usd_per_second = self._usd_per_second(queued)
+        offer = CloudOffer(0.0, self._slowdown(queued), usd_per_second, 0.0, is_whole=True)
+        best = self._best(queued, offer, max(elapsed_seconds, ran_seconds), elapsed_seconds, 0.0)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
-        worst = self._usd_per_second(queued) * (max(0.0, left - held_seconds) + ENDING_SECONDS)
+        worst = usd_per_second * (max(0.0, left - held_seconds) + ENDING_SECONDS)
         return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, worst)
 
     def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
@@ -160,33 +186,24 @@ class Slices:
     def _best(
         self,
         queued: QueuedJob,
+        offer: CloudOffer,
         ran_seconds: float,
+        elapsed: float,
         wait: float,
-        *,
-        is_whole: bool,
         longest: float = math.inf,
-        start: Start | None = None,
     ) -> Slice:
         here = on_premise_job(queued, self._settings).job
-        slowdown, usd_per_second = self._slowdown(queued), self._usd_per_second(queued)
-        elapsed = ran_seconds / slowdown
         chances = self._chances.chances(here)
-        forget_below(chances, self._chances.edges, elapsed)
+        forget_below(chances, self._chances.edges, ran_seconds / offer.slowdown)
         return best_slice(
             chances,
             self._chances.edges,
             limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
-            elapsed=elapsed if start is None else 0.0,
+            elapsed=elapsed / offer.slowdown,
             wait=wait,
-            offer=CloudOffer(
-                start_seconds=0.0 if start is None else start.seconds,
-                slowdown=slowdown,
-                cost_per_second=usd_per_second,
-                paid_start_seconds=_paid_start(start, usd_per_second),
-                is_whole=is_whole,
-            ),
+            offer=offer,
             loss_weight=self._settings.price.loss_weight,
-            longest=longest / slowdown,
+            longest=longest / offer.slowdown,
         )
 
     def _is_worth(self, queued: QueuedJob, best: Slice, ran_seconds: float) -> bool:
@@ -211,12 +228,15 @@ class Slices:
     def _usd_per_second(
         self,
         queued: QueuedJob,
+        capacity: Capacity | None = None,
         price: Callable[[Job, Capacity, CloudState, Settings], float] = usd_per_second,
     ) -> float:
         cloud, moved = self._cloud().for_job(queued.job), moved_by_us(queued)
         named = moved.capacity if moved is not None else None
-        capacity = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
-        return max(price(queued.job, capacity, cloud, self._settings), _FREE_USD_PER_SECOND)
+        advised = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
+        # its next node is launched as advised, or as what there is now instead
+        usd = (price(queued.job, one, cloud, self._settings) for one in (advised, capacity or advised))
+        return max(*usd, _FREE_USD_PER_SECOND)
 
     def _forecast(self) -> Mapping[int, float]:
         """Forecast waits by job id, once for each poll; empty where no poll is fresh."""

@@ -9,8 +9,9 @@ import pytest
 from msgspec import structs
 
 from advisor.model.errors import RetryLater
-from advisor.model.snapshot import QueuedJob
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.hedge.going_again import PERIOD_SECONDS
+from advisor.service.observation.site_view import cluster_state
 from advisor.service.state.hedge_entries import HedgeEntry, Phase
 from tests.service.watch_world import World, brought_home, home, place
 
@@ -24,11 +25,13 @@ class Price:
     def __init__(self, stop: float | None) -> None:
         self.stop = stop
         self.asked: list[tuple[int, float]] = []
+        self.known: list[tuple[float, float]] = []
 
     def next_stop(self, _queued: QueuedJob, _elapsed: float, _placeholder: int) -> float | None:
         return None
 
-    def stays(self, _queued: QueuedJob, _elapsed: float, _held: float) -> bool:
+    def stays(self, _queued: QueuedJob, elapsed: float, _held: float, ran: float) -> bool:
+        self.known.append((elapsed, ran))
         return False
 
     def another_stop(self, queued: QueuedJob, ran_seconds: float) -> float | None:
@@ -153,3 +156,42 @@ def test_its_slot_may_come_in_that_moment(world: World) -> None:
     assert (entry_of(world).phase, entry_of(world).why) == (Phase.RETURNING, "its slot came")
     assert world.queue.updated[-1][1]["partition"] == "onprem"
     assert world.queue.requeued == [7]  # it had not begun there
+
+
+def test_none_goes_again_where_the_site_has_switched_hedges_off(world: World) -> None:
+    waiting_behind_its_place(world, Price(None))
+    world.slices, world.is_hedging = (price := Price(STOP)), False
+    world.boot()
+    for _ in range(3):
+        ask(world)
+    assert (price.asked, entry_of(world).phase) == ([], Phase.RETURNING)
+
+
+def test_a_poll_from_before_the_change_does_not_bring_it_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slurmctld takes seconds for the change, and a poll that began meanwhile shows the job here."""
+    waiting_behind_its_place(world, Price(STOP))
+
+    def slow(*_: object) -> None:
+        world.clock.pass_by(1.0)
+        shown = (home(world), place(world, "PENDING"))
+        snapshot = ClusterSnapshot(time=world.clock.wall, jobs=shown, nodes=())
+        world.view.update(snapshot, cluster_state(snapshot, world.settings))
+        world.clock.pass_by(1.0)
+
+    monkeypatch.setattr(world.queue, "update_job", slow)
+    ask(world)
+    world.loop.follow()
+    assert entry_of(world).phase is Phase.OPEN
+
+
+def test_its_first_run_is_not_forgotten_when_its_slot_comes_in_the_second(world: World) -> None:
+    price = Price(STOP)
+    waiting_behind_its_place(world, price)
+    ask(world)
+    again = dataclasses.replace(world.job(), restarts=1)
+    world.look(again, place(world, "RUNNING"))
+    ((elapsed, ran),) = price.known
+    assert elapsed < 20.0
+    assert ran >= 100.0

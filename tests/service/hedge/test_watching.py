@@ -402,7 +402,7 @@ class Decider:
         self.asked.append(("stop", placeholder))
         return None if self.stop is None else elapsed_seconds + self.stop
 
-    def stays(self, queued: QueuedJob, _elapsed_seconds: float, held_seconds: float) -> bool:
+    def stays(self, queued: QueuedJob, _elapsed: float, held_seconds: float, _ran: float) -> bool:
         self.asked.append(("turn", queued.job.job_id))
         self.held.append(held_seconds)
         return self.is_staying

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.price.slices import Floats
-from advisor.model import Job
+from advisor.model import Capacity, Job
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import GRID, bin_of
 from advisor.service.price.slice_decider import Slices
+from tests.decide.cases import ask
 from tests.service.doubles import make_queued
 from tests.service.price.price_world import COMMENT, World
 
@@ -173,7 +175,7 @@ def test_less_of_the_money_has_to_be_needed_where_promises_were_broken(tmp_path:
 def back_home(**fields: Any) -> QueuedJob:
     """A job that has come back from the cloud and waits on-premise."""
     known = {"requested_time": 2 * HOUR, "requeue": True, "processors": 8, "restarts": 1}
-    return make_queued(7, reason="Priority", admin_comment=COMMENT, **known | fields)
+    return make_queued(7, reason="Priority", **known | {"admin_comment": COMMENT} | fields)
 
 
 def wait_in_queue(world: World) -> None:
@@ -230,3 +232,26 @@ def test_the_rest_of_its_slice_is_not_held_twice(tmp_path: Path) -> None:
     assert usd_per_hour * 0.4 < world.keeper.current.tokens_usd < usd_per_hour * 1.1
     assert not slices.stays(in_cloud(), elapsed)
     assert slices.stays(in_cloud(), elapsed, 100 * 60.0 - elapsed)
+
+
+def test_a_job_that_has_outlasted_the_short_ones_before_is_known_to_be_long(tmp_path: Path) -> None:
+    """At its turn in a second run; its first one was longer. A short job would be done in two minutes."""
+    _, slices = site(tmp_path, 2.5)
+    assert slices.stays(in_cloud(), 480.0, 0.0)
+    assert not slices.stays(in_cloud(), 480.0, 0.0, 1000.0)
+
+
+def test_what_was_advised_reserved_costs_money_where_no_reserved_node_is_free(tmp_path: Path) -> None:
+    """Its second node is launched on-demand then (`advisor.ec2.pools`)."""
+    found = []
+    for number, is_free in enumerate((True, False)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world, slices = site(folder, 0.01)
+        wait_in_queue(world)
+        if is_free:
+            world.cloud = replace(world.cloud, reserved_free_nodes=2)
+        comment = admin_comment(replace(ask(), capacity=Capacity.RESERVED))
+        found.append(slices.another_stop(back_home(admin_comment=comment), 1000.0))
+    assert found[0] is not None
+    assert found[1] is None
