@@ -45,7 +45,11 @@ def view_of(places: Placeholders, entry: HedgeEntry) -> JobView | None:
 
 def _only_waits(entry: HedgeEntry, states: Mapping[int, str]) -> bool:
     """Whether a job waits behind its placeholder with its age restored, and both are still pending."""
-    return entry.in_place and states.get(entry.job_id) == states.get(entry.placeholder) == PENDING
+    return (
+        entry.in_place
+        and not entry.has_slot
+        and states.get(entry.job_id) == states.get(entry.placeholder) == PENDING
+    )
 
 
 class BringingBack:
@@ -171,6 +175,8 @@ class BringingBack:
             self._places.raise_priority(entry.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
             self._places.cancel(entry.placeholder, entry.job_id)
             return True
+        if entry.has_slot:  # the placeholder was requeued before it was cancelled
+            entry = self._record.put(entry, has_slot=False, in_place=False)
         self._wait_behind(entry, view)
         return False
 

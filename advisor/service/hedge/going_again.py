@@ -105,13 +105,16 @@ class GoingAgain:
             # a job that is held, or waits for a time or a limit, is not to start
             if advice is None or advice.advice_id != entry.advice_id or not queued.is_queued:
                 return
+            # about a job that has not begun there the price loop asks as before its move; one whose user has
+            # set another limit may reach that in the cloud, where it runs longer
+            limit = advice.time_limit
+            if not queued.restarts or (limit and queued.job.requested_time != limit.asked_seconds):
+                return
             if entry.job_id in needed or not keeps_place(queued.job, self._settings):
                 return
             stop = slices.another_stop(queued, entry.ran_seconds)
             if stop is not None:
-                limit = advice.time_limit
-                is_raised = limit is not None and queued.job.requested_time == limit.asked_seconds
-                self._go(entry, stop, limit.given_seconds if limit is not None and is_raised else None)
+                self._go(entry, stop, limit.given_seconds if limit is not None else None)
 
         for_each(due, consider)
 

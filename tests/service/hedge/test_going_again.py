@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,44 @@ def test_its_first_run_is_not_forgotten_when_its_slot_comes_in_the_second(world:
     ((elapsed, ran),) = price.known
     assert elapsed < 20.0
     assert ran >= 100.0
+
+
+@pytest.mark.parametrize("change", ["limit", "not begun"])
+def test_a_job_with_another_limit_or_that_had_not_begun_there_is_left_alone(
+    world: World, change: str
+) -> None:
+    """Its limit may be too short for the cloud; a job in its first run is asked about by the price loop."""
+    waiting_behind_its_place(world, Price(None))
+    world.slices = price = Price(STOP)
+    queued = home(world)
+    if change == "limit":
+        queued = dataclasses.replace(queued, job=structs.replace(queued.job, requested_time=300.0))
+    else:
+        queued = dataclasses.replace(queued, restarts=0)
+    world.clock.pass_by(PERIOD_SECONDS)
+    world.look(queued, place(world, "PENDING"))
+    assert price.asked == []
+
+
+def test_a_slot_that_is_gone_again_leaves_no_priority_behind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its placeholder's node fails before the placeholder is cancelled, and the placeholder waits anew."""
+
+    def refuse(*_: object) -> None:
+        raise RetryLater("no", code="slurm.command_failed")
+
+    waiting_behind_its_place(world, Price(None))
+    with monkeypatch.context() as refusing:
+        refusing.setattr(world.queue, "cancel", refuse)
+        with pytest.raises(RetryLater):
+            world.look(home(world), place(world, "RUNNING"))
+    assert world.queue.raised[-1][1] > 1_000_000
+    assert world.loop.due_at(lambda _: None) == -math.inf  # it is looked after in every round
+    for _ in range(2):
+        world.look(home(world), place(world, "PENDING"))
+    assert world.queue.raised[-1][1] < 1_000_000
+    assert (entry_of(world).in_place, entry_of(world).has_slot) == (True, False)
+    world.clock.pass_by(1000.0)
+    world.look(home(world), place(world, "RUNNING"))
+    assert "slots_lost" not in world.record.counts
