@@ -156,7 +156,9 @@ def make_node(name: str, *states: str, **changes: Any) -> Node:
 
 
 def make_queued(job_id: int, state: str = "PENDING", **changes: Any) -> QueuedJob:
-    job_changes = {k: changes.pop(k) for k in list(changes) if k in Job.__struct_fields__ and k != "nodes"}
+    of_queued = {"nodes", "array_job_id"}  # fields that a job has as well
+    of_job = set(Job.__struct_fields__) - of_queued
+    job_changes = {name: changes.pop(name) for name in list(changes) if name in of_job}
     job = {"job_id": job_id, "submit_time": 1_799_999_000.0, "processors": 2, "queue": "onprem"} | job_changes
     values: dict[str, Any] = {
         "job": Job(**job),

@@ -41,7 +41,7 @@ def pools_for_run(
     instance's, and ``stays``, the probability that the instance lives for the whole run. Their difference is
     the expected share of the run that is lost. U(n - 1) and C(n - 1) are those of the choice with the least
     cost, on-demand among them, whose money is at most ``1 + DEARER`` times that of a run which always goes to
-    the pool with the lowest price. That pool itself is never too dear.
+    the pool with the lowest price (of several the one that lasts). That pool itself is never too dear.
 
     Args:
         pools: The pools that may be used; those that are not open are left out.
@@ -57,7 +57,7 @@ def pools_for_run(
         return ()
     on_demand = (on_demand_usd_per_hour, on_demand_usd_per_hour)
     rows = [(pool.usd_per_hour, *pool.outlook(run_seconds)) for pool in pools]
-    low = min(range(len(rows)), key=lambda number: rows[number])
+    low = min(range(len(rows)), key=lambda number: (rows[number][0], -rows[number][1]))
     low_price, low_stays, low_lived = rows[low]
     low_usd, (next_cost, next_usd) = on_demand_usd_per_hour, on_demand
     lost_hour = LOST * on_demand_usd_per_hour

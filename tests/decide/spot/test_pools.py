@@ -96,6 +96,14 @@ def test_what_is_likely_to_be_lost_goes_on_demand_and_so_does_the_last_try() -> 
     assert pools_for_run([pool("a", 1.0, 1e6)], HOUR, 1.0, 2) == ()  # no cheaper than on-demand
 
 
+def test_of_pools_with_the_same_price_the_one_that_lasts_is_the_measure_of_too_dear() -> None:
+    """By the other one, on-demand would not be too dear, and a run that costs half on spot would go there."""
+    lasting, flaky = pool("a", 0.5, 6.0), pool("b", 0.5, 1.0)
+    for offers in ([lasting, flaky], [flaky, lasting]):
+        assert pools_for_run(offers, 3.0 * HOUR, 1.0, 1) == pools_for_run([lasting], 3.0 * HOUR, 1.0, 1)
+    assert pools_for_run([lasting], 3.0 * HOUR, 1.0, 1) == (lasting,)
+
+
 def test_the_next_round_is_what_is_chosen_where_those_before_have_no_room() -> None:
     best, near, dear, too_dear = (pool(str(usd), usd, 500.0) for usd in (0.2, 0.205, 0.5, 2.0))
     every = [dear, too_dear, near, best]
@@ -116,7 +124,7 @@ def test_all_that_are_as_good_are_found_best_first(
 ) -> None:
     offers = [pool(str(number), *each) for number, each in enumerate(pools)]
 
-    lowest = min(offers, key=lambda offer: offer.usd_per_hour)
+    lowest = min(offers, key=lambda offer: (offer.usd_per_hour, -offer.outlook(hours * HOUR)[0]))
 
     def money(offer: SpotPool, after: float) -> float:
         stays, lived = offer.outlook(hours * HOUR)
