@@ -241,9 +241,10 @@ def usd_per_second(job: Job, capacity: Capacity, cloud: CloudState, settings: Se
     return usd_per_core_hour(capacity, cloud, settings) / 3600.0 * cores_billed(job, cloud)
 
 
-def most_usd_per_second(job: Job, capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
-    """:func:`usd_per_second` at worst: what is advised spot is launched on-demand where spot has no room."""
-    usd = usd_per_second(job, capacity, cloud, settings)
+def most_usd_per_second(
+    usd: float, job: Job, capacity: Capacity, cloud: CloudState, settings: Settings
+) -> float:
+    """``usd``, a price of :func:`usd_per_second`, at worst: spot without room is launched on-demand."""
     if capacity is not Capacity.SPOT:
         return usd
     return max(usd, usd_per_second(job, Capacity.ON_DEMAND, cloud, settings))

@@ -171,7 +171,7 @@ def _option(
         wait_seconds=wait_there,
         start=start,
         usd_per_second=usd,
-        most_usd_per_second=most_usd_per_second(job, tried, cloud, settings),
+        most_usd_per_second=most_usd_per_second(usd, job, tried, cloud, settings),
         limit=limit,
         is_whole=is_whole,
         offer=offer,

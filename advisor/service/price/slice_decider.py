@@ -117,13 +117,14 @@ class Slices:
             start: How a run begins anew that has come to its end after ``ran_seconds``; None: it goes on.
             capacity: What its next node would be now; None: as it was advised.
         """
-        elapsed = ran_seconds if start is None else 0.0
+        elapsed, begins = (ran_seconds, Start(0.0)) if start is None else (0.0, start)
         usd_per_second = self._usd_per_second(queued, capacity)
-        paid_start = _paid_start(start, usd_per_second)
+        # what its data's transfer costs counts as if it were time as well
+        paid_start = begins.seconds + begins.usd / usd_per_second
 
         def best_of(longest: float = math.inf) -> Slice:
             terms = CloudOffer(
-                start_seconds=0.0 if start is None else start.seconds,
+                start_seconds=begins.seconds,
                 slowdown=self._slowdown(queued),
                 cost_per_second=usd_per_second,
                 paid_start_seconds=paid_start,
@@ -135,9 +136,7 @@ class Slices:
         if not self._is_worth(queued, best, ran_seconds):
             return None
         # a node that is up has its price; one that is to be launched may have to be on-demand
-        most = (
-            usd_per_second if start is None else self._usd_per_second(queued, capacity, most_usd_per_second)
-        )
+        most = usd_per_second if start is None else self._usd_per_second(queued, capacity, at_worst=True)
         stop = self._slowdown(queued) * best.stop
         if self._is_covered(queued, most * (paid_start + stop - elapsed + ENDING_SECONDS)):
             return stop
@@ -229,14 +228,19 @@ class Slices:
         self,
         queued: QueuedJob,
         capacity: Capacity | None = None,
-        price: Callable[[Job, Capacity, CloudState, Settings], float] = usd_per_second,
+        *,
+        at_worst: bool = False,
     ) -> float:
         cloud, moved = self._cloud().for_job(queued.job), moved_by_us(queued)
         named = moved.capacity if moved is not None else None
         advised = Capacity(named) if named in set(Capacity) else Capacity.ON_DEMAND
         # its next node is launched as advised, or as what there is now instead
-        usd = (price(queued.job, one, cloud, self._settings) for one in (advised, capacity or advised))
-        return max(*usd, _FREE_USD_PER_SECOND)
+        found = _FREE_USD_PER_SECOND
+        for one in {advised, capacity or advised}:
+            terms = (queued.job, one, cloud, self._settings)
+            usd = usd_per_second(*terms)
+            found = max(found, most_usd_per_second(usd, *terms) if at_worst else usd)
+        return found
 
     def _forecast(self) -> Mapping[int, float]:
         """Forecast waits by job id, once for each poll; empty where no poll is fresh."""
@@ -250,8 +254,3 @@ class Slices:
             found = {q.job.job_id: float(wait) for q, wait in zip(queue.waiting, waits, strict=True)}
             self._waits = snapshot.time, found
         return self._waits[1]
-
-
-def _paid_start(start: Start | None, usd_per_second: float) -> float:
-    """Seconds that are paid before a run works; what its data's transfer costs as if it were time as well."""
-    return 0.0 if start is None else start.seconds + start.usd / usd_per_second

@@ -177,7 +177,7 @@ class Valuer:
         if capacity is None:
             return float("nan"), float("nan")
         usd = usd_per_second(job, capacity, cloud, self._settings)
-        most = most_usd_per_second(job, capacity, cloud, self._settings)
+        most = most_usd_per_second(usd, job, capacity, cloud, self._settings)
         return max(usd, _FREE_USD_PER_SECOND), max(most, _FREE_USD_PER_SECOND)
 
 
