@@ -45,11 +45,7 @@ def view_of(places: Placeholders, entry: HedgeEntry) -> JobView | None:
 
 def _only_waits(entry: HedgeEntry, states: Mapping[int, str]) -> bool:
     """Whether a job waits behind its placeholder with its age restored, and both are still pending."""
-    return (
-        entry.in_place
-        and not entry.has_slot
-        and states.get(entry.job_id) == states.get(entry.placeholder) == PENDING
-    )
+    return entry.only_waits and states.get(entry.job_id) == states.get(entry.placeholder) == PENDING
 
 
 class BringingBack:

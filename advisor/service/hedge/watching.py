@@ -133,7 +133,7 @@ class WatchLoop:
         """
 
         def due(entry: HedgeEntry) -> float:
-            if entry.phase is Phase.SETTLED or (entry.in_place and not entry.has_slot):
+            if entry.phase is Phase.SETTLED or entry.only_waits:
                 return math.inf
             if entry.phase is not Phase.OPEN:
                 return -math.inf

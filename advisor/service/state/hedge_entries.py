@@ -93,6 +93,11 @@ class HedgeEntry:
     acted: float = 0.0
     why: str = ""
 
+    @property
+    def only_waits(self) -> bool:
+        """Whether the job waits here with its age restored, and its slot has not come."""
+        return self.in_place and not self.has_slot
+
 
 class HedgeEntries(msgspec.Struct):
     """All hedge entries, and counts of events since the first start.
