@@ -57,7 +57,12 @@ def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
     """
     for key in changes:
         if key not in by_key():
-            raise BadInput(f"there is no setting {key}", where=key, mend=did_you_mean(key, by_key()))
+            raise BadInput(
+                f"there is no setting {key}",
+                where="a change of settings",
+                mend=did_you_mean(key, by_key()),
+                code="config.unknown",
+            )
     try:
         old = path.read_text("utf-8") if path.exists() else ""
         document = tomlkit.parse(old)
@@ -163,7 +168,9 @@ def parse_changes(arguments: Iterable[str]) -> dict[str, Any]:
     for argument in arguments:
         key, equals, text = argument.partition("=")
         if not equals or not key.strip():
-            raise BadInput(f"{argument!r} is not a change", where="argument", mend="Write section.name=VALUE")
+            raise BadInput(
+                f"{argument!r} is not a change", where="a change of settings", mend="Write section.name=VALUE"
+            )
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -26,7 +26,7 @@ def value_in(path: Path, name: str, *, depth: int = _DEPTH) -> str | None:
         raise BadInput(
             f"cannot read it ({error.strerror})",
             where=str(path),
-            mend="Name the cluster's slurm.conf",
+            mend="Give --slurm-conf the cluster's slurm.conf, as a user who may read it and what it includes",
             code="slurm_conf.unreadable",
         ) from None
     value, wanted = None, re.compile(rf"^\s*{re.escape(name)}\s*=\s*(\S+)", re.IGNORECASE)

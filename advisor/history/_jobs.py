@@ -321,7 +321,8 @@ def _find_links(connection: Connection, source: str, rows: list[dict[str, Any]])
 
 
 def _add_attempt(connection: Connection, attempt: Attempt, source: str) -> None:
-    values = {column: storable(getattr(attempt, name)) for name, column in _ATTEMPT_COLUMNS.items()}
+    where = f"{source}, job {attempt.job_id}"
+    values = {column: storable(getattr(attempt, name), where) for name, column in _ATTEMPT_COLUMNS.items()}
     values["source"] = source
     insert = insert_into(connection, job_attempt).values(values)
     connection.execute(insert.on_conflict_do_nothing())

@@ -54,10 +54,11 @@ def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
         BadInput: A time is not finite or a number does not fit.
     """
     job = outcome.job
-    row = {column: storable(getattr(job, name)) for name, column in _JOB_COLUMNS.items()}
-    row |= {column: storable(getattr(outcome, name)) for name, column in _OUTCOME_COLUMNS.items()}
+    where = f"{source}, job {job.job_id}"
+    row = {column: storable(getattr(job, name), where) for name, column in _JOB_COLUMNS.items()}
+    row |= {column: storable(getattr(outcome, name), where) for name, column in _OUTCOME_COLUMNS.items()}
     details = {
-        name: storable(getattr(job, name))
+        name: storable(getattr(job, name), where)
         for name, default in _DETAILS.items()
         if getattr(job, name) != default
     }
@@ -67,24 +68,26 @@ def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
         "details": json.dumps(details) if details else None,
     }
     if any(row[name] is None for name in ("submit_time", "start_time", "end_time")):
-        raise BadInput(
-            "a time of the job is not a number", where=f"{source}, job {job.job_id}", mend="Leave the job out"
-        )
+        raise BadInput("a time of the job is not a number", where=where, mend="Leave the job out")
     return row
 
 
-def storable(value: Any) -> Any:
-    """The value as both databases take it: text without NUL and lone surrogates, no NaN, 64-bit numbers."""
+def storable(value: Any, where: str) -> Any:
+    """The value as both databases take it: text without NUL and lone surrogates, no NaN, 64-bit numbers.
+
+    Raises:
+        BadInput: A whole number has more than 64 bits; ``where`` names its job.
+    """
     match value:
         case str():
             clean = value[:_MAX_CHARACTERS].replace("\0", "")
             return clean.encode("utf-8", "replace").decode("utf-8")
         case tuple():
-            return [storable(item) for item in value]
+            return [storable(item, where) for item in value]
         case float():
             return value if math.isfinite(value) else None
         case int() if abs(value) > _MAX_INTEGER:
-            raise BadInput(f"a number is out of range: {value}", where="job", mend="Leave the job out")
+            raise BadInput(f"the number {value} is out of range", where=where, mend="Leave the job out")
     return value
 
 

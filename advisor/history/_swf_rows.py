@@ -81,7 +81,7 @@ class _Judge:
             raise BadInput(
                 f"malformed line ({reason}): {line.text}",
                 where=f"{self.path}, line {number}",
-                mend="Correct or remove the line, or have malformed lines skipped",
+                mend="Correct or remove the line, or leave out --refuse-malformed, which skips such lines",
                 code="trace.malformed",
             )
         if self.report is not None:

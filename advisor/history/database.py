@@ -253,7 +253,10 @@ class Database:
         path = self._url.database
         if not path or path == ":memory:":
             raise BadInput(
-                "the history needs a file", where=self.where, mend="Use sqlite:///folder/history.db"
+                "the history needs a file",
+                where=self.where,
+                mend="Use sqlite:///folder/history.db",
+                code="history.url",
             )
         if path.startswith("file:"):
             return

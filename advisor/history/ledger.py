@@ -270,4 +270,6 @@ def _row_of(record: AdviceRecord) -> dict[str, Any]:
         "predicted_run_seconds": estimates.run.seconds,
         "predicted_run_variance": estimates.run.variance,
     }
-    return {name: storable(value) for name, value in row.items()} | {"record": encode(record).decode()}
+    where = f"advice {given.advice_id}"
+    stored = {name: storable(value, where) for name, value in row.items()}
+    return stored | {"record": encode(record).decode()}

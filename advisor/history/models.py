@@ -37,6 +37,12 @@ _FORMAT = 1
 _MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 _MAX_ARRAYS_BYTES = 4 * 1024**3
 _LIBRARIES = ("numpy", "scikit-learn", "numba", "burst-advisor")
+_MAKERS = {"size": "`advisor retrain`", "parameters": "`advisor tune`", "cutoff": "`advisor tune --weekly`"}
+
+
+def maker_of(kind: str) -> str:
+    """The command that makes a new model of a kind, for messages."""
+    return _MAKERS.get(kind, "`systemctl restart advisor-control`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +116,10 @@ class ModelStore:
         home = self._home(kind)
         with _clear_errors(home):
             if version is None or not _VERSION.fullmatch(version) or not (home / version).is_dir():
-                raise UseFallback(f"{home}: no {kind} model has been trained yet", code="models.none")
+                raise UseFallback(
+                    f"{home}: no {kind} model has been trained yet. {maker_of(kind)} makes one",
+                    code="models.none",
+                )
             self._check_folders(home, home / version)
             manifest = _read_manifest(home / version / "manifest.json", kind, version)
             packed = _read_checked(home / version / "arrays.npz", _MAX_ARRAYS_BYTES)
@@ -284,7 +293,9 @@ def _read_manifest(path: Path, kind: str, version: str) -> dict[str, Any]:
 
 
 def _damaged(path: Path, why: str) -> TellAdmin:
+    home = next(folder for folder in path.parents if not _VERSION.fullmatch(folder.name))
     return TellAdmin(
-        f"{path}: not loaded: {why}. Train again, or point the link `current` to an older version",
+        f"{path}: not loaded: {why}. Make a new one ({maker_of(home.name)}), or point the link `current` to "
+        "an older version",
         code="models.damaged",
     )

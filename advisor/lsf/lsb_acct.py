@@ -228,7 +228,7 @@ class AcctReader:
             raise BadInput(
                 f"malformed line ({said})",
                 where=f"{self._path}, line {self.place.line}",
-                mend="Correct or remove the line, or have malformed lines skipped",
+                mend="Correct or remove the line, or leave out --refuse-malformed, which skips such lines",
                 code="lsf.malformed",
             )
         self._report.malformed += 1

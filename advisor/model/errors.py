@@ -44,6 +44,7 @@ class BadInput(TellAdmin):
     Args:
         what: What is wrong, in the user's words.
         where: File and line, setting, option or field.
+        mend: What the user can do about it, without a full stop at its end.
     """
 
     code = "input.bad"

@@ -161,7 +161,7 @@ def read_script(text: str, *, where: str) -> SubmittedOptions:
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
         raise BadInput(
-            "This is no batch script",
+            "this is no batch script",
             where=f"{where}:1",
             mend="Its first line must be #!, such as #!/bin/sh",
             code="script.no_interpreter",

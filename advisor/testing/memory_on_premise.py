@@ -64,7 +64,7 @@ class OnPremise:
             raise BadInput(
                 f"more than {_ROWS} jobs are in the simulated on-premise partition",
                 where="simulated cluster",
-                mend="Simulate fewer jobs at a time.",
+                mend="Simulate fewer jobs at a time",
                 code="simulate.too_many",
             )
         row = self._free_rows.pop()

@@ -104,5 +104,5 @@ def check(demand: Demand) -> None:
     for trouble, found in troubles.items():
         if found:
             raise BadInput(
-                trouble, where="simulated workload", mend="Correct the jobs.", code="simulate.demand"
+                trouble, where="simulated workload", mend="Correct the jobs", code="simulate.demand"
             )

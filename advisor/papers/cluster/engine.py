@@ -97,7 +97,7 @@ def refuse_too_large(demand: Demand, processors: int) -> None:
         raise BadInput(
             f"job {row + 1} needs {demand.processors[row]} processors; the machine has {processors}",
             where="simulated cluster",
-            mend="Simulate a larger machine, or leave the job out.",
+            mend="Simulate a larger machine, or leave the job out",
             code="simulate.too_large",
         )
 

@@ -62,7 +62,7 @@ class KnnEstimator:
             raise BadInput(
                 f"{len(parameters.weights)} weights for {len(schema)} features",
                 where=f"k-NN parameters for {schema.name!r}",
-                mend="Run `advisor tune` for this schema.",
+                mend="Run `advisor tune` for this schema",
                 code="knn.parameters",
             )
         self.parameters = parameters
@@ -218,7 +218,7 @@ class KnnEstimator:
             raise BadInput(
                 f"damaged model: {error}",
                 where=f"k-NN arrays for {schema.name!r}",
-                mend="Run `advisor tune` or `advisor retrain`.",
+                mend="Restart `advisor control`, which builds it anew from the history",
                 code="knn.arrays",
             ) from None
         estimator = cls(parameters, schema, coverage=coverage)

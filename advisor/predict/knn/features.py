@@ -103,7 +103,7 @@ class FeatureSchema:
             raise BadInput(
                 f"unknown or repeated features {wrong}" if wrong else "no features",
                 where=f"feature schema {self.name!r}",
-                mend=f"Name each at most once, out of: {', '.join(known)}.",
+                mend=f"Name each at most once, out of: {', '.join(known)}",
                 code="features.unknown",
             )
 

@@ -47,7 +47,7 @@ class KnnParameters:
         for problem, holds in checks.items():
             if not holds:
                 raise BadInput(
-                    problem, where="k-NN parameters", mend="Run `advisor tune`.", code="knn.parameters"
+                    problem, where="k-NN parameters", mend="Run `advisor tune`", code="knn.parameters"
                 )
 
     @classmethod

@@ -174,7 +174,7 @@ class Predictor:
             raise BadInput(
                 f"damaged model: {error!r}",
                 where="predictor",
-                mend="Run `advisor retrain`.",
+                mend="Restart `advisor control`, which builds it anew from the history",
                 code="predictor.arrays",
             ) from None
         wait = KnnEstimator.from_arrays(_part(arrays, "wait."), schema)

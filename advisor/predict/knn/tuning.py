@@ -251,7 +251,7 @@ def _packed(generator: np.random.Generator) -> NDArray[np.uint64]:
         raise BadInput(
             f"the random generator is a {state['bit_generator']}, not a PCG64",
             where="tuning",
-            mend="Pass numpy.random.default_rng(seed).",
+            mend="Pass numpy.random.default_rng(seed)",
             code="tuning.generator",
         )
     numbers = state["state"]["state"], state["state"]["inc"]
@@ -274,6 +274,6 @@ def _bad_checkpoint(problem: str) -> BadInput:
     return BadInput(
         f"the checkpoint cannot be used: {problem}",
         where="tuning",
-        mend="Run `advisor tune --fresh`, which ignores the checkpoint.",
+        mend="Run `advisor tune --fresh`, which ignores the checkpoint",
         code="tuning.checkpoint",
     )

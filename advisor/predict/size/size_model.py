@@ -126,7 +126,7 @@ class LiveFeatures:
             raise BadInput(
                 f"damaged history: {error!r}",
                 where="size model",
-                mend="Run `advisor retrain`.",
+                mend="Run `advisor retrain`",
                 code="size.arrays",
             ) from None
         return cls(state, start_of_log=start_of_log, utc_offset_seconds=utc_offset_seconds)
@@ -323,7 +323,7 @@ class SizeModel:
             raise BadInput(
                 f"damaged model: {error!r}",
                 where="size model",
-                mend="Run `advisor retrain`.",
+                mend="Run `advisor retrain`",
                 code="size.arrays",
             ) from None
         return model

@@ -172,7 +172,7 @@ class TreeEnsemble:
             raise BadInput(
                 f"damaged trees: {error!r}",
                 where="tree ensemble",
-                mend="Run `advisor retrain`.",
+                mend="Run `advisor retrain`",
                 code="forest.arrays",
             ) from None
         return ensemble

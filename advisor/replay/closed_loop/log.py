@@ -82,14 +82,14 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         raise BadInput(
             f"the log has {len(table)} jobs that ran, and {skip} are skipped",
             where=table.name,
-            mend="Skip fewer jobs with --skip.",
+            mend="Skip fewer jobs with --skip",
             code="rehearse.no_jobs",
         )
     if machine <= 0:
         raise BadInput(
             "the log's header does not say how many processors the machine has (MaxProcs)",
             where=table.name,
-            mend="Say it with --nodes.",
+            mend="Say it with --nodes",
             code="rehearse.no_machine",
         )
     rows = slice(skip, last)
@@ -102,7 +102,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         raise BadInput(
             f"job {table.job_id[skip + row]} needs {processors[row]} processors; the machine has {machine}",
             where=table.name,
-            mend="Rehearse a larger machine with --nodes.",
+            mend="Rehearse a larger machine with --nodes",
             code="rehearse.too_large",
         )
     return LoopJobs(

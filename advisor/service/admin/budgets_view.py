@@ -143,7 +143,11 @@ def changes_for(
         BadInput: Nothing is to be changed, or a budget is to be set and removed.
     """
     if remove and usd is not None:
-        raise BadInput("a budget is set or removed", where="--remove", mend="Leave out the dollars")
+        raise BadInput(
+            "a budget is either set or removed, and both are asked for",
+            where="--remove",
+            mend="Give the dollars or --remove",
+        )
     changes: dict[str, Any] = {}
     kind = "user" if is_user(payer) else "account"
     if not payer:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from advisor.history.models import maker_of
 from advisor.model.bill import day_of
 from advisor.model.periods import comes_again, payer_words, period_name, period_now
 from advisor.service.state.records import ToldNotice, ToldNotices
@@ -20,7 +21,6 @@ BUDGET_PERCENTS: Final = (50, 80, 100)
 TRAINING_SECONDS: Final = 4 * 3600.0
 """systemd ends a training that takes longer."""
 _MAX_KEPT: Final = 10_000
-_MAKES: Final = {"size": "`advisor retrain`"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def _models(report: Mapping[str, Any]) -> Iterator[Condition]:
             key=f"model.{kind}",
             text=f"the model {kind} is refused, and `advisor serve` goes on with what it has: {problem}. "
             "Look who has written it; remove its folder below paths.models, then run "
-            f"{_MAKES.get(kind, '`systemctl restart advisor-control`')}",
+            f"{maker_of(kind)}",
         )
     for command, run in (report.get("trainings") or {}).items():
         age = float(report["time"]) - run["began"]

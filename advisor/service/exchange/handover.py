@@ -383,6 +383,6 @@ def _refused(why: str) -> BadInput:
     return BadInput(
         why,
         where="hand-over",
-        mend="Only slurm_hooks/resume and its kin write these",
+        mend="Install slurm_hooks/resume and slurm_hooks/suspend of this release, which write the hand-overs",
         code="handover.malformed",
     )

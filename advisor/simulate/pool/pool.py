@@ -153,7 +153,7 @@ class Pool:
             raise BadInput(
                 f"a job needs {processors} processors; the machine has {self.processors}",
                 where="simulated cluster",
-                mend="Simulate a larger machine, or leave the job out.",
+                mend="Simulate a larger machine, or leave the job out",
                 code="simulate.too_large",
             )
         job = self._arrays.jobs[row]

@@ -197,7 +197,7 @@ def refuse_too_wide(jobs: JobTable, cloud: Cloud) -> None:
         raise BadInput(
             f"a job needs {int(jobs.processors.max())} of {cloud.max_nodes} nodes, or has no run time",
             where=jobs.name or "jobs",
-            mend="Allow more nodes, or leave such jobs out.",
+            mend="Allow more nodes, or leave such jobs out",
             code="portfolio.too_wide",
         )
 

@@ -62,7 +62,7 @@ def policy_named(name: str) -> RentingPolicy:
         raise BadInput(
             f"{name[:80]!a} is not the name of a policy",
             where="portfolio.leader",
-            mend="Use a name that `advisor replay portfolio` prints, such as ODX-UNICEF-FirstFit.",
+            mend="Use a name that `advisor replay portfolio` prints, such as ODX-UNICEF-FirstFit",
             code="portfolio.policy",
         )
     return RentingPolicy(
