@@ -90,13 +90,15 @@ class DriftSettings(Section):
     )
     coverage: Fraction = setting(
         0.75,
-        "The least share of waits and run times of a week that lie in their 90 % intervals.",
+        "A partition falls back to on-premise when less than this share of a week's waits and run times lies "
+        "in their 90 % intervals.",
         why="The worst month of ten logs has 0.87; a log with one user's bursts had 0.80.",
         expert=True,
     )
     saved_share: float = setting(
         0.5,
-        "The least share of the time that moved jobs of a week were forecast to save that they save.",
+        "A partition falls back to on-premise when its moved jobs of a week save less than this share of the "
+        "time that they were forecast to save.",
         why="Below one half the cloud is slower, or boots later, than what is paid for it assumes.",
         ge=-10.0,
         le=1.0,

@@ -36,9 +36,9 @@ class BudgetSettings(Section):
     )
     accounts: dict[str, Dollars] = setting(
         {},
-        "Budgets of single Slurm accounts, such as `{ chem = 500.0 }`, within `usd`. The name `*` stands for "
-        "each account that is not named; without it these have no budget of their own. 0 keeps an account's "
-        "jobs on-premise.",
+        "Budgets of single Slurm accounts for each `account_period`, such as `{ chem = 500.0 }`, within "
+        "`usd`. The name `*` stands for each account that is not named; without it these have no budget of their "
+        "own. 0 keeps an account's jobs on-premise.",
         why="The table is empty because only the site knows which account pays.",
         unit="USD",
         expert=True,
@@ -52,8 +52,9 @@ class BudgetSettings(Section):
     )
     users: dict[str, Dollars] = setting(
         {},
-        'Budgets of single users, such as `{ ann = 50.0, "*" = 20.0 }`, within `usd` and their account\'s. '
-        "The name `*` stands for each user who is not named. 0 keeps a user's jobs on-premise.",
+        'Budgets of single users for each `user_period`, such as `{ ann = 50.0, "*" = 20.0 }`, within `usd` '
+        "and their account's. The name `*` stands for each user who is not named. 0 keeps a user's jobs "
+        "on-premise.",
         why="The table is empty because most sites give money to accounts.",
         unit="USD",
         expert=True,
