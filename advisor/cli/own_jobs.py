@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.replay.closed_loop.own_jobs import OwnJobs
 
 Begin = Callable[["JobTable"], float]
-"""When the window begins, epoch seconds, from the jobs that ran and fit."""
+"""Function from the jobs that ran and fit to the beginning of the window, epoch seconds."""
 
 
 def lasting_state(settings: Settings) -> SiteState:
@@ -54,8 +54,8 @@ def lasting_state(settings: Settings) -> SiteState:
 
 def jobs_since(
     settings: Settings, since: str, trace: Path | None, nodes: int, tick: Tick
-) -> tuple[float, SiteState, OwnJobs]:
-    """The begin of the window that was asked for (epoch seconds), the site as last seen, and the jobs.
+) -> tuple[SiteState, OwnJobs]:
+    """The site as last seen, and the jobs of the window that was asked for.
 
     Args:
         since: The value of ``--since``; for a log it counts back from the log's end.
@@ -65,21 +65,15 @@ def jobs_since(
     from advisor.model.site import SiteState
     from advisor.service.admin.since import parse_since
 
-    wanted = 0.0
+    if trace is None:
+        seen = lasting_state(settings)
+        return seen, jobs_of_site(settings, seen, nodes, lambda _: parse_since(since, time.time()))
 
     def begin(table: JobTable) -> float:
-        nonlocal wanted
-        is_log = trace is not None and len(table) > 0
-        end = float((table.submit + table.wait.clip(0.0) + table.run).max()) if is_log else time.time()
-        wanted = parse_since(since, end)
-        return wanted
+        ends = table.submit + table.wait.clip(0.0) + table.run
+        return parse_since(since, float(ends.max()) if len(table) else time.time())
 
-    seen = SiteState(time=0.0, cluster=None) if trace is not None else lasting_state(settings)
-    if trace is not None:
-        own = jobs_of_log(trace, nodes, begin, tick)
-    else:
-        own = jobs_of_site(settings, seen, nodes, begin)
-    return wanted, seen, own
+    return SiteState(time=0.0, cluster=None), _jobs_of_log(trace, nodes, begin, tick)
 
 
 def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) -> OwnJobs:
@@ -102,41 +96,41 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
 
     with HistoryStore(settings.history_url, read_only=True) as store:
         whole = own.in_epoch_seconds(store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds))
-        went = in_burst(whole, settings.cluster.burst_partition)
+        in_cloud = in_burst(whole, settings.cluster.burst_partition)
         machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)
-        machine = machine or own.busiest(whole.select(~went))
-        cloud = _on_premise(store, settings, seen, whole, went)
+        machine = machine or own.busiest(whole.select(~in_cloud))
+        at_home = _on_premise(store, settings, seen, whole, in_cloud)
         fits = own.which_fit(whole, machine)
-        left = went[fits]
-        table = own.as_on_premise(whole, cloud).select(fits)
+        in_cloud = in_cloud[fits]
+        table = own.as_on_premise(whole, at_home).select(fits)
         since = begin(table)
         jobs = own.window(table, since=since, machine=machine)
         said = own.with_array_tasks(one.job for one in store.outcomes(since))
-    here = own.window(table.select(~left), since=since, machine=machine)
+    here = own.window(table.select(~in_cloud), since=since, machine=machine)
     burst = settings.cluster.burst_partition
 
     def job_at(row: int) -> Job:
         key = (int(table.job_id[row]), float(table.submit[row]))
-        at_home = job_of(table, row, with_queue=True)
-        job = said.get(key, at_home)
-        if not left[row]:
+        in_table = job_of(table, row, with_queue=True)
+        job = said.get(key, in_table)
+        if not in_cloud[row]:
             return job
         # a job that we have moved came from one of our partitions: the default one where none is known
-        home = None if at_home.queue == burst else at_home.queue
+        home = None if in_table.queue == burst else in_table.queue
         return changed(job, queue=home, explicit_partition=False)
 
-    return own.OwnJobs(jobs=jobs, here=here, job_at=job_at)
+    return own.OwnJobs(since=since, jobs=jobs, here=here, job_at=job_at)
 
 
 def _on_premise(
-    store: HistoryStore, settings: Settings, seen: SiteState, whole: JobTable, went: NDArray[np.bool_]
+    store: HistoryStore, settings: Settings, seen: SiteState, whole: JobTable, in_cloud: NDArray[np.bool_]
 ) -> dict[int, tuple[float, str | None]]:
     """Row of a job that ran in the cloud to its run time, seconds, and partition on-premise, as learned live.
 
     Args:
         seen: The site as last seen: the learned performance ratios.
         whole: All jobs, times in epoch seconds.
-        went: Whether a job ran in the cloud.
+        in_cloud: Whether a job ran in the cloud.
     """
     from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
     from advisor.decide.submission.table_row import job_of
@@ -145,21 +139,21 @@ def _on_premise(
     def ratio(job: Job) -> float:
         return slowdown_of(job, ratio_of(job, seen.ratios), settings.placement)
 
-    gone: dict[tuple[int, float], int] = {}
+    row_of: dict[tuple[int, float], int] = {}
     found: dict[int, tuple[float, str | None]] = {}
-    for row in went.nonzero()[0].tolist():
+    for row in in_cloud.nonzero()[0].tolist():
         job = job_of(whole, row, with_queue=True)
-        gone[job.job_id, job.submit_time] = row
+        row_of[job.job_id, job.submit_time] = row
         found[row] = (float(whole.run[row]) / ratio(job), job.queue)
-    for outcome in store.recent(len(gone), partition=settings.cluster.burst_partition):
-        at = gone.get((outcome.job.job_id, outcome.job.submit_time))
+    for outcome in store.recent(len(row_of), partition=settings.cluster.burst_partition):
+        at = row_of.get((outcome.job.job_id, outcome.job.submit_time))
         if at is not None:
             here = on_premise_outcome(outcome, settings, store, ratio)
             found[at] = (here.run_seconds, here.job.queue)
     return found
 
 
-def jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:
+def _jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:
     """The jobs of a log; all may move, because a log does not know our partitions.
 
     Args:
@@ -172,5 +166,6 @@ def jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:
     whole = own.in_epoch_seconds(load_table(trace, progress=lambda done, all_: tick("reading", done, all_)))
     machine = nodes or whole.total_processors or own.busiest(whole)
     table = own.that_fit(replace(whole, total_processors=machine), machine)
-    jobs = own.window(table, since=begin(table), machine=machine)
-    return own.OwnJobs(jobs=jobs, here=jobs, job_at=lambda row: job_of(table, row))
+    since = begin(table)
+    jobs = own.window(table, since=since, machine=machine)
+    return own.OwnJobs(since=since, jobs=jobs, here=jobs, job_at=lambda row: job_of(table, row))

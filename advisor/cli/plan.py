@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from advisor.replay.closed_loop.sizing import Plan
 
 _OWN_SHARE = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The options about nodes, prices and the target, as they were given."""
+
+    node_cores: int
+    own_usd: float | None
+    wait: float | None
+    processes: int
 
 
 def register(app: typer.Typer) -> None:
@@ -62,24 +72,24 @@ def plan(
     the policy `price` with several budgets. Nothing is written.
     """
     begun = time.perf_counter()
-    result = _planned(
+    result = _result(
         settings_of(config),
         since=since,
         trace=None if trace is None else Path(find_trace(str(trace))),
         nodes=nodes,
-        asked=(node_cores, own_usd, wait, processes or cores()),
+        asked=_Asked(node_cores=node_cores, own_usd=own_usd, wait=wait, processes=processes or cores()),
     )
     result["seconds"] = time.perf_counter() - begun
     emit(result, output, lambda console: _draw(console, result))
 
 
-def _planned(
+def _result(
     settings: Settings,
     *,
     since: str,
     trace: Path | None,
     nodes: int,
-    asked: tuple[int, float | None, float | None, int],
+    asked: _Asked,
 ) -> dict[str, Any]:
     from advisor.replay.closed_loop.fidelity import fidelity_of
     from advisor.replay.closed_loop.recommendation import fidelity_of_site
@@ -87,9 +97,9 @@ def _planned(
     from advisor.replay.closed_loop.sizing import sized
 
     with ticking("reading the history") as tick:
-        _, seen, own = jobs_since(settings, since, trace, nodes, tick)
+        seen, own = jobs_since(settings, since, trace, nodes, tick)
         jobs = under_rules(own, settings, seen)
-        terms = _plan(settings, own, seen, *asked)
+        terms = _terms(settings, own, seen, asked)
         found = sized(jobs, terms, tick)
         fidelity = (
             fidelity_of_site(own.here, terms.world)
@@ -112,15 +122,7 @@ def _planned(
     }
 
 
-def _plan(
-    settings: Settings,
-    own: OwnJobs,
-    seen: SiteState,
-    node_cores: int,
-    own_usd: float | None,
-    wait: float | None,
-    processes: int,
-) -> Plan:
+def _terms(settings: Settings, own: OwnJobs, seen: SiteState, asked: _Asked) -> Plan:
     from advisor.decide.submission.capacity import usd_per_core_hour
     from advisor.model.advice import Capacity
     from advisor.replay.closed_loop.recommendation import PRICE
@@ -132,10 +134,10 @@ def _plan(
         world=world_of(settings, own, seen, share=0.0),
         terms=replace(terms_of(settings, usd), policy=PRICE.policy, fixed_price=None),
         usd_per_core_hour=usd,
-        own_usd_per_core_hour=_OWN_SHARE * usd if own_usd is None else own_usd,
-        node_cores=node_cores,
-        target_wait_seconds=None if wait is None else 60.0 * wait,
-        processes=processes,
+        own_usd_per_core_hour=_OWN_SHARE * usd if asked.own_usd is None else asked.own_usd,
+        node_cores=asked.node_cores,
+        target_wait_seconds=None if asked.wait is None else 60.0 * asked.wait,
+        processes=asked.processes,
     )
 
 

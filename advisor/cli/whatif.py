@@ -110,7 +110,7 @@ def _compared(
     now = in_force(loaded.settings)
     other = _changed(loaded, asked) if asked else None
     with ticking("reading the history") as tick:
-        wanted, seen, own = jobs_since(now, since, trace, nodes, tick)
+        seen, own = jobs_since(now, since, trace, nodes, tick)
         simulations = [simulation_of(_IN_FORCE, now, own, seen)]
         if other is not None:
             simulations.append(simulation_of(_CHANGED, other, own, seen_as_set(seen, asked)))
@@ -119,9 +119,9 @@ def _compared(
     return {
         "history": "history" if trace is None else own.jobs.table.name,
         "since": float(own.jobs.submit[0]),
-        "asked_since": wanted,
+        "asked_since": own.since,
         "changes": asked,
-        "is_whole_history": own.jobs.first == 0 and wanted < float(own.jobs.submit[0]),
+        "is_whole_history": own.jobs.first == 0 and own.since < float(own.jobs.submit[0]),
         "jobs": len(own.jobs),
         "processors": own.jobs.machine,
         "cloud_jobs": own.in_cloud,

@@ -37,8 +37,8 @@ class BudgetSettings(Section):
     accounts: dict[str, Dollars] = setting(
         {},
         "Budgets of single Slurm accounts for each `account_period`, such as `{ chem = 500.0 }`, within "
-        "`usd`. The name `*` stands for each account that is not named; without it these have no budget of their "
-        "own. 0 keeps an account's jobs on-premise.",
+        "`usd`. The name `*` stands for each account that is not named; without it these have no budget "
+        "of their own. 0 keeps an account's jobs on-premise.",
         why="The table is empty because only the site knows which account pays.",
         unit="USD",
         expert=True,

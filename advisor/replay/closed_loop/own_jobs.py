@@ -21,12 +21,14 @@ class OwnJobs:
     """The jobs of a window of a history; times in epoch seconds.
 
     Attributes:
+        since: The beginning of the window that was asked for; the history may be shorter.
         jobs: All that were submitted in it. Those that ran in the cloud have the run time that they would
             have had on-premise.
         here: Those of them that ran on-premise: what would have happened without us is known of them.
         job_at: The submission of a row of the table of ``jobs``.
     """
 
+    since: float
     jobs: LoopJobs
     here: LoopJobs
     job_at: Callable[[int], Job]
