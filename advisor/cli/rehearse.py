@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from advisor.replay.closed_loop.world import WorldOptions
 
 
-SkipOption = Annotated[int, typer.Option(min=0, help="First rows of the log, from which is only learned.")]
+SkipOption = Annotated[int, typer.Option(min=0, help="Rows at the log's start that are only learned from.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Rows that are replayed; all by default.")]
 PoliciesOption = Annotated[
     str | None,

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse import (
@@ -18,6 +18,7 @@ from advisor.cli.rehearse import (
     NodesOption,
     ProcessesOption,
     ShareOption,
+    SkipOption,
     SlowdownOption,
 )
 from advisor.cli.tables import percent, print_table
@@ -30,7 +31,7 @@ _TEACHING_ROWS: Final = 1_000
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay budget``."""
-    group(app, "replay", "Replay logs through the decisions.").command("budget")(budget)
+    replay_group(app).command("budget")(budget)
 
 
 def budget(
@@ -47,9 +48,7 @@ def budget(
     carry_over: Annotated[
         bool, typer.Option("--carry-over", help="What a period has left may be spent in the next one.")
     ] = False,
-    skip: Annotated[
-        int, typer.Option(min=0, help="First rows, from which is only learned.")
-    ] = _TEACHING_ROWS,
+    skip: SkipOption = _TEACHING_ROWS,
     jobs: JobsOption = None,
     nodes: NodesOption = 0,
     boot: BootOption = 120.0,

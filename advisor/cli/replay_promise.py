@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse import BootOption, JobsOption, NodesOption, SlowdownOption
@@ -23,7 +23,7 @@ _TEACHING_SHARE: Final = 0.1
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay promise``."""
-    group(app, "replay", "Replay logs through the decisions.").command("promise")(promise)
+    replay_group(app).command("promise")(promise)
 
 
 def promise(
@@ -33,14 +33,17 @@ def promise(
     skip: Annotated[
         int | None,
         typer.Option(
-            min=0, help="First rows, from which is only learned; by default 2,000, at most a tenth."
+            min=0,
+            help="Rows at the log's start that are only learned from; by default 2,000, at most a tenth.",
         ),
     ] = None,
     jobs: JobsOption = None,
     nodes: NodesOption = 0,
     boot: BootOption = 120.0,
     slowdown: SlowdownOption = 1.05,
-    seed: Annotated[int, typer.Option(min=0, help="Of what users value an hour at.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the draws of what an hour is worth to each user.")
+    ] = 1,
     place: Annotated[
         bool,
         typer.Option(

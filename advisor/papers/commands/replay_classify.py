@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -29,7 +29,7 @@ class Mode(enum.StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay classify``."""
-    group(app, "replay", "Replay logs through the decisions.").command("classify")(classify)
+    replay_group(app).command("classify")(classify)
 
 
 def classify(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -35,7 +35,7 @@ WAYS = ("optimal", "without_cutoff", "with_cutoff", "advisor")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group(app, "replay", "Replay logs through the decisions.").command("placement")(placement)
+    replay_group(app).command("placement")(placement)
 
 
 def placement(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -50,7 +50,7 @@ class Policies(enum.StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay portfolio``."""
-    group(app, "replay", "Replay logs through the decisions.").command("portfolio")(portfolio)
+    replay_group(app).command("portfolio")(portfolio)
 
 
 def portfolio(  # noqa: PLR0917  (typer passes options by name)

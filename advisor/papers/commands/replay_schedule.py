@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -21,7 +21,7 @@ from advisor.replay.traces import find_trace
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay schedule``."""
-    group(app, "replay", "Replay logs through the decisions.").command("schedule")(schedule)
+    replay_group(app).command("schedule")(schedule)
 
 
 def schedule(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
+from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -40,7 +40,7 @@ class DispatchOption(enum.StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay waiting``."""
-    group(app, "replay", "Replay logs through the decisions.").command("waiting")(waiting)
+    replay_group(app).command("waiting")(waiting)
 
 
 def fixed_cores_of(text: str) -> int | None:
