@@ -37,7 +37,7 @@ class CloudContext:
         prices: Returns the prices in force; None: those of the settings.
         paid_since: Returns the paid time in the history since a moment (epoch seconds), for a budget whose
             state file was lost.
-        stop_of: Returns the stop of a hedged job's time in the cloud, seconds.
+        stop_of: Returns after how many seconds in the cloud a hedged job is brought back; None: no hedges.
         spot_pools: Returns how long instances of each spot pool last; nothing until enough were observed.
         account: Returns what was read of the AWS account: capacity that is paid for, others' instances,
             quotas.
@@ -58,18 +58,16 @@ class CloudContext:
     account: AskAccount = Account
     block_ends: BlockEnds | None = None
 
-    @property
-    def blocks(self) -> BlockKeeper:
+    def block_keeper(self) -> BlockKeeper:
         """Return what keeps jobs from running past the end of their capacity block."""
         return BlockKeeper(self.fleet, self.account, self.block_ends, self.clock)
 
-    @property
-    def paid(self) -> PaidNow:
+    def paid_now(self) -> PaidNow:
         """Return what counts the capacity that is paid for already."""
         return PaidNow(self.settings, self.account, self.prices_now)
 
     def prices_now(self) -> Prices:
-        """The prices in force, without a call to EC2."""
+        """Return the prices in force, without a call to EC2."""
         return Prices.of_settings(self.settings.ec2) if self.prices is None else self.prices()
 
     def bookkeeping(self) -> Bookkeeping:
@@ -81,7 +79,7 @@ class CloudContext:
             prices=self.prices_now,
             clock=self.clock,
             paid_since=self.paid_since,
-            paid=self.paid,
+            paid=self.paid_now(),
             reckoning=self._reckoning(),
         )
 
@@ -93,7 +91,7 @@ class CloudContext:
             slurm=self.slurm,
             view=self.view,
             prices=self.prices_now,
-            paid=self.paid,
+            paid=self.paid_now(),
             reckoning=self._reckoning(),
         )
 
@@ -107,6 +105,7 @@ class CloudContext:
         )
 
     def _reckoning(self) -> Reckoning:
+        """Return what says for how long jobs and idle nodes are assumed to cost money."""
         return Reckoning(self.settings, slurm=self.slurm, clock=self.clock, stop_of=self.stop_of)
 
     def addresses(self) -> Addresses:

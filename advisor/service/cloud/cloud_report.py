@@ -51,13 +51,12 @@ class CloudReport:
     ) -> None:
         self._settings, self._view, self._clock = context.settings, context.view, context.clock
         self._cloud, self._interruptions = context.cloud, context.interruptions
-        self._prices, self._paid, self._account = context.prices_now, context.paid, context.account
+        self._prices, self._paid, self._account = context.prices_now, context.paid_now(), context.account
         self._provision = provision
         self._reconcile = reconcile
         self._breakers = breakers
         self._describe_node = describe_node
         self._today = today
-        self._covered: set[str] = set()
 
     def everything(self) -> dict[str, Any]:
         """All tables and the counters."""
@@ -99,10 +98,14 @@ class CloudReport:
             name: [queued.job.job_id for queued in jobs] for name, jobs in jobs_by_node(snapshot).items()
         }
         notices = self._interruptions.notices()
-        self._covered = self._paid.at_launch(alive).covered
-        rows = [self._row(item, known.get(item.node or ""), on_node, notices) for item in alive]
+        covered = self._paid.at_launch(alive).covered
+        rows = [
+            self._row(known.get(item.node or ""), item.node, on_node)
+            | self._of_instance(item, notices, is_paid_for=item.instance_id in covered)
+            for item in alive
+        ]
         rows += [
-            self._row(None, node, on_node, notices)
+            self._row(node, name, on_node)
             for name, node in known.items()
             if name not in with_instance and node.power.value != "powered_down"
         ]
@@ -114,15 +117,9 @@ class CloudReport:
         except RetryLater:
             return ClusterSnapshot(time=0.0, jobs=(), nodes=())
 
-    def _row(
-        self,
-        instance: Instance | None,
-        node: Node | None,
-        on_node: Mapping[str, list[int]],
-        notices: Mapping[str, dict[str, float]],
-    ) -> dict[str, Any]:
-        name = node.name if node is not None else instance.node if instance is not None else None
-        row: dict[str, Any] = {
+    def _row(self, node: Node | None, name: str | None, on_node: Mapping[str, list[int]]) -> dict[str, Any]:
+        """The row of a node, or of the node that an instance names, without the instance's columns."""
+        return {
             "node": name,
             "power": node.power.value if node is not None else None,
             "states": sorted(node.states) if node is not None else [],
@@ -137,24 +134,23 @@ class CloudReport:
             "notices": {},
             **self._describe_node(node),
         }
-        if instance is not None:
-            launched = instance.launch_time
-            row |= {
-                "instance_id": instance.instance_id,
-                "instance_state": instance.state,
-                "capacity": instance.option.value,
-                "pool": pool_of(instance).key,
-                "zone": instance.zone,
-                "age_seconds": max(0.0, self._clock.wall() - launched) if launched else None,
-                "usd_per_hour": self._usd_per_hour(instance),
-                "notices": notices.get(instance.instance_id, {}),
-            }
-        return row
 
-    def _usd_per_hour(self, instance: Instance) -> float:
-        if instance.instance_id in self._covered:
-            return 0.0
-        return usd_per_hour(instance.option, instance.instance_type, self._prices())
+    def _of_instance(
+        self, instance: Instance, notices: Mapping[str, dict[str, float]], *, is_paid_for: bool
+    ) -> dict[str, Any]:
+        """The columns of an instance; it costs nothing more where its capacity is paid for already."""
+        launched = instance.launch_time
+        price = usd_per_hour(instance.option, instance.instance_type, self._prices())
+        return {
+            "instance_id": instance.instance_id,
+            "instance_state": instance.state,
+            "capacity": instance.option.value,
+            "pool": pool_of(instance).key,
+            "zone": instance.zone,
+            "age_seconds": max(0.0, self._clock.wall() - launched) if launched else None,
+            "usd_per_hour": 0.0 if is_paid_for else price,
+            "notices": notices.get(instance.instance_id, {}),
+        }
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool that a launch may use, in the order of the purchase options, and what is known of it."""

@@ -69,7 +69,7 @@ class ProvisionLoop:
             context.addresses(),
         )
         self._choice = context.spot_choice()
-        self._blocks = context.blocks
+        self._blocks = context.block_keeper()
         self.folder = folder
         self._kept = kept
         self._resumed_jobs = ResumedJobs(view, self._cloud, clock)
