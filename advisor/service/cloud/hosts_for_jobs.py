@@ -1,4 +1,4 @@
-"""Which waiting job each host is for that LSF's resource connector asks for: it does not say. Pure."""
+"""The waiting job for which each host is launched. LSF's resource connector only says how many. Pure."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Final
 
 from advisor.model.snapshot import QueuedJob
 
-_STEADY: Final = "on_demand"
+_NEVER_SPOT: Final = "on_demand"
+"""The resource that jobs off spot select. Under LSF, `Job.node_list` has a job's ``select[...]``."""
 
 
 def jobs_of_hosts(
-    hosts: Sequence[str], cores: int, waiting: Iterable[QueuedJob], *, is_steady: bool
+    hosts: Sequence[str], cores: int, waiting: Iterable[QueuedJob], *, is_never_spot: bool
 ) -> tuple[dict[str, int], set[int]]:
-    """A job's id for each host, as far as there are jobs, and all jobs that have room there.
+    """A job's id for each host that has a job, and the ids of all jobs that have room on the hosts.
 
     Jobs of higher priority go first. A job that fits beside the one before it has no host of its own.
 
     Args:
         cores: Number of cores of a host.
         waiting: Jobs that wait in the cloud's queue and have no host yet.
-        is_steady: Whether the hosts are never spot; other hosts are for no job that asks for such.
+        is_never_spot: Whether the hosts are never spot. A job that selects such hosts gets no other host.
     """
     found, served = dict[str, int](), set[int]()
     left, room = list(hosts), 0
     for queued in sorted(waiting, key=lambda one: (-one.priority, one.job.submit_time)):
         job = queued.job
-        if not is_steady and _STEADY in (job.node_list or ""):
+        if not is_never_spot and _NEVER_SPOT in (job.node_list or ""):
             continue
         for _ in range(job.array_tasks):
             if job.processors <= room:

@@ -258,7 +258,7 @@ class ResourceConnector:
             and queued.job.job_id not in self._served
             and not _lacks_advice(queued)
         ]
-        jobs, served = jobs_of_hosts(nodes, each.cores, waiting, is_steady=is_never_spot(each.features))
+        jobs, served = jobs_of_hosts(nodes, each.cores, waiting, is_never_spot=is_never_spot(each.features))
         self._served |= served
         return jobs
 
