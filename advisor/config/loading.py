@@ -27,8 +27,8 @@ DEFAULT_PATH: Final = Path("/etc/advisor/advisor.toml")
 PATH_VARIABLE: Final = "ADVISOR_CONFIG"
 _OVERRIDE: Final = re.compile(r"ADVISOR_(?P<section>[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*)__(?P<name>\w+)")
 _LIMIT_BYTES: Final = 1_000_000
-_OWN_WORDS: Final = {"SLURM_CONF": ("paths", "slurm_conf"), "LSF_ENVDIR": ("paths", "lsf_envdir")}
-"""Variables that the schedulers' own commands read, and the settings that they stand for."""
+_SCHEDULER_VARIABLES: Final = {"SLURM_CONF": ("paths", "slurm_conf"), "LSF_ENVDIR": ("paths", "lsf_envdir")}
+"""Variables that Slurm's and LSF's own commands read, and the settings whose defaults they replace."""
 
 
 class Source(enum.StrEnum):
@@ -91,9 +91,9 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
             where = f"{found}:{line}" if line else str(found)
             origins[f"{section}.{name}"] = Origin(source=Source.FILE, where=where)
     values = {section: dict(entries) for section, entries in document.items()}
-    for variable, (section, name) in _OWN_WORDS.items():
+    for variable, (section, name) in _SCHEDULER_VARIABLES.items():
         key = f"{section}.{name}"
-        if environ.get(variable) and origins[key].source is Source.DEFAULT:  # a setting of ours would win
+        if environ.get(variable) and origins[key].source is Source.DEFAULT:  # the file's setting wins
             values.setdefault(section, {})[name] = environ[variable]
             origins[key] = Origin(source=Source.ENVIRONMENT, where=variable)
     for variable, (definition, value) in _overrides(environ).items():
@@ -120,7 +120,7 @@ def changed(loaded: LoadedSettings, changes: Mapping[str, Any], option: str = "-
     origins = dict(loaded.origins)
     for key, value in changes.items():
         if key not in by_key():
-            raise _unknown(key, by_key(), option, None, "setting")
+            raise _unknown(key, by_key(), option)
         definition = by_key()[key]
         values[definition.section][definition.name] = value
         origins[key] = Origin(source=Source.OPTION, where=option)
@@ -203,7 +203,7 @@ def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -
     models = section_models()
     for section, values in document.items():
         if section not in models:
-            raise _unknown(section, models, path, _line_of(text, section, None), "section")
+            raise _unknown(section, models, _place(path, _line_of(text, section, None)), "section")
         if not isinstance(values, dict):
             raise BadInput(
                 f"{section} is a section, not a value",
@@ -214,21 +214,19 @@ def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -
         for name in values:
             if name not in models[section].model_fields:
                 line = _line_of(text, section, name)
-                raise _unknown(f"{section}.{name}", by_key(), path, line, "setting")
+                raise _unknown(f"{section}.{name}", by_key(), _place(path, line))
 
 
-def _unknown(
-    key: str, known: Iterable[str], path: Path | str | None, line: int | None, kind: str
-) -> BadInput:
+def _unknown(key: str, known: Iterable[str], where: str, kind: str = "setting") -> BadInput:
     return BadInput(
         f"there is no {kind} {key}",
-        where=_place(path, line),
+        where=where,
         mend=did_you_mean(key, known),
         code="config.unknown",
     )
 
 
-def _place(path: Path | str | None, line: int | None) -> str:
+def _place(path: Path | None, line: int | None) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
@@ -258,7 +256,7 @@ def _overrides(environ: Mapping[str, str]) -> dict[str, tuple[Definition, Any]]:
         if not _OVERRIDE.fullmatch(variable):
             continue
         if variable not in known:
-            raise _unknown(variable, known, "environment", None, "setting")
+            raise _unknown(variable, known, "environment")
         definition = known[variable]
         found[variable] = (definition, _value_of(definition, environ[variable], variable))
     return found

@@ -57,9 +57,12 @@ _SELDOM: Final = (
     "rules.deny_accounts",
     "capacity.reserved_nodes",
 )
-"""Left out of a starting file, in this order, where expert settings were found."""
+"""Everyday settings that a starting file leaves out, the first ones first, to make room for expert settings.
+
+Only as many are left out as expert settings were found above the file's limit.
+"""
 MAX_STARTING: Final = 30
-"""Settings of a starting file."""
+"""The largest number of settings of a starting file."""
 _SAMPLE_FOOT: Final = """\
 # Everything else has a default that most sites keep: docs/settings.md, "Expert settings", or
 # `advisor config sample --expert`. These parts are off until you enable them (docs/options.md):
