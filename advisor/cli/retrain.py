@@ -18,10 +18,8 @@ from advisor.cli.progress import working
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
     from advisor.model.settings import Settings
+    from advisor.predict.size.size_history import SizeHistory
     from advisor.predict.size.size_model import SizeModel
-
-KIND = "size"
-"""Kind of the size model in the model store."""
 
 
 def register(app: typer.Typer) -> None:
@@ -85,7 +83,7 @@ def _retrained(settings: Settings, jobs: int, *, force: bool) -> dict[str, Any]:
 
 def _train_and_promote(
     store: ModelStore,
-    history: Any,
+    history: SizeHistory,
     now: float,
     utc_offset_seconds: float,
     *,
@@ -96,6 +94,7 @@ def _train_and_promote(
 
     from advisor.predict.size.size_model import SizeModel
     from advisor.replay.backtest import backtest
+    from advisor.service.submit.models import SIZE_KIND
 
     with working("backtesting on the last week"):
         judged = backtest(history, _current(store), now=now, probability_cut=probability_cut)
@@ -106,7 +105,7 @@ def _train_and_promote(
     if model.trees is None:
         return _kept("too few finished jobs to learn from", code="too-few-jobs")
     arrays, meta = model.to_arrays()
-    version = store.save(KIND, arrays, meta | {"backtest": asdict(judged)})
+    version = store.save(SIZE_KIND, arrays, meta | {"backtest": asdict(judged)})
     return {
         "promoted": True,
         "version": version,
@@ -133,9 +132,10 @@ def _current(store: ModelStore) -> SizeModel | None:
     """The model in force; None when there is none, or another release made it with other features."""
     from advisor.model.errors import BadInput, UseFallback
     from advisor.predict.size.size_model import SizeModel
+    from advisor.service.submit.models import SIZE_KIND
 
     try:
-        arrays, meta = store.load(KIND)
+        arrays, meta = store.load(SIZE_KIND)
     except UseFallback:
         return None
     try:
