@@ -2,7 +2,8 @@
 
 `advisor serve` has no HTTP of its own: nothing but the hook's question may take its time. It answers
 ``{"op":"metrics"}`` on its socket, and `advisor control` shows that text beside its own on ``/metrics``
-(:func:`exposition`). The names of the two never overlap: ``advisor_serve_*`` here, other ``advisor_*`` there.
+(:func:`exposition`). The names of the two never overlap: those of
+`advisor serve` begin with ``advisor_serve_``, those of `advisor control` with ``advisor_`` and another word.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
@@ -120,27 +122,20 @@ class _AdviceTally(Collector):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeReadings:
     """The present values.
 
-    Args:
-        gauges, counters: Name without prefix: value and help text.
+    Attributes:
+        gauges, counters: Name without ``advisor_serve_`` to value and help text.
         state_errors: Number of failed refreshes of the watcher, by code.
         model_version: Versions of the models in use, as ``predictor+size``; empty without a model.
     """
 
-    def __init__(
-        self,
-        *,
-        gauges: dict[str, tuple[float, str]],
-        counters: dict[str, tuple[float, str]],
-        state_errors: dict[str, int],
-        model_version: str,
-    ) -> None:
-        self.gauges = gauges
-        self.counters = counters
-        self.state_errors = state_errors
-        self.model_version = model_version
+    gauges: Mapping[str, tuple[float, str]]
+    counters: Mapping[str, tuple[float, str]]
+    state_errors: Mapping[str, int]
+    model_version: str
 
 
 class _ReadingsCollector(Collector):
