@@ -22,7 +22,8 @@ from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 
 _MIGRATION_LOCK = 0x42757273744164  # PostgreSQL advisory lock: one process migrates, the others wait
 _SQLITE_PRAGMAS = (
-    # a power cut may lose the last transactions, but not damage the file; cursors make up for them
+    # a power cut may lose the last transactions, but not damage the file; each transaction stores how far its
+    # source was read, so what was lost is read again
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
 )
@@ -65,8 +66,8 @@ class Database:
             succeeds.
 
     Attributes:
-        is_another: Whether another file has replaced the one that was opened first, so that earlier positions
-            are void.
+        was_replaced: Whether another file has replaced the one that was opened first, so that earlier
+            positions are void.
 
     Raises:
         BadInput: The URL is not valid, the folder missing, the file not accessible or no database of this
@@ -84,7 +85,7 @@ class Database:
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None  # device and number of SQLite's file
         self._opening = threading.Lock()
-        self.is_another = False
+        self.was_replaced = False
         if not later:
             self._opened()
 
@@ -128,7 +129,7 @@ class Database:
             if self._engine is None:
                 before, self._engine = self._file, self._open()
                 self._file = self._file_now()
-                self.is_another |= before is not None and before != self._file
+                self.was_replaced |= before is not None and before != self._file
             return self._engine
 
     def _file_now(self) -> tuple[int, int] | None:

@@ -42,9 +42,9 @@ class HistoryStore(FinishedJobs, LedgerSummaries, PaidTimes):
         PaidTimes.__init__(self, database)
 
     @property
-    def is_another(self) -> bool:
+    def was_replaced(self) -> bool:
         """Whether another database has replaced the one that was opened first."""
-        return self._database.is_another
+        return self._database.was_replaced
 
     def close(self) -> None:
         """Close all connections."""

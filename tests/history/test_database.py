@@ -369,7 +369,7 @@ def test_d4_a_history_that_is_broken_is_tried_again_until_it_is_mended(
         assert caught.value.code.startswith("history.")
     path.rename(tmp_path / "aside")
     assert store.count() == 0  # the first that could be opened
-    assert not store.is_another
+    assert not store.was_replaced
     store.set_cursor("x", "y")
     store.close()
 
@@ -378,10 +378,10 @@ def test_d4_a_history_that_is_moved_away_while_it_is_open_is_another_one(tmp_pat
     path = tmp_path / "history.db"
     store = HistoryStore(f"sqlite:///{path}", later=True)
     store.set_cursor("x", "1")
-    assert not store.is_another
+    assert not store.was_replaced
     path.rename(tmp_path / "aside")
     assert store.cursor("x") is None
-    assert store.is_another
+    assert store.was_replaced
     store.close()
 
 

@@ -238,7 +238,7 @@ class Control:
     @property
     def is_outdated(self) -> bool:
         """Whether the loops have to start anew: the history they have learned from was replaced."""
-        return self.store.is_another
+        return self.store.was_replaced
 
     def history_problem(self) -> str:
         """The problem with the history, in words; empty if its last use succeeded in every loop."""
