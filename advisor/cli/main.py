@@ -16,8 +16,8 @@ from advisor.cli.output import stderr, with_wide
 from advisor.cli.progress import tells_steps
 from advisor.model.errors import AdvisorError, BadInput
 
-# Modules with `register(app)`, in the order of `advisor --help`. They are named, not imported: so the papers,
-# which use what is here, stay above it.
+# Modules with `register(app)`, in the order of `advisor --help`. They are named, not imported: a command
+# loads only its own module, and this floor imports none of the floor `papers`, which is above it.
 COMMANDS: tuple[str, ...] = (
     "advisor.cli.serve",
     "advisor.cli.control",
@@ -81,19 +81,19 @@ def _main(
 
 
 def _in_paragraphs(text: str) -> str:
-    """Help without the line ends of the source, which typer keeps from the second paragraph on."""
+    """A docstring without its line ends, which typer keeps from the second paragraph on."""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-def _of_our_kind(group: typer.Typer) -> None:
-    """Give every command the options that all have."""
+def _finish_commands(group: typer.Typer) -> None:
+    """Give every command its help, in paragraphs, and the option ``--wide``."""
     for command in group.registered_commands:
         if command.callback is not None:
             command.help = command.help or _in_paragraphs(inspect.getdoc(command.callback) or "")
             command.callback = with_wide(command.callback)
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            _of_our_kind(inner.typer_instance)
+            _finish_commands(inner.typer_instance)
 
 
 def _modules_of(words: Sequence[str]) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     made.callback()(_main)
     for name in _modules_of(words):
         import_module(name).register(made)
-    _of_our_kind(made)
+    _finish_commands(made)
     return made
 
 

@@ -1,4 +1,4 @@
-"""The options of ``advisor rehearse --shipped``: settings to compare, EC2's market, Slurm's rules."""
+"""Options of ``advisor rehearse``: Slurm's rules; with ``--shipped`` settings to compare and EC2's market."""
 
 from __future__ import annotations
 
@@ -94,18 +94,18 @@ class ShippedOptions:
 
     def market(self, settings: Settings) -> CloudMarket:
         """The market of EC2."""
-        from advisor.rehearsal import cloud_market as read
+        from advisor.rehearsal import cloud_market
         from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT
 
         ec2 = settings.ec2
         prices = self.spot_prices
         quotas = {ON_DEMAND: self.vcpus, SPOT: self.spot_vcpus}
-        return read.CloudMarket(
-            spot_traces=tuple(map(read.read_spot_trace, self.spot_traces)),
+        return cloud_market.CloudMarket(
+            spot_traces=tuple(map(cloud_market.read_spot_trace, self.spot_traces)),
             spot_price=None
             if prices is None
-            else read.read_spot_prices(prices, ec2.instance_type, ec2.on_demand_usd_per_hour),
-            outages=tuple(map(read.outage_of, self.stock_outs)),
+            else cloud_market.read_spot_prices(prices, ec2.instance_type, ec2.on_demand_usd_per_hour),
+            outages=tuple(map(cloud_market.outage_of, self.stock_outs)),
             vcpu_limits={market: limit for market, limit in quotas.items() if limit is not None},
         )
 

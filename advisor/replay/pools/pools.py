@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -270,7 +270,7 @@ def _row(name: str, used: _Used, base: _Used) -> dict[str, Any]:
 
 
 def _check(
-    groups: Mapping[str, Sequence[Path]], priced: Sequence[tuple[str, str]] | Any, options: PoolOptions
+    groups: Mapping[str, Sequence[Path]], priced: Collection[tuple[str, str]], options: PoolOptions
 ) -> None:
     zones = {kind: sum(each == kind for each, _ in priced) for kind in options.on_demand}
     most = max(len(files) for files in groups.values())

@@ -1,4 +1,4 @@
-"""One bad node never stops the others (docs/faults.md, F28)."""
+"""Act on nodes or jobs one by one: one that fails does not stop the others (docs/faults.md, F28)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,4 @@ def do_all(*acts: Callable[[], object]) -> None:
     Raises:
         AdvisorError: As `for_each` does.
     """
-
-    def do(act: Callable[[], object]) -> None:
-        act()
-
-    for_each(acts, do)
+    for_each(acts, lambda act: act())
