@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import botocore.loaders
@@ -18,8 +18,7 @@ from advisor.ec2.errors import ask
 from advisor.model.settings import Ec2Settings
 
 _CONNECT_SECONDS: Final = 5
-_READ_SECONDS: Final = 30
-_LONG_POLL_READ_SECONDS: Final = 30  # SQS long polls last 20
+_READ_SECONDS: Final = 30  # longer than SQS's long polls, which last 20
 _MODELS: Final = botocore.loaders.create_loader()  # shared: reading EC2's model takes a tenth of a second
 
 LAUNCH_CONFIG: Final = Config(
@@ -31,7 +30,7 @@ LAUNCH_CONFIG: Final = Config(
 READ_CONFIG: Final = Config(
     retries={"mode": "adaptive", "total_max_attempts": 5},
     connect_timeout=_CONNECT_SECONDS,
-    read_timeout=max(_READ_SECONDS, _LONG_POLL_READ_SECONDS),
+    read_timeout=_READ_SECONDS,
     max_pool_connections=16,
 )
 
@@ -58,6 +57,18 @@ def rows_of(connection: Any, operation: str, name: str, **request: Any) -> list[
     """The rows under a name in all pages of a client's answer."""
     pages = connection.get_paginator(operation).paginate(**request)
     return [row for page in pages for row in page[name]]
+
+
+def zones_of(ec2: Any, subnet_ids: Sequence[str]) -> dict[str, str]:
+    """Zone by subnet; empty for no subnet, which means any zone.
+
+    Raises:
+        AdvisorError: EC2 does not answer, or does not know one of them.
+    """
+    if not subnet_ids:
+        return {}
+    rows = ask(lambda: ec2.describe_subnets(SubnetIds=list(subnet_ids))["Subnets"])
+    return {row["SubnetId"]: row["AvailabilityZone"] for row in rows}
 
 
 class _MadeWhenUsed:

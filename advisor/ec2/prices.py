@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeGuard
 import msgspec
 import structlog
 
-from advisor.ec2.clients import client, rows_of
+from advisor.ec2.clients import client, rows_of, zones_of
 from advisor.ec2.errors import ask
 from advisor.ec2.pools import Pool, instance_types
 from advisor.files.field_types import Amount
@@ -160,7 +160,7 @@ class PriceCache:
         Budgets count with the highest, so they hold in each zone. The last price stays where EC2 has none for
         a type, or cannot be read (AdvisorError).
         """
-        zones = self._zones()  # subnet to zone
+        zones = zones_of(self._ec2, self._settings.subnet_ids)
         now = self._now()
         moment = datetime.fromtimestamp(now, UTC)
         answer = ask(
@@ -218,14 +218,6 @@ class PriceCache:
         )
         found = (usd for product in answer if product for usd in _hourly_prices(json.loads(product)))
         self._keep_quote("on_demand", instance_type, found, self._now())
-
-    def _zones(self) -> dict[str, str]:
-        """Zone by subnet of ``ec2.subnet_ids``; empty: any zone."""
-        subnets = list(self._settings.subnet_ids)
-        if not subnets:
-            return {}
-        answer = ask(lambda: self._ec2.describe_subnets(SubnetIds=subnets)["Subnets"])
-        return {row["SubnetId"]: row["AvailabilityZone"] for row in answer}
 
     def _keep_quote(self, option: str, instance_type: str, found: Iterable[float], now: float) -> None:
         """Keep the highest of the valid prices."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from advisor.ec2.account import Account, Others, Reservation, ReservedInstances, SavingsPlan
-from advisor.ec2.clients import client, rows_of
+from advisor.ec2.clients import client, rows_of, zones_of
 from advisor.ec2.errors import answer_or_failure, ask
 from advisor.ec2.pools import instance_types
 from advisor.ec2.quotas import quota_code
@@ -74,7 +74,8 @@ class AccountCache:
         for row in rows:
             if not _is_block(row):
                 unused[row["InstanceType"]] += int(row["AvailableInstanceCount"])
-        self.account = replace(self.account, reservations=found, unused=dict(unused), zones=self._zones())
+        zones = zones_of(self._ec2, self._settings.subnet_ids)
+        self.account = replace(self.account, reservations=found, unused=dict(unused), zones=zones)
 
     def _read_instances(self) -> None:
         """Count the instances of the account that are not ours, and ours in each reservation."""
@@ -121,13 +122,6 @@ class AccountCache:
             ends_at=ends_at - (_BLOCK_ENDS_EARLY_SECONDS if is_block else 0.0),
             is_block=is_block,
         )
-
-    def _zones(self) -> dict[str, str]:
-        subnets = list(self._settings.subnet_ids)
-        if not subnets:
-            return {}
-        answer = ask(lambda: self._ec2.describe_subnets(SubnetIds=subnets)["Subnets"])
-        return {row["SubnetId"]: row["AvailabilityZone"] for row in answer}
 
     # ------------------------------------------------------------------ discounts
 
