@@ -158,8 +158,8 @@ class SimulatedSite:
             ),
             places=places,
             pool_order=order,
-            wishes=jobs,
-            again=self._again,
+            nodes_asked=jobs,
+            ask_again=self._again,
             models=self.models,
         )
 

@@ -73,10 +73,9 @@ class Connections:
         places: Submits and cancels placeholders.
         steering: Steers the burst partition for the portfolio.
         pool_order: Orders the fleet's pools by how long nodes last in them.
-        wishes: Which nodes jobs ask for.
-        again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
+        nodes_asked: Which nodes jobs ask for, prefer and exclude.
+        ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
-        first: The same about a job that was not advised before.
         models: The store of models; None: that in ``paths.models``.
     """
 
@@ -90,9 +89,8 @@ class Connections:
     places: Placeholders | None = None
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
-    wishes: NodeConstraintSource | None = None
-    again: Callable[[Job, float | None], AdviseReply] | None = None
-    first: Callable[[Job], AdviseReply] | None = None
+    nodes_asked: NodeConstraintSource | None = None
+    ask_again: Callable[[Job, float | None], AdviseReply] | None = None
     models: ModelStore | None = None
 
 
@@ -125,7 +123,7 @@ class Features:
         self._connections = connections
         self._shared = shared
         self.learn = self._learn()
-        self.price: PriceFeature | None = None
+        self.price: PriceFeature | None = None  # made below, of the hedges, which ask it later
         self.hedge = self._hedge()
         self.cloud = self._cloud()
         self.connector = self._connector()
@@ -204,16 +202,14 @@ class Features:
         """On where no hook asks for advice at submissions."""
         if self._settings.cluster.hook:
             return None
-        from contextlib import nullcontext
-
         from advisor.service.waiting.advising import AdvisingLoop, session_by_socket
         from advisor.service.waiting.feature import AdvisingFeature
 
-        shared, first = self._shared, self._connections.first
+        shared = self._shared
         loop = AdvisingLoop(
             slurm=self._connections.slurm,
             clock=shared.clock,
-            session=session_by_socket(self._settings) if first is None else lambda: nullcontext(first),
+            session=session_by_socket(self._settings),
             hedged=shared.wake_poll,
             join=self._join_submissions(),
         )
@@ -248,17 +244,17 @@ class Features:
         from advisor.service.waiting.asking import Asking, asking_by_socket
         from advisor.service.waiting.moving import Moves
 
-        settings, shared, wishes = self._settings, self._shared, self._connections.wishes
+        settings, shared, nodes_asked = self._settings, self._shared, self._connections.nodes_asked
         moves = Moves(
             settings,
             **self._common,
             state=MOVES.at(settings.paths.state),
-            prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
+            prefers=lambda job_id: "" if nodes_asked is None else nodes_asked.node_constraints(job_id).prefer,
         )
         return Asking(
             moves,
             advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
-            again=self._connections.again or asking_by_socket(settings),
+            again=self._connections.ask_again or asking_by_socket(settings),
         )
 
     def _price(self) -> PriceFeature | None:
@@ -389,12 +385,12 @@ class Features:
 
     def _take_back(self) -> Feature | None:
         """On where an earlier process has left something in Slurm and no match loop takes it back."""
-        wishes = self._connections.wishes
-        if self.stability is not None or wishes is None:
+        nodes_asked = self._connections.nodes_asked
+        if self.stability is not None or nodes_asked is None:
             return None
         from advisor.service.stability.actuators import MatchActuators, TakeBackLoop
 
-        actuators = MatchActuators(self._settings, **self._common, jobs=wishes)
+        actuators = MatchActuators(self._settings, **self._common, jobs=nodes_asked)
         if actuators.is_empty:
             return None
         from advisor.service.stability.feature import TakeBackFeature

@@ -89,7 +89,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         places=_places(settings, commands),
         steering=BurstSteering(commands),
         pool_order=pool_order,
-        wishes=RunningJobs(commands),
+        nodes_asked=RunningJobs(commands),
     )
     return Control(settings, connections, notifier=notifier)
 

@@ -38,7 +38,7 @@ def test_only_who_acts_there_keeps_slurm_from_being_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: str, *, lets_go: bool
 ) -> None:
     world, _ = held_world(tmp_path)
-    connections = Connections(slurm=world.slurm, wishes=world.slurm)
+    connections = Connections(slurm=world.slurm, nodes_asked=world.slurm)
     control = Control(world.settings, connections, clock=world.clock.clock)
     (take_back,) = (feature for feature in control.features if isinstance(feature, TakeBackFeature))
     let_go = threading.Event()

@@ -48,7 +48,7 @@ def make_control(tmp_path: Path) -> Control:
         spot=SpotParts(source=anything, jobs=anything),
         places=anything,
         steering=anything,
-        wishes=anything,
+        nodes_asked=anything,
     )
     return Control(settings, connections)
 

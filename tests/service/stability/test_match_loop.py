@@ -227,7 +227,7 @@ def test_without_a_cloud_what_an_earlier_process_left_is_taken_back(tmp_path: Pa
     settings = world.settings.model_copy(update={"paths": world.settings.paths})
 
     def control() -> Control:  # ec2.image_id has been emptied meanwhile
-        connections = Connections(slurm=world.slurm, wishes=world.slurm)
+        connections = Connections(slurm=world.slurm, nodes_asked=world.slurm)
         return Control(settings, connections, clock=world.clock.clock)
 
     first = control()
