@@ -31,6 +31,6 @@ def _missing() -> None:
     raise BadInput(
         "the benchmarks are in the source tree, not in the installed package",
         where="advisor bench",
-        mend="run `make setup`, then `.venv/bin/advisor bench NAME`, in a copy of the source tree",
+        mend="Run `make setup`, then `.venv/bin/advisor bench NAME`, in a copy of the source tree",
         code="bench.source_tree",
     )

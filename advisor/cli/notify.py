@@ -19,19 +19,21 @@ def register(app: typer.Typer) -> None:
 
 
 def notify(
-    test: Annotated[bool, typer.Option("--test", help="Tell a notice of no trouble, to try it.")] = False,
+    test: Annotated[
+        bool, typer.Option("--test", help="Send one notice of no trouble, to see whether it arrives.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be told; remember nothing.")
+        bool, typer.Option("--dry-run", help="Only print what would be sent; remember nothing.")
     ] = False,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Tell by webhook and mail what needs an admin; a timer runs it each minute.
 
-    Told are: a service that does not run, a history or loop that fails, EC2 without capacity, forecasts that
-    do not hold, a model that is refused, a training that failed, each after five minutes, once a day while it
-    lasts, and when it is over; and at once 50, 80 and 100 % of a budget, instances that had to be ended, and
-    a new model that is worse than the one in force.
+    It tells of a service that does not run, a history or loop that fails, EC2 without capacity, forecasts
+    that do not hold, a model that is refused, and a training that failed: each after five minutes, again each
+    `notices.repeat_hours` while it lasts, and when it is over. It tells at once of 50, 80 and 100 % of a
+    budget, of instances that had to be ended, and of a new model that is worse than the one in force.
     """
     from advisor.model.errors import BadInput
     from advisor.service.admin.model_troubles import seen_of_models

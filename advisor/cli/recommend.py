@@ -54,7 +54,8 @@ _Write = Annotated[
 _Keep = Annotated[
     bool,
     typer.Option(
-        "--keep", help="Keep the curves, also of other uncertainty limits, for the page Tune. Longer."
+        "--keep",
+        help="Keep the curves, also of other uncertainty limits, for the page Tune. It takes longer.",
     ),
 ]
 

@@ -118,9 +118,16 @@ def rehearse(
         rules=rules_of(slurm_conf),
     )
     asked = _asked(policies, world, out, processes, config)
-    ec2 = (spot_trace or (), spot_prices, stock_out or (), vcpus, spot_vcpus)
-    by_shipped = ShippedOptions(config, changes or (), *ec2) if shipped else None
-    result = _rehearsed(asked, find_trace(trace), skip, jobs, nodes, by_shipped)
+    options = ShippedOptions(
+        config=config,
+        changes=changes or (),
+        spot_traces=spot_trace or (),
+        spot_prices=spot_prices,
+        stock_outs=stock_out or (),
+        vcpus=vcpus,
+        spot_vcpus=spot_vcpus,
+    )
+    result = _rehearsed(asked, find_trace(trace), skip, jobs, nodes, options if shipped else None)
     if out is not None:
         from advisor.service.admin.rehearsal_page import write_rehearsal
 

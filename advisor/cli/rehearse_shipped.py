@@ -80,7 +80,7 @@ SlurmConfOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedOptions:
     """Options as they were given."""
 

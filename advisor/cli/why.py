@@ -51,21 +51,21 @@ def why(
     if record is not None:
         _emit_record(job_id, record, output)
         return
-    word = _in_slurm(settings, job_id)
-    if word is not None and word.recorded is not None:
-        _emit_recorded(job_id, word.recorded, output)
-    elif word is not None and word.het_job_id is not None:
-        _emit_heterogeneous(job_id, word.het_job_id, output)
+    seen = _in_slurm(settings, job_id)
+    if seen is not None and seen.recorded is not None:
+        _emit_recorded(job_id, seen.recorded, output)
+    elif seen is not None and seen.het_job_id is not None:
+        _emit_heterogeneous(job_id, seen.het_job_id, output)
     elif trouble is None and _was_heterogeneous(settings, job_id.job):
         _emit_heterogeneous(job_id, None, output)
     else:
-        raise trouble or _nothing_known(job_id, word)
+        raise trouble or _nothing_known(job_id, seen)
 
 
-def _nothing_known(job_id: JobId, word: JobRecordInSlurm | None) -> BadInput:
-    if word is None:
+def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None) -> BadInput:
+    if seen is None:
         slurm, mend = "Slurm was not asked", "Ask on a host with Slurm's commands (paths.slurm_bin)"
-    elif word.is_known:
+    elif seen.is_known:
         slurm = "Slurm knows the job, but its AdminComment has no advice"
         mend = (
             "No advisor answered when it was submitted, or, without a hook, it began at once: see "

@@ -87,7 +87,7 @@ def plan_deadline(
 
 
 def planned(moment: Moment, age: float, plan: DeadlinePlan) -> Market:
-    """The market with the lowest expected cost; :func:`safe` keeps the deadline.
+    """The market with the lowest expected cost; `advisor.decide.deadline.moment.safe` keeps the deadline.
 
     Args:
         age: How long spot has been available, or unavailable, seconds.

@@ -100,7 +100,7 @@ class JobSteering:
         self._max_delay = max_delay_seconds
         content = state.read()
         self._preferring = set(content.preferring)
-        self._giving = set(content.giving)  # written down, but slurmctld may not have taken it
+        self._giving = set(content.giving)  # jobs that slurmctld may or may not have given our preference
         self._holds = content.holds
         self._set_in_slurm: dict[int, str] = {}  # excluded nodes that this process has set
         self._waiting: frozenset[int] | None = None  # None: not known yet
@@ -115,7 +115,7 @@ class JobSteering:
     @property
     def now_held(self) -> frozenset[int]:
         """Jobs that are held off shaky nodes now."""
-        return frozenset(job for job in self._given() if not self._holds[job].is_over)
+        return frozenset(job for job in self._excluding() if not self._holds[job].is_over)
 
     @property
     def is_empty(self) -> bool:
@@ -142,7 +142,7 @@ class JobSteering:
         if before != (len(self._preferring), len(self._giving), len(self._holds)):
             self._save()
 
-    def _given(self) -> list[int]:
+    def _excluding(self) -> list[int]:
         """Waiting jobs that exclude nodes because of us."""
         waiting = self._waiting
         return sorted(
@@ -211,7 +211,7 @@ class JobSteering:
             and self._max_delay > 0.0
             and (job not in self._holds or not self._holds[job].is_over)
         }
-        releasing = [job for job in self._given() if job not in held]
+        releasing = [job for job in self._excluding() if job not in held]
         do_all(lambda: self._hold(sorted(held), expression), lambda: self._release(releasing))
 
     def _end_overdue(self) -> None:
@@ -271,11 +271,11 @@ class JobSteering:
             RetryLater: slurmctld refused one; the next call tries it again.
         """
         self._end_overdue()
-        self._release([job for job in self._given() if self._holds[job].is_over])
+        self._release([job for job in self._excluding() if self._holds[job].is_over])
 
     def release_all(self) -> None:
         """Release all jobs held off: at the end of the process, and if nodes cannot be told apart."""
-        self._release(self._given())
+        self._release(self._excluding())
 
     def _save(self) -> None:
         content = SteeredJobs(
