@@ -13,7 +13,6 @@ from advisor.config.loading import LoadedSettings, Source
 from advisor.config.redacting import has_password
 from advisor.config.reference import toml_text, values_of
 from advisor.decide.submission.policy import READ_BY, fixed
-from advisor.model.settings import Settings
 
 SOCKET_PATH_LIMIT: Final = 107
 """Longest path of a Unix socket on Linux, in bytes (``sun_path`` without its closing NUL)."""
@@ -80,7 +79,7 @@ def _partitions(loaded: LoadedSettings, existing: Collection[str] | None) -> Ite
                 loaded,
                 key,
                 f"the cluster has no partition {name!r}",
-                did_you_mean_partition(name, existing or ()),
+                _did_you_mean_partition(name, existing or ()),
                 # a cluster without a cloud partition may begin in shadow mode, where no job moves
                 warn=key == "cluster.burst_partition"
                 and loaded.origins[key].source is Source.DEFAULT
@@ -92,11 +91,11 @@ def _partitions(loaded: LoadedSettings, existing: Collection[str] | None) -> Ite
                 loaded,
                 "cluster.modes",
                 f"{name!r} is not in on_premise_partitions, so its mode has no effect",
-                did_you_mean_partition(name, cluster.on_premise_partitions),
+                _did_you_mean_partition(name, cluster.on_premise_partitions),
             )
 
 
-def did_you_mean_partition(name: str, existing: Collection[str]) -> str:
+def _did_you_mean_partition(name: str, existing: Collection[str]) -> str:
     """Name the nearest partition, else all of them."""
     near = did_you_mean(name, existing)
     return near if near.startswith("Did") else f"It has: {', '.join(sorted(existing)) or 'none'}"
@@ -154,7 +153,7 @@ def _rules(loaded: LoadedSettings) -> Iterator[Finding]:
 
 def _burst(loaded: LoadedSettings) -> Iterator[Finding]:
     settings = loaded.settings
-    if _acts(settings) and not settings.ec2.image_id:
+    if settings.cluster.moves_jobs and not settings.ec2.image_id:
         yield _finding(
             loaded,
             "ec2.image_id",
@@ -206,7 +205,3 @@ def _policy(loaded: LoadedSettings) -> Iterator[Finding]:
         else:
             continue
         yield _finding(loaded, key, what, "Delete it, or choose another cluster.policy", warn=True)
-
-
-def _acts(settings: Settings) -> bool:
-    return settings.cluster.moves_jobs

@@ -44,14 +44,12 @@ class LogJobs:
         window: LoopJobs,
         *,
         cloud_factor: float,
-        partition: str = ON_PREMISE,
         may_requeue: NDArray[np.bool_] | None = None,
     ) -> None:
         self.window = window
         self._may_requeue = may_requeue
         self._table = window.table
         self._factor = cloud_factor
-        self._partition = partition
         self._start = window.table.start_of_log or FIRST_TIME
 
     @property
@@ -97,7 +95,7 @@ class LogJobs:
             gid=None if group < 0 else _FIRST_GROUP + group,
             user=_name("user", int(table.user[row])),
             name=_name("job", int(table.executable[row])),
-            default_partition=self._partition,
+            default_partition=ON_PREMISE,
             time_limit=None if math.isnan(table.requested_time[row]) else minutes,
             partition_time_limit=minutes,
             num_tasks=int(table.processors[row]),
