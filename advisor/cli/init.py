@@ -52,10 +52,10 @@ def init(
 
     path = file or DEFAULT_PATH
     if not dry_run and not force:
-        refuse_existing(path)
+        _refuse_existing(path)
     envdir = lsf_envdir or _lsf_alone(slurm_bin)
     with working("asking the scheduler"):
-        found = proposal_for(look(slurm_bin)) if envdir is None else look_at_lsf(envdir)
+        found = proposal_for(look(slurm_bin)) if envdir is None else _look_at_lsf(envdir)
     text = starting_file(found.values, found.notes)
     if dry_run:
         typer.echo(text, nl=False)
@@ -76,7 +76,7 @@ def init(
     emit({"path": path, "settings": values, "notes": found.notes, "findings": left}, output, draw)
 
 
-def refuse_existing(path: Path) -> None:
+def _refuse_existing(path: Path) -> None:
     """Check that no file would be replaced.
 
     Raises:
@@ -105,7 +105,7 @@ def _lsf_alone(slurm_bin: Path | None) -> Path | None:
     return Path(named) if named and slurm_bin is None and shutil.which("scontrol") is None else None
 
 
-def look_at_lsf(envdir: Path) -> Proposal:
+def _look_at_lsf(envdir: Path) -> Proposal:
     """Ask LSF.
 
     Raises:

@@ -46,7 +46,7 @@ def template_data(settings: Ec2Settings, cluster: str) -> dict[str, Any]:
     } | {name: value for name, value in optional.items() if value}
 
 
-def template_name(data: dict[str, Any], cluster: str) -> str:
+def _template_name(data: dict[str, Any], cluster: str) -> str:
     """The name of the template with this content."""
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
     return f"advisor-{_UNUSABLE.sub('-', cluster)[:90]}-{digest[:16]}"
@@ -73,7 +73,7 @@ class Templates:
             TellAdmin: The user data cannot be read.
         """
         data = template_data(self._settings, self._cluster)
-        name = template_name(data, self._cluster)
+        name = _template_name(data, self._cluster)
         if name in self._made:
             return name, None
         tags = [{"ResourceType": "launch-template", "Tags": [{"Key": CLUSTER_TAG, "Value": self._cluster}]}]

@@ -84,7 +84,7 @@ class Answers:
         **words: Any,
     ) -> Response:
         """One answer: ``data`` as JSON, or the template rendered with ``data`` and ``words``."""
-        if wants_json(request):
+        if _wants_json(request):
             return JSONResponse(plain(data), status, headers)
         person = getattr(request.state, "person", None)
         asked = [(name, text) for name, text in request.query_params.multi_items() if name != "format"]
@@ -111,7 +111,7 @@ class Answers:
             return JSONResponse(data, status, headers)
 
 
-def wants_json(request: Request) -> bool:
+def _wants_json(request: Request) -> bool:
     """Whether ``?format=json`` or the Accept header asks for JSON; RefusedError for other formats."""
     asked = request.query_params.get("format", "")
     if asked not in {"", "html", "json"}:

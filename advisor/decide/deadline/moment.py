@@ -62,7 +62,7 @@ def worked(moment: Moment, market: Market) -> float:
     return min(moment.work_left, max(0.0, moment.tick - moment.starting_in(market)))
 
 
-def keeps_deadline(moment: Moment, market: Market) -> bool:
+def _keeps_deadline(moment: Moment, market: Market) -> bool:
     """Whether a start on-demand at the next tick is still in time, if spot then has gone.
 
     With R(t) - C(t) >= d at the first tick, on-demand is in time there and at each tick that follows a choice
@@ -82,4 +82,4 @@ def keeps_deadline(moment: Moment, market: Market) -> bool:
 
 def safe(moment: Moment, wish: Market) -> Market:
     """The market that was wished for; on-demand where that could miss the deadline."""
-    return wish if keeps_deadline(moment, wish) else Market.ON_DEMAND
+    return wish if _keeps_deadline(moment, wish) else Market.ON_DEMAND

@@ -66,7 +66,7 @@ def measured(
         policy=policy,
         mean_wait_seconds=float(wait.mean()),
         mean_turnaround_seconds=float(turnaround.mean()),
-        mean_bounded_slowdown=float(bounded_slowdowns(turnaround, jobs.run).mean()),
+        mean_bounded_slowdown=float(_bounded_slowdowns(turnaround, jobs.run).mean()),
         p95_wait_seconds=float(np.quantile(wait, 0.95)),
         saved_hours=float((usual - turnaround).sum()) / _HOUR,
         cost_usd=cost_usd,
@@ -77,6 +77,6 @@ def measured(
     )
 
 
-def bounded_slowdowns(turnaround: Floats, run: Floats) -> Floats:
+def _bounded_slowdowns(turnaround: Floats, run: Floats) -> Floats:
     """Turnaround over run time, at least 1; run times below tau count as tau."""
     return np.maximum(1.0, turnaround / np.maximum(run, TAU_SECONDS))

@@ -61,13 +61,13 @@ def _row(budget: Mapping[str, Any], written: Mapping[str, Any], now: float) -> d
 def not_applied(settings: Settings, rows: list[dict[str, Any]]) -> list[str]:
     """Whose budgets the settings say otherwise than `advisor control` has read them."""
     known = {row["payer"]: (row["usd"], row["period"]) for row in rows}
-    said = set_budgets(limits_of(settings))
+    said = _set_budgets(limits_of(settings))
     changed = {payer for payer, budget in said.items() if known.get(payer) != budget}
     gone = {payer for payer in known if not any(limit.of(payer) is not None for limit in limits_of(settings))}
     return [payer_words(payer) for payer in sorted(changed | gone)]
 
 
-def set_budgets(limits: tuple[SpendingLimit, ...]) -> dict[str, tuple[float, str]]:
+def _set_budgets(limits: tuple[SpendingLimit, ...]) -> dict[str, tuple[float, str]]:
     """US dollars and period of each payer that the settings name; without those who are any other."""
     found = {}
     for limit in limits:

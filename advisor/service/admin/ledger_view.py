@@ -30,7 +30,7 @@ def decisions_view(
         newest.append(decision)
         place = decision.record.advice.placement.value
         counted[place] = counted.get(place, 0) + 1
-        if kind := hedge_of(decision.record.advice):
+        if kind := _hedge_of(decision.record.advice):
             hedges[kind] = hedges.get(kind, 0) + 1
     return {
         "since": since,
@@ -41,7 +41,7 @@ def decisions_view(
     }
 
 
-def hedge_of(advice: Advice) -> str | None:
+def _hedge_of(advice: Advice) -> str | None:
     """Why a job keeps, or in act mode would keep, its place on-premise; its decisive reason is another."""
     if advice.hedge is not None:
         return advice.hedge.kind.value
@@ -66,7 +66,7 @@ def decision_row(decision: Decision) -> dict[str, Any]:
         "placement": advice.placement,
         "capacity": advice.capacity,
         "mode": advice.mode,
-        "hedge": hedge_of(advice),
+        "hedge": _hedge_of(advice),
         "size": advice.size,
         "reason": advice.decisive.reason,
         "sentence": sentence(advice.decisive),

@@ -74,7 +74,7 @@ def _usd(usd: float | None) -> str:
     return "no bounded number of" if usd is None else f"{usd:,.2g}"
 
 
-def requeue_words(requeueable_share: float, *, keeps_places: bool) -> str:
+def _requeue_words(requeueable_share: float, *, keeps_places: bool) -> str:
     """Which jobs are bought in slices, in a sentence or two."""
     if not keeps_places:
         return (
@@ -105,5 +105,5 @@ def recommend_words(result: Mapping[str, Any]) -> Iterator[str]:
             f"{one['moved_jobs']:,.0f} jobs a month move."
         )
     yield result["reason"]
-    yield requeue_words(result["requeueable_share"], keeps_places=result["keeps_places"])
+    yield _requeue_words(result["requeueable_share"], keeps_places=result["keeps_places"])
     yield from fidelity_words(result["fidelity"], most=_MAX_REASONS)

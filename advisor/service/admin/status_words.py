@@ -140,7 +140,7 @@ def portfolio_in_words(report: dict[str, Any]) -> str:
     ordered = f"{report['jobs_ordered']:,} jobs put first"
     billing = f"billing: {report['billing']}"
     return (
-        f"{policy} ({report['why']}); {nodes_in_words(report)}; {ordered}; {billing}; undo: {report['undo']}"
+        f"{policy} ({report['why']}); {_nodes_in_words(report)}; {ordered}; {billing}; undo: {report['undo']}"
     )
 
 
@@ -189,7 +189,7 @@ def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("why", report["why"]),
         ("best", f"{report['champion'] or 'not known yet'}, judged on {report['judged_jobs']:,} jobs"),
         ("billing", f"{report['billing']}: {report['release_rule']}"),
-        ("nodes", nodes_in_words(report)),
+        ("nodes", _nodes_in_words(report)),
     ]
     if report["closed_nodes"]:
         rows.append(("closed", ", ".join(report["closed_nodes"])))
@@ -206,7 +206,7 @@ def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def nodes_in_words(report: dict[str, Any]) -> str:
+def _nodes_in_words(report: dict[str, Any]) -> str:
     """How many nodes are up and how many may be."""
     rented, allowed = report["nodes_rented"], report["nodes_allowed"]
     limit = "no limit" if allowed is None else f"{allowed:,} allowed"

@@ -30,7 +30,7 @@ _MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # 
 _PROTECTED_SECONDS: Final = 1800.0
 
 
-def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance | None) -> bool:
+def _is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance | None) -> bool:
     """Whether Slurm no longer needs an instance.
 
     Its node does not exist or is powered down, or another instance serves the node.
@@ -160,7 +160,7 @@ class ReconcileLoop:
         self._orphans_since = {
             item.instance_id: self._orphans_since.get(item.instance_id, now)
             for item in self.instances
-            if is_orphan(item, everywhere.get(item.node or ""), alive.get(item.node or ""))
+            if _is_orphan(item, everywhere.get(item.node or ""), alive.get(item.node or ""))
         }
         grace = self._settings.loops.orphan_grace_seconds
         due = {i for i, since in self._orphans_since.items() if now - since >= grace}

@@ -129,7 +129,7 @@ class SpotChoice:
                 pools_of[node] = rounds
             else:
                 groups.setdefault((owners.get(job_id, ()), rounds), []).append(node)
-        running = spot_nodes_of(snapshot, owners, pool_of_node)
+        running = _spot_nodes_of(snapshot, owners, pool_of_node)
         anywhere = self._anywhere(groups, running)
         for (who, rounds), nodes in groups.items():
             counts = [running.setdefault(owner, Counter()) for owner in who]
@@ -219,7 +219,7 @@ class SpotChoice:
         return worth
 
 
-def spot_nodes_of(
+def _spot_nodes_of(
     snapshot: ClusterSnapshot, owners: Mapping[int, Sequence[str]], pool_of_node: Mapping[str, str]
 ) -> dict[str, Counter[str]]:
     """Nodes of each owner's running jobs by spot pool; a node with jobs of several counts for each."""

@@ -29,7 +29,7 @@ def placeholder_for(queued: QueuedJob, users: Mapping[int, str | None]) -> int |
     return other if users.get(other, job.user) == job.user else None
 
 
-def users_of(jobs: Iterable[QueuedJob]) -> dict[int, str | None]:
+def _users_of(jobs: Iterable[QueuedJob]) -> dict[int, str | None]:
     """User of each job."""
     return {queued.job.job_id: queued.job.user for queued in jobs}
 
@@ -47,7 +47,7 @@ def placeholders_of(jobs: Sequence[QueuedJob]) -> dict[int, list[QueuedJob]]:
     """All placeholders in the queue by the id of their job, which may have ended."""
     found: dict[int, list[QueuedJob]] = {}
     if any(queued.job.placeholder_for is not None for queued in jobs):
-        users = users_of(jobs)
+        users = _users_of(jobs)
         for queued in jobs:
             other = placeholder_for(queued, users)
             if other is not None:

@@ -304,7 +304,7 @@ class PortfolioLoop:
         return {
             "enabled": self._ours.enabled,
             **self.leader.report(self.judge.verdict),
-            **burst_status(view, moment, self.closed.known),
+            **_burst_status(view, moment, self.closed.known),
             "no_more_because": self._no_more,
             "jobs_ordered": len(self.order),
             "given_back": self.nodes.given_back,
@@ -331,7 +331,7 @@ class PortfolioLoop:
         }
 
 
-def burst_status(view: BurstView | None, moment: Moment | None, closed: Closed | None) -> dict[str, Any]:
+def _burst_status(view: BurstView | None, moment: Moment | None, closed: Closed | None) -> dict[str, Any]:
     """Fields of status.json about nodes and jobs; all unknown while no policy leads."""
     return {
         "nodes_rented": len(view.rented) if view else None,

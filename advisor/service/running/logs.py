@@ -42,7 +42,7 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
         bounded,
     ]
     structlog.configure(
-        processors=[*shared, renderer(is_terminal=to.isatty())],
+        processors=[*shared, _renderer(is_terminal=to.isatty())],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(to),
         cache_logger_on_first_use=False,
@@ -53,7 +53,7 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     threading.excepthook = _thread_failed
 
 
-def renderer(*, is_terminal: bool) -> structlog.typing.Processor:
+def _renderer(*, is_terminal: bool) -> structlog.typing.Processor:
     """How one event becomes a line: `event key=value` for a terminal, one JSON object for everything else."""
     if not is_terminal:
         return structlog.processors.JSONRenderer(default=str, ensure_ascii=False)

@@ -119,7 +119,7 @@ class StabilityFeature(Feature):
 
     def release(self) -> None:
         """See :class:`Feature`."""
-        release_jobs(self.match)
+        _release_jobs(self.match)
 
 
 class TakeBackFeature(Feature):
@@ -132,10 +132,10 @@ class TakeBackFeature(Feature):
 
     def release(self) -> None:
         """See :class:`Feature`."""
-        release_jobs(self.loop)
+        _release_jobs(self.loop)
 
 
-def release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
+def _release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
     """Release the jobs that are held off some nodes; if slurmctld fails, the next process releases them."""
     try:
         loop.stop()

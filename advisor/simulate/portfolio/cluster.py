@@ -114,7 +114,7 @@ class RentedCluster:
         policies: Sequence[RentingPolicy],
         checkpoint_seconds: float = 3600.0,
     ) -> None:
-        refuse_too_wide(jobs, cloud)
+        _refuse_too_wide(jobs, cloud)
         self.cloud = cloud
         self.policies = as_records(policies)
         self.rules = Rules(
@@ -191,7 +191,7 @@ class RentedCluster:
         )
 
 
-def refuse_too_wide(jobs: JobTable, cloud: Cloud) -> None:
+def _refuse_too_wide(jobs: JobTable, cloud: Cloud) -> None:
     """Raise BadInput for a job that needs more nodes than may be rented, or has no run time."""
     if len(jobs) and (int(jobs.processors.max()) > cloud.max_nodes or float(jobs.run.min()) <= 0):
         raise BadInput(
@@ -222,7 +222,7 @@ def replay_policy(
     return cluster.totals(), cluster.state.checkpoints, cluster.state.job["start"].copy()
 
 
-def category_codes(jobs: JobTable) -> NDArray[np.int64]:
+def _category_codes(jobs: JobTable) -> NDArray[np.int64]:
     """Code of each job's user, requested time and processors together; shape (n,)."""
     requested = np.where(np.isnan(jobs.requested_time), -1.0, jobs.requested_time)
     columns = np.stack([jobs.user.astype(np.float64), requested, jobs.processors.astype(np.float64)], axis=1)
@@ -235,7 +235,7 @@ def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
     records["submit"], records["run"], records["requested"] = jobs.submit, jobs.run, jobs.requested_time
     records["processors"] = jobs.processors
     records["user"] = np.unique(jobs.user, return_inverse=True)[1]
-    records["category"] = category_codes(jobs)
+    records["category"] = _category_codes(jobs)
     records["start"] = records["end"] = records["estimate"] = math.nan
     records["next_of_user"] = -1
     scalars = np.zeros(1, CLUSTER)

@@ -86,12 +86,12 @@ def moment_of(situation: Situation, policy: RentingPolicy, rules: Rules) -> Mome
         warm=max(0, after.places.count(_NEW) - without.places.count(_NEW)),
         back=tuple(sorted(free - left)),
         kept=_kept(situation, policy, rules, idle),
-        order=order_of(situation, policy.order),
+        order=_order_of(situation, policy.order),
         starting=after.starting,
     )
 
 
-def order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
+def _order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
     """Positions of the waiting jobs, the next first (``JobOrder``); ties: earlier submission."""
     jobs = situation.jobs[: situation.present]
     if order is JobOrder.FCFS:
