@@ -103,9 +103,9 @@ class PlacementSettings(Section):
 
     baseline: float = setting(
         1.0,
-        "The run time of a one-core job in the cloud divided by its run time on-premise; below 1 the "
-        "cloud's cores are faster. The advisor starts from this number and corrects it by the jobs that ran "
-        "on both sides.",
+        "The run time of a job in the cloud divided by its run time on-premise, without what "
+        "`overhead_per_processor` adds for each core; below 1 the cloud's cores are faster. The advisor "
+        "starts from this number and corrects it by the jobs that ran on both sides.",
         why="Equal cores are the neutral assumption until a site has measured its own programs.",
         gt=0.0,
     )
