@@ -208,10 +208,10 @@ class WaitingSettings(Section):
 
     short_wait_seconds: float = setting(
         0.0,
-        "b of the waiting policy: no job is kept waiting longer than this. A job that is forecast to wait "
-        "longer moves at once, one that is forecast to wait less stays unless it is shorter than "
-        "`long_job_seconds`. 0 sets no bound. Where `long_job_seconds` is not set either, 86,400 s and 900 s "
-        "apply.",
+        "`ambati2021`: b, the longest time that a job is kept waiting. A job that is forecast to wait longer "
+        "moves at once, one that is forecast to wait less stays unless it is shorter than "
+        "`long_job_seconds`. 0 sets no bound. If `long_job_seconds` is not set either, b is 86,400 s and "
+        "t is 900 s.",
         why="A site that sets neither b nor t gets those of `advisor replay waiting`.",
         unit="s",
         ge=0.0,
@@ -219,9 +219,9 @@ class WaitingSettings(Section):
     )
     long_job_seconds: float = setting(
         math.inf,
-        "t of the waiting policy: a job that is forecast to run longer than this waits on-premise, a "
-        "shorter one does not. With `inf` run times decide nothing. Where `short_wait_seconds` is not set "
-        "either, 86,400 s and 900 s apply.",
+        "`ambati2021`: t: a job that is forecast to run longer than this waits on-premise, a shorter one "
+        "does not. With `inf` run times decide nothing. If `short_wait_seconds` is not set either, t is "
+        "900 s and b is 86,400 s.",
         why="A site that sets neither b nor t gets those of `advisor replay waiting`.",
         unit="s",
         gt=0.0,

@@ -65,8 +65,8 @@ class AcquirerSettings(Section):
     )
     max_nodes: int = setting(
         0,
-        "The largest number of nodes that are kept up while most of them have jobs; 0 means the whole "
-        "partition.",
+        "While most of the kept nodes have jobs, their number grows from `kept_nodes` up to this one; 0 "
+        "means up to the whole partition.",
         why="`budget.usd` bounds the money already.",
         unit="nodes",
         ge=0,

@@ -88,11 +88,11 @@ class AskingAgainLoop:
         return due[:_MAX_ASKED]
 
     def _has_changed_much(self, snapshot: ClusterSnapshot, now: float) -> bool:
-        fixed = set(self._settings.cluster.on_premise_partitions)
+        here = set(self._settings.cluster.on_premise_partitions)
         processors = sum(
             queued.job.processors * queued.job.array_tasks
             for queued in snapshot.jobs
-            if queued.is_queued and fixed & set(queued.partitions)
+            if queued.is_queued and here & set(queued.partitions)
         )
         return self._change.is_much(processors, now)
 
