@@ -68,7 +68,6 @@ def budget(
     from advisor.replay.sources import load_table
 
     terms = BudgetTerms(
-        share=budget_share,
         has_users=users,
         carries_over=carry_over,
         world=WorldOptions(boot_seconds=boot, slowdown=slowdown, budget_share=budget_share),

@@ -43,14 +43,13 @@ class BudgetTerms:
     """The parameters of the replay.
 
     Attributes:
-        share: Share of the log's core-hours that the budgets can buy, for the site and for each user.
         has_users: Whether each user has a budget: the share of what they use in a month in which they submit.
         carries_over: Whether what a period has left is there in the next one.
-        world: The cloud and the clock.
+        world: The cloud, the clock, and the share of the log's core-hours that the budgets can buy, for the
+            site and for each user.
         processes: Rows that are simulated at the same time.
     """
 
-    share: float
     has_users: bool
     carries_over: bool
     world: WorldOptions
@@ -147,9 +146,10 @@ def replay_budgets(jobs: LoopJobs, terms: BudgetTerms, tick: Tick | None = None)
             mend="Add the line `; UnixStartTime: <epoch seconds>` to its header",
             code="budget.no_calendar",
         )
-    if not 0.0 < terms.share < math.inf:
+    share = terms.world.budget_share
+    if not 0.0 < share < math.inf:
         raise BadInput(
-            f"a budget cannot be {terms.share:g} times what the log's jobs use",
+            f"a budget cannot be {share:g} times what the log's jobs use",
             where="--budget-share",
             mend="Give a share of the log's core-hours above 0, such as 0.05",
             code="budget.share",
@@ -165,7 +165,7 @@ def replay_budgets(jobs: LoopJobs, terms: BudgetTerms, tick: Tick | None = None)
         "trace": jobs.table.name,
         "jobs": len(jobs),
         "days": jobs.span / _DAY,
-        "budget_share": terms.share,
+        "budget_share": share,
         "users": len(_user_amounts(jobs, terms)),
         "carry_over": terms.carries_over,
         "on_premise_mean_wait_seconds": float((usual - jobs.run).mean()),
@@ -224,7 +224,7 @@ def _simulate(task: _Task, tick: Tick | None) -> _Done:
         demand = _demand_share(policy.asked, tokens, spent, result)
     return _Done(
         result=result,
-        spent_share=float(result.cost.sum()) / (terms.share * jobs.core_seconds),
+        spent_share=float(result.cost.sum()) / (terms.world.budget_share * jobs.core_seconds),
         demand_share=demand,
         budgets=sum(money.spent > 0.0 for money in spent.values()),
         exceeded=exceeded,
@@ -234,7 +234,7 @@ def _simulate(task: _Task, tick: Tick | None) -> _Done:
 
 def _tokens(jobs: LoopJobs, terms: BudgetTerms, period: str) -> PeriodTokens:
     first, epoch = float(jobs.submit[0]), jobs.table.start_of_log
-    per_second = terms.share * jobs.core_seconds / max(jobs.span, 1.0)
+    per_second = terms.world.budget_share * jobs.core_seconds / max(jobs.span, 1.0)
 
     def purse(core_seconds_per_month: float) -> PeriodPurse:
         amount = core_seconds_per_month * (_DAY / _MONTH if period == "day" else 1.0)
@@ -263,7 +263,7 @@ def _user_amounts(jobs: LoopJobs, terms: BudgetTerms) -> dict[int, float]:
     found = dict[int, float]()
     for user in np.unique(users[users >= 0]).tolist():
         own = users == user
-        found[user] = terms.share * float(used[own].sum()) / len(np.unique(months[own]))
+        found[user] = terms.world.budget_share * float(used[own].sum()) / len(np.unique(months[own]))
     return found
 
 

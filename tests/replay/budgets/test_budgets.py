@@ -20,7 +20,7 @@ NOVEMBER = 1_793_491_200.0  # 2026-11-01 00:00 UTC
 
 
 def terms(**changes: Any) -> BudgetTerms:
-    asked = {"share": 0.05, "has_users": False, "carries_over": False, "world": WorldOptions()}
+    asked = {"has_users": False, "carries_over": False, "world": WorldOptions()}
     return BudgetTerms(**(asked | changes))
 
 
@@ -77,7 +77,7 @@ def test_bad_input_is_refused(jobs: LoopJobs) -> None:
     with pytest.raises(BadInput, match="UnixStartTime"):
         replay_budgets(replace(jobs, table=replace(jobs.table, start_of_log=0.0)), terms())
     with pytest.raises(BadInput, match="a budget cannot be 0 times"):
-        replay_budgets(jobs, terms(share=0.0))
+        replay_budgets(jobs, terms(world=WorldOptions(budget_share=0.0)))
 
 
 def test_a_start_needs_the_money_of_the_site_and_of_its_account() -> None:
