@@ -140,4 +140,4 @@ def situation(queued: int, log: JobTable, generator: np.random.Generator) -> Sit
         node["ready"][part] = _NOW + generator.uniform(0.0, 1.0) * log.run[running] + 1.0
         at = part.stop
     node["estimate"] = node["ready"] - node["begun"]
-    return Situation(now=_NOW, profile=node, jobs=job, present=queued)
+    return Situation(now=_NOW, profile=node, jobs=job)

@@ -55,7 +55,7 @@ class Worth:
     def loss(self, outcomes: Outcomes) -> Floats:
         """Share of the utility that each plan costs, less its savings for expected jobs; lower is better."""
         charged = outcomes.charged - outcomes.spared_charged
-        slowdown = outcomes.slowdown + outcomes.later_slowdown - outcomes.spared_slowdown
+        slowdown = outcomes.slowdown - outcomes.spared_slowdown
         loss: Floats = self.alpha * charged / self.charged_seconds + self.beta * slowdown / self.slowdown_sum
         return loss
 

@@ -33,8 +33,6 @@ class Options:
         policies: The portfolio; the published sixty come first.
         cloud: Nodes, boot time and billing.
         runtimes: Which run times are known.
-        lookahead_seconds: Arrivals of this last period are expected again; 0 for none.
-        expects_jobs: Whether plans are credited with the value of idle nodes to expected jobs.
         hold_seconds: A policy is simulated for this time, the champion afterwards.
         margins: One selection for each: share of the champion's loss that a policy must save to be chosen.
         hurdle: A selection leads only while its utility is better than the champion's by this share and the
@@ -54,8 +52,6 @@ class Options:
     budget: Budget = field(default_factory=lambda: Budget(policies=len(PUBLISHED) + len(BEYOND)))
     alpha: float = 1.0
     beta: float = 1.0
-    lookahead_seconds: float = 0.0
-    expects_jobs: bool = True
     hold_seconds: float = 300.0
     margins: tuple[float, ...] = (0.0, 0.05)
     hurdle: float = 0.0

@@ -86,9 +86,8 @@ class Selection:
     def choose(self, cluster: RentedCluster, champion: int) -> None:
         """Choose a policy and let it lead."""
         options = self._options
-        situation = cluster.situation(options.lookahead_seconds)
-        if options.expects_jobs:
-            situation = replace(situation, ready=self._expected.ready(cluster))
+        situation = replace(cluster.situation(), ready=self._expected.ready(cluster))
+        waiting = len(situation.jobs)
         totals = cluster.totals()
         worth = Worth.so_far(
             totals.charged_seconds, totals.slowdown_sum, alpha=options.alpha, beta=options.beta
@@ -96,10 +95,10 @@ class Selection:
         began = time.perf_counter()
         choice = self._chooser.choose(situation, worth, options.budget, champion)
         applied = choice.applied
-        self.use.add(cluster.now, applied, situation.present, 1000 * (time.perf_counter() - began))
+        self.use.add(cluster.now, applied, waiting, 1000 * (time.perf_counter() - began))
         self.use.simulations += 1
         self.use.cut += int(len(choice.tried) < len(options.policies))
-        rest = cluster.cloud.tick_seconds * (situation.present / LONG_QUEUE) ** 2
+        rest = cluster.cloud.tick_seconds * (waiting / LONG_QUEUE) ** 2
         cluster.apply(applied, self._period.after(applied), rest)
 
 

@@ -199,7 +199,7 @@ def view_of(
         ends = [_expected_end(queued, snapshot.time, last) for queued in on_node.get(node.name, ())]
         _describe(row, node, ends, since=since, now=snapshot.time, boot_seconds=boot_seconds)
     return BurstView(
-        situation=Situation(now=snapshot.time, profile=profile, jobs=jobs, present=len(waiting)),
+        situation=Situation(now=snapshot.time, profile=profile, jobs=jobs),
         rented=rented,
         waiting=waiting,
         usable=len(usable),

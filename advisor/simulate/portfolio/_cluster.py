@@ -340,34 +340,12 @@ def profile(state: ClusterState, room: Records) -> int:
 
 
 @compiled
-def expected_jobs(state: ClusterState, lookahead: float, room: Records) -> int:
-    """Write the waiting jobs and the expected ones into ``room``; returns their number.
-
-    The arrivals of the last ``lookahead`` seconds are expected once more: a job that has finished since with
-    its run time, others with their estimates.
-    """
+def waiting_jobs(state: ClusterState, room: Records) -> None:
+    """Write the waiting jobs into ``room`` for the online simulator, where each runs for its estimate."""
     cluster = state.scalars[0]
-    count = 0
     for i in range(cluster.waiting):
-        entry, waiting = room[count], state.waiting[cluster.first + i]
+        entry, waiting = room[i], state.waiting[cluster.first + i]
         entry.submit = waiting.submit
         entry.estimate = waiting.estimate
         entry.run = waiting.estimate
         entry.processors = waiting.processors
-        count += 1
-    first = cluster.arrived
-    room_left = len(room) - count
-    while (
-        first > 0
-        and cluster.arrived - first < room_left
-        and state.job[first - 1].submit > cluster.now - lookahead
-    ):
-        first -= 1
-    for row in range(first, cluster.arrived):
-        entry, job = room[count], state.job[row]
-        entry.submit = job.submit + lookahead
-        entry.processors = job.processors
-        entry.estimate = job.estimate
-        entry.run = job.estimate if np.isnan(job.end) else job.run
-        count += 1
-    return count

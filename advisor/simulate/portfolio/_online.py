@@ -37,29 +37,26 @@ from advisor.simulate.portfolio.state import (
     Rules,
 )
 
-CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4, 5
-"""Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait
-and of those expected later, seconds charged for the time from now on, paid hours' rest included, and what the
-plan's idle nodes spare jobs that are expected to come, less what its busy ones cost them."""
-COLUMNS = 6
+CHARGED, SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4
+"""Columns of the outcome: seconds charged that were not yet; the sum of the bounded slowdowns; seconds
+charged for the time from now on, paid hours' rest included; and what the plan's idle nodes spare jobs that
+may come, less what its busy ones cost them.
+"""
+COLUMNS = 5
 STARTED, NEVER, HANDED_OVER = 0, 1, 2
 """How a plan ended: every job started, one never would, or its time is over."""
 
 
 @compiled
-def _arrive(jobs: Records, waiting: Records, scalars: Records, order: int) -> None:
-    """Queue the jobs that have been submitted by now."""
-    cluster = scalars[0]
-    while cluster.arrived < len(jobs) and jobs[cluster.arrived].submit <= cluster.now:
-        job, entry = jobs[cluster.arrived], waiting[cluster.first + cluster.waiting]
+def _queue(jobs: Records, waiting: Records, order: int) -> None:
+    for row in range(len(jobs)):
+        job, entry = jobs[row], waiting[row]
         entry.submit = job.submit
         entry.run = job.run
         entry.estimate = job.estimate
         entry.weight = weight_of(order, job.estimate, job.processors)
         entry.processors = job.processors
-        entry.row = cluster.arrived
-        cluster.arrived += 1
-        cluster.waiting += 1
+        entry.row = row
 
 
 @compiled
@@ -157,7 +154,6 @@ def _add_spared(shared: SharedPlans, tail: int, outcome: Floats, charged: float,
 
 @compiled
 def _run_policy(  # noqa: PLR0917  (compiled: no keywords)
-    jobs: Records,
     state: OnlineState,
     shared: SharedPlans,
     tail: int,
@@ -171,15 +167,12 @@ def _run_policy(  # noqa: PLR0917  (compiled: no keywords)
     """Run a policy tick by tick until all jobs have started and ``not_before``, or past ``until``."""
     cluster = state.scalars[0]
     while True:
-        _arrive(jobs, state.waiting, state.scalars, policy.order)
         decide(state.node, state.waiting, state.scalars, state.start, state.scratch, rules, policy)
-        all_started = cluster.waiting == 0 and cluster.arrived == len(jobs)
+        all_started = cluster.waiting == 0
         if all_started and cluster.now >= not_before:
             _add_spared(shared, tail, outcome, 0.0, -_hindered(state, rules, ready, cluster.now, np.inf))
             return STARTED
         moment = next_moment(state.node, state.waiting, state.scalars, rules, policy, state.scratch, True)
-        if cluster.arrived < len(jobs):
-            moment = min(moment, jobs[cluster.arrived].submit)
         if all_started:
             moment = min(moment, until + 1.0 if until < np.inf else not_before)
         if moment == np.inf:
@@ -207,7 +200,6 @@ def _charged(state: OnlineState, rules: Rules) -> float:
 
 @compiled
 def _hand_over(
-    jobs: Records,
     state: OnlineState,
     shared: SharedPlans,
     rules: Rules,
@@ -224,15 +216,15 @@ def _hand_over(
         for i in range(tail.spared):
             outcome[SPARED_CHARGED] += shared.spared[index, i, 0]
             outcome[SPARED_SLOWDOWN] += shared.spared[index, i, 1]
-        take_starts(state, shared, index, len(jobs))
+        take_starts(state, shared, index)
         return tail.started == 1, cluster.charged + tail.charged
     for i in range(cluster.waiting):
         entry = state.waiting[cluster.first + i]
         entry.weight = weight_of(after.order, entry.estimate, entry.processors)
     before = cluster.charged
-    ended = _run_policy(jobs, state, shared, index, rules, after, np.inf, not_before, ready, outcome)
+    ended = _run_policy(state, shared, index, rules, after, np.inf, not_before, ready, outcome)
     charged = _charged(state, rules)
-    note_starts(state, shared, index, len(jobs))
+    note_starts(state, shared, index)
     tail.started = int(ended == STARTED)
     tail.charged = charged - before
     return ended == STARTED, charged
@@ -251,7 +243,7 @@ def _paid(profile: Records, now: float, rules: Rules) -> tuple[float, float]:
 
 
 @compiled
-def _reset(profile: Records, now: float, state: OnlineState) -> None:
+def _reset(profile: Records, jobs: Records, now: float, order: int, state: OnlineState) -> None:
     cluster = state.scalars[0]
     state.node[: len(profile)] = profile
     cluster.nodes = len(profile)
@@ -259,16 +251,15 @@ def _reset(profile: Records, now: float, state: OnlineState) -> None:
     cluster.next_ready = -np.inf
     cluster.charged = 0.0
     cluster.first = 0
-    cluster.waiting = 0
-    cluster.arrived = 0
+    cluster.waiting = len(jobs)
     cluster.mattered = 0
+    _queue(jobs, state.waiting, order)
 
 
 @compiled
 def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
     profile: Records,
     jobs: Records,
-    present: int,
     now: float,
     base: int,
     hold: float,
@@ -296,23 +287,23 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
             continue
         if base < 0:
             shared.size[TAILS] = 0
-        _reset(profile, now, state)
+        _reset(profile, jobs, now, policies[index].order, state)
         outcome[index, SPARED_CHARGED] = outcome[index, SPARED_SLOWDOWN] = 0.0
         after = policies[index if base < 0 else base]
         until = now + hold
         not_before = until + rules.boot if after.headroom > 0 and hold < np.inf else now
         ended = _run_policy(
-            jobs, state, shared, -1, rules, policies[index], until, not_before, ready, outcome[index]
+            state, shared, -1, rules, policies[index], until, not_before, ready, outcome[index]
         )
         if shares:
             note_plan(shared, policies[index], cluster.mattered, index)
         if ended == HANDED_OVER:
-            started, total = _hand_over(jobs, state, shared, rules, after, not_before, ready, outcome[index])
+            started, total = _hand_over(state, shared, rules, after, not_before, ready, outcome[index])
         else:
             started, total = ended == STARTED, _charged(state, rules)
         outcome[index, CHARGED] = total - paid if started else np.inf
         outcome[index, HELD] = total - elapsed
-        _add_slowdowns(jobs, present, state.start, outcome, index)
+        outcome[index, SLOWDOWN] = _slowdowns(jobs, state.start)
 
 
 @compiled
@@ -326,21 +317,9 @@ def copy_shared_outcomes(policies: Records, shared: SharedPlans, outcome: Floats
 
 
 @compiled
-def _add_slowdowns(
-    jobs: Records,
-    present: int,
-    start: Floats,
-    outcome: Floats,
-    index: int,
-) -> None:
-    waiting_sum = 0.0
-    later_sum = 0.0
+def _slowdowns(jobs: Records, start: Floats) -> float:
+    total = 0.0
     for row in range(len(jobs)):
         run = jobs[row].run
-        slowdown = max((start[row] - jobs[row].submit + run) / max(run, SLOWDOWN_BOUND), 1.0)
-        if row < present:
-            waiting_sum += slowdown
-        else:
-            later_sum += slowdown
-    outcome[index, SLOWDOWN] = waiting_sum
-    outcome[index, LATER_SLOWDOWN] = later_sum
+        total += max((start[row] - jobs[row].submit + run) / max(run, SLOWDOWN_BOUND), 1.0)
+    return total

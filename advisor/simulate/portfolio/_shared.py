@@ -28,7 +28,7 @@ PLAN = np.dtype(
 
 TAIL = np.dtype(
     [(name, np.float64) for name in ("now", "fingerprint", "charged")]
-    + [(name, np.int64) for name in ("nodes", "waiting", "arrived", "spared", "started")],
+    + [(name, np.int64) for name in ("nodes", "waiting", "spared", "started")],
     align=True,
 )
 """A plan from the champion's first tick on.
@@ -116,7 +116,7 @@ def _fingerprint(state: OnlineState) -> float:
 @compiled
 def _is_same(state: OnlineState, shared: SharedPlans, index: int) -> bool:
     cluster, tail = state.scalars[0], shared.tail[index]
-    if cluster.nodes != tail.nodes or cluster.waiting != tail.waiting or cluster.arrived != tail.arrived:
+    if cluster.nodes != tail.nodes or cluster.waiting != tail.waiting:
         return False
     for i in range(cluster.nodes):
         one, other = state.node[i], shared.node[index, i]
@@ -143,7 +143,7 @@ def find_tail(state: OnlineState, shared: SharedPlans) -> tuple[int, bool]:
     shared.size[TAILS] = index + 1
     tail = shared.tail[index]
     tail.now, tail.fingerprint, tail.spared = cluster.now, fingerprint, 0
-    tail.nodes, tail.waiting, tail.arrived = cluster.nodes, cluster.waiting, cluster.arrived
+    tail.nodes, tail.waiting = cluster.nodes, cluster.waiting
     for i in range(cluster.nodes):
         shared.node[index, i] = state.node[i]
     for i in range(cluster.waiting):
@@ -164,22 +164,18 @@ def note_spared(shared: SharedPlans, index: int, charged: float, slowdown: float
 
 
 @compiled
-def note_starts(state: OnlineState, shared: SharedPlans, index: int, jobs: int) -> None:
-    """Record the starts of a tail's jobs: those that waited at its beginning or came later."""
+def note_starts(state: OnlineState, shared: SharedPlans, index: int) -> None:
+    """Record the starts of a tail's jobs, which waited at its beginning."""
     tail = shared.tail[index]
     for i in range(tail.waiting):
         row = shared.row[index, i]
-        shared.start[index, row] = state.start[row]
-    for row in range(tail.arrived, jobs):
         shared.start[index, row] = state.start[row]
 
 
 @compiled
-def take_starts(state: OnlineState, shared: SharedPlans, index: int, jobs: int) -> None:
+def take_starts(state: OnlineState, shared: SharedPlans, index: int) -> None:
     """Copy the starts of a known tail."""
     tail = shared.tail[index]
     for i in range(tail.waiting):
         row = shared.row[index, i]
-        state.start[row] = shared.start[index, row]
-    for row in range(tail.arrived, jobs):
         state.start[row] = shared.start[index, row]

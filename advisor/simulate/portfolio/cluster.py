@@ -32,7 +32,6 @@ from advisor.simulate.portfolio.state import (
 )
 
 KAPPA: Final = 100.0
-_MAX_EXPECTED: Final = 500  # expected arrivals: bursts come in thousands and would take too long
 
 
 class Runtimes(enum.StrEnum):
@@ -128,7 +127,7 @@ class RentedCluster:
         self.state = _fresh_state(jobs, self.rules)
         self._mode = _cluster.CHOOSING
         self._nodes = np.zeros(cloud.max_nodes, NODE)
-        self._expected = np.zeros(_MAX_EXPECTED, JOB)
+        self._waiting = np.zeros(256, JOB)
 
     @property
     def now(self) -> float:
@@ -162,23 +161,14 @@ class RentedCluster:
             cluster["policy"] = policy
             weigh(self.state, self.policies)
 
-    def situation(self, lookahead_seconds: float = 0.0) -> Situation:
-        """The input of a choice; the arrivals of the last ``lookahead_seconds`` are expected once more.
-
-        Its arrays are overwritten by the next call.
-        """
-        cluster = self.state.scalars[0]
+    def situation(self) -> Situation:
+        """The input of a choice. Its arrays are overwritten by the next call."""
         nodes = _cluster.profile(self.state, self._nodes)
-        most = int(cluster["waiting"]) + _MAX_EXPECTED
-        if len(self._expected) < most:
-            self._expected = np.zeros(2 * most, JOB)
-        count = _cluster.expected_jobs(self.state, lookahead_seconds, self._expected[:most])
-        return Situation(
-            now=self.now,
-            profile=self._nodes[:nodes],
-            jobs=self._expected[:count],
-            present=int(cluster["waiting"]),
-        )
+        waiting = int(self.state.scalars[0]["waiting"])
+        if len(self._waiting) < waiting:
+            self._waiting = np.zeros(2 * waiting, JOB)
+        _cluster.waiting_jobs(self.state, self._waiting)
+        return Situation(now=self.now, profile=self._nodes[:nodes], jobs=self._waiting[:waiting])
 
     def totals(self) -> Totals:
         """Sums so far; exact at the end."""

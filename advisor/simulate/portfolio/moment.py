@@ -93,7 +93,7 @@ def moment_of(situation: Situation, policy: RentingPolicy, rules: Rules) -> Mome
 
 def _order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
     """Positions of the waiting jobs, the next first (``JobOrder``); ties: earlier submission."""
-    jobs = situation.jobs[: situation.present]
+    jobs = situation.jobs
     if order is JobOrder.FCFS:
         priority = -jobs["submit"]
     else:
@@ -127,17 +127,17 @@ def _after_tick(situation: Situation, policy: RentingPolicy, rules: Rules) -> _A
     # They make nodes older, not younger: a node that is rented now has its whole paid hour ahead.
     room["since"][:rented] -= np.arange(rented, 0, -1) * _MARK_SECONDS
     place_of = {float(since): i for i, since in enumerate(room["since"][:rented])}
-    waiting, scalars = np.zeros(situation.present + 1, WAITING), np.zeros(1, CLUSTER)
-    for i in range(situation.present):
-        job, entry = situation.jobs[i], waiting[i]
+    waiting, scalars = np.zeros(len(situation.jobs) + 1, WAITING), np.zeros(1, CLUSTER)
+    for i, job in enumerate(situation.jobs):
+        entry = waiting[i]
         for name in ("submit", "run", "estimate", "processors"):
             entry[name] = job[name]
         entry["row"] = i
         entry["weight"] = _tick.weight_of(int(policy.order), job["estimate"], int(job["processors"]))
     cluster = scalars[0]
     cluster["next_ready"] = -math.inf
-    cluster["now"], cluster["nodes"], cluster["waiting"] = situation.now, rented, situation.present
-    start, scratch = np.full(situation.present, np.nan), np.zeros(most)
+    cluster["now"], cluster["nodes"], cluster["waiting"] = situation.now, rented, len(situation.jobs)
+    start, scratch = np.full(len(situation.jobs), np.nan), np.zeros(most)
     _tick.decide(room, waiting, scalars, start, scratch, rules, as_records([policy])[0])
     after = room[: int(cluster["nodes"])]
     return _After(

@@ -34,16 +34,14 @@ class Situation:
     Attributes:
         now: Seconds.
         profile: Rented nodes; ``ready``: when each is expected to be idle.
-        jobs: Waiting jobs in submission order, then the expected ones; used are ``submit``, ``estimate``
-            (known to policies), ``run`` (what happens) and ``processors``.
-        present: How many of the jobs wait now.
+        jobs: Waiting jobs in submission order; used are ``submit``, ``estimate`` (known to policies), ``run``
+            (what happens) and ``processors``.
         ready: Value of idle nodes for jobs that may come.
     """
 
     now: float
     profile: Records
     jobs: Records
-    present: int
     ready: Readiness = NOTHING
 
 
@@ -55,7 +53,6 @@ class Outcomes:
         charged: float64, shape (n,): Node-seconds charged beyond those already charged; infinite where a job
             would never start.
         slowdown: float64, shape (n,): Sum of the bounded slowdowns of the waiting jobs.
-        later_slowdown: float64, shape (n,): The same for the expected jobs.
         held: float64, shape (n,): Node-seconds charged for the time from now on: ``charged`` and the rest of
             hours already paid.
         spared_charged, spared_slowdown: float64, shape (n,): What idle nodes save the jobs that may come
@@ -64,7 +61,6 @@ class Outcomes:
 
     charged: Floats
     slowdown: Floats
-    later_slowdown: Floats
     held: Floats
     spared_charged: Floats
     spared_slowdown: Floats
@@ -73,7 +69,7 @@ class Outcomes:
         """Utility of the queue alone, the paper's score: R_J and BSD of its jobs, R_V ``held``."""
         jobs = situation.jobs
         work = float(jobs["run"] @ jobs["processors"])
-        mean = (self.slowdown + self.later_slowdown) / max(len(jobs), 1)
+        mean = self.slowdown / max(len(jobs), 1)
         utility: Floats = 100.0 * (work / self.held) ** alpha * mean**-beta
         return utility
 
@@ -129,7 +125,6 @@ class OnlineSimulator:
         _online.simulate_policies(
             situation.profile,
             situation.jobs,
-            situation.present,
             situation.now,
             -1 if base is None else base,
             hold_seconds,
@@ -152,11 +147,10 @@ class OnlineSimulator:
         return self._outcomes(), self._is_shared
 
     def _outcomes(self) -> Outcomes:
-        charged, slowdown, later, held, spared_charged, spared_slowdown = self._outcome.T
+        charged, slowdown, held, spared_charged, spared_slowdown = self._outcome.T
         return Outcomes(
             charged=charged,
             slowdown=slowdown,
-            later_slowdown=later,
             held=held,
             spared_charged=spared_charged,
             spared_slowdown=spared_slowdown,

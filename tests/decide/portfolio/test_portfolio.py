@@ -173,8 +173,7 @@ def test_worth_weighs_by_the_totals():
     """A tenth of all charged time more costs a tenth of the utility, as does a tenth of all slowdown."""
     outcomes = Outcomes(
         charged=np.array([100.0, 0.0, 0.0, 100.0, 0.0]),
-        slowdown=np.array([0.0, 5.0, 0.0, 0.0, 5.0]),
-        later_slowdown=np.array([0.0, 0.0, 5.0, 0.0, 0.0]),
+        slowdown=np.array([0.0, 5.0, 5.0, 0.0, 5.0]),
         held=np.zeros(5),
         spared_charged=np.array([0.0, 0.0, 0.0, 100.0, 0.0]),
         spared_slowdown=np.array([0.0, 0.0, 0.0, 0.0, 5.0]),

@@ -21,7 +21,7 @@ def queue(runs: list[float]) -> Situation:
     jobs = empty_jobs(len(runs))
     jobs["submit"], jobs["processors"] = -10.0, 1
     jobs["run"] = jobs["estimate"] = runs
-    return Situation(now=0.0, profile=np.zeros(0, NODE), jobs=jobs, present=len(runs))
+    return Situation(now=0.0, profile=np.zeros(0, NODE), jobs=jobs)
 
 
 def chooser(margin: float = 0.0) -> Chooser:

@@ -80,7 +80,7 @@ def test_only_what_waits_for_our_nodes_and_nothing_else_counts() -> None:
     ]
     seen = look(nodes, jobs)
     assert [queued.job.job_id for queued in seen.waiting] == [1, 7, 8, 8, 8]
-    assert seen.situation.present == 5
+    assert len(seen.situation.jobs) == 5
 
 
 def test_nodes_are_idle_busy_or_booting() -> None:

@@ -65,7 +65,7 @@ def waiting_job_beside_an_idle_node(order: JobOrder, *, backfill: bool, waited: 
     policy = RentingPolicy(
         provisioning=Provisioning.ODB, order=order, choice=NodeChoice.FIRST, backfill=backfill
     )
-    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=1, ready=expected.at(0.01))
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, ready=expected.at(0.01))
     spared = OnlineSimulator([policy], rules()).simulate(situation, np.array([0])).spared_charged[0]
     return float(spared)
 
@@ -93,7 +93,7 @@ def test_a_plan_that_gives_warm_nodes_back_pays_to_rent_others() -> None:
     profile["ready"] = -880.0
     jobs = empty_jobs(1)
     jobs["processors"], jobs["run"], jobs["estimate"] = 1, 600.0, 600.0
-    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=1)
+    situation = Situation(now=0.0, profile=profile, jobs=jobs)
     bare = RentingPolicy(provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST)
     warm = RentingPolicy(
         provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST, headroom=2
@@ -109,7 +109,7 @@ def test_a_plan_that_gives_warm_nodes_back_pays_to_rent_others() -> None:
 
 
 def test_nothing_is_spared_where_no_job_is_expected() -> None:
-    situation = Situation(now=0.0, profile=np.zeros(0, NODE), jobs=empty_jobs(0), present=0)
+    situation = Situation(now=0.0, profile=np.zeros(0, NODE), jobs=empty_jobs(0))
     policy = RentingPolicy(
         provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST, headroom=2
     )
@@ -142,7 +142,7 @@ def hindered(width: int, waiting: tuple[int, float] | None = None) -> float:
         1.0, Hindrance(np.array([width]), np.array([1.0]))
     )
     policy = RentingPolicy(provisioning=Provisioning.ODB, order=JobOrder.LXF, choice=NodeChoice.FIRST)
-    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=len(jobs), ready=ready)
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, ready=ready)
     outcome = OnlineSimulator([policy], rules()).simulate(situation, np.array([0]))
     assert outcome.spared_charged[0] == 0.0
     return -float(outcome.spared_slowdown[0])
@@ -170,6 +170,6 @@ def test_nodes_that_cannot_be_rented_save_nothing() -> None:
     jobs["processors"], jobs["run"], jobs["estimate"] = 2, 1000.0, 1000.0
     expected = ExpectedJob.of(np.array([1]), np.array([100.0]), rules())
     policy = RentingPolicy(provisioning=Provisioning.ODB, order=JobOrder.LXF, choice=NodeChoice.FIRST)
-    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=1, ready=expected.at(0.01))
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, ready=expected.at(0.01))
     outcome = OnlineSimulator([policy], rules()).simulate(situation, np.array([0]))
     assert outcome.spared_charged[0] == outcome.spared_slowdown[0] == 0.0

@@ -192,7 +192,7 @@ def test_utility_of_a_queue_by_itself():
     policy = RentingPolicy(provisioning=ODA, order=FCFS, choice=FIRST)
     waiting = empty_jobs(1)
     waiting["submit"], waiting["run"], waiting["estimate"], waiting["processors"] = 940.0, 1800.0, 1800.0, 1
-    queue = Situation(now=1000.0, profile=np.zeros(0, NODE), jobs=waiting, present=1)
+    queue = Situation(now=1000.0, profile=np.zeros(0, NODE), jobs=waiting)
     rules = Rules(max_nodes=8, boot=120.0, tick=20.0, release=0, runtimes=0, checkpoint=3600.0)
     outcomes = OnlineSimulator([policy], rules).simulate(queue, np.array([0]))
     assert outcomes.utility(queue).tolist() == pytest.approx([100.0 * 0.5 / (1980.0 / 1800.0)])

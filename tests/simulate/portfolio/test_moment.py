@@ -31,7 +31,7 @@ def situation(nodes: list[tuple[float, float, int]], jobs: list[tuple[float, flo
     for row, (submit, run, count) in zip(waiting, jobs, strict=True):
         row["submit"], row["run"], row["processors"] = NOW + submit, run, count
         row["estimate"] = run
-    return Situation(now=NOW, profile=profile, jobs=waiting, present=len(jobs))
+    return Situation(now=NOW, profile=profile, jobs=waiting)
 
 
 def wanted(name: str, at: Situation, release: Release = SECOND, nodes: int = 8) -> Moment:

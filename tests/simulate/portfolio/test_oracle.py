@@ -101,7 +101,7 @@ def test_online_simulator_predicts_the_clusters_future(by_hand, data, cloud, fir
     if done:
         return
     situation = cluster.situation()
-    present, waiting = situation.present, np.isnan(cluster.state.job["start"])
+    present, waiting = len(situation.jobs), np.isnan(cluster.state.job["start"])
     foreseen = OnlineSimulator([first, then], cluster.rules).simulate(situation, np.array([0, 1]))
     slowdown, added = foreseen.slowdown[1], foreseen.charged[1]
     so_far = charged_so_far(cluster)
