@@ -172,6 +172,21 @@ def test_a_damaged_model_is_not_loaded(models: ModelStore, harm: Callable[[Path]
     assert caught.value.code == "models.damaged"
 
 
+@pytest.mark.parametrize(
+    ("kind", "maker"),
+    [("size", "advisor retrain"), ("parameters", "advisor tune"), ("predictor", "restart advisor-control")],
+)
+def test_a_model_that_cannot_be_loaded_says_what_makes_a_new_one(
+    models: ModelStore, kind: str, maker: str
+) -> None:
+    with pytest.raises(UseFallback, match=maker):
+        models.load(kind)
+    models.save(kind, ARRAYS, META)
+    _cut_arrays(models.folder / kind)
+    with pytest.raises(TellAdmin, match=maker):
+        models.load(kind)
+
+
 def test_an_array_with_a_pickle_inside_is_not_loaded(models: ModelStore) -> None:
     """Even with the right hash: nothing is ever unpickled."""
     models.save("size", ARRAYS, META)

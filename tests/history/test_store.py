@@ -281,8 +281,10 @@ def test_whole_batches_stay_when_a_source_breaks(store: HistoryStore, make_outco
 
 @pytest.mark.parametrize("bad", [{"submit": math.nan}, {"wait": math.inf}, {"job_id": 2**63}])
 def test_what_no_database_can_hold_is_refused(store: HistoryStore, make_outcome: Make, bad: dict) -> None:
-    with pytest.raises(BadInput):
-        store.add([make_outcome(1), make_outcome(**bad)])
+    refused = make_outcome(**bad)
+    with pytest.raises(BadInput) as caught:
+        store.add([make_outcome(1), refused])
+    assert caught.value.where.endswith(f", job {refused.job.job_id}")
     assert store.count() == 0
 
 

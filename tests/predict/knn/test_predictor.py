@@ -187,3 +187,12 @@ def test_missing_arrays_are_refused():
     del arrays["wait.labels"]
     with pytest.raises(BadInput):
         Predictor.from_arrays(arrays, meta)
+
+
+def test_damage_is_mended_by_the_process_that_builds_the_predictor():
+    arrays, meta = predictor_of().to_arrays()
+    with pytest.raises(BadInput, match="Restart `advisor control`"):
+        Predictor.from_arrays(arrays, meta | {"format": 99})
+    del arrays["run.labels"]
+    with pytest.raises(BadInput, match="Restart `advisor control`"):
+        Predictor.from_arrays(arrays, meta)
