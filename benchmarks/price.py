@@ -17,7 +17,7 @@ from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.queue_view import on_premise_queue
 from advisor.service.price.valuing import Valuer

@@ -17,7 +17,7 @@ from advisor.decide.submission.priced import warm as warm_decision
 from advisor.model.estimate import NO_ESTIMATE, Estimates, SizeEstimate
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.predict.intervals import Intervals
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.recent import Submission
 from advisor.simulate.pool.start_profile import StartProfile, start_of, start_profile, with_job

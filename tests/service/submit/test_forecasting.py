@@ -19,7 +19,7 @@ from advisor.model.estimate import Estimate
 from advisor.model.settings import BudgetSettings
 from advisor.model.site import Price
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs, estimate_of
+from advisor.predict.run_times.run_times import RunTimesOfJobs, estimate_of
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.protocol import VERSION, AgainRequest
 from advisor.service.exchange.seen_queue import SeenQueue
