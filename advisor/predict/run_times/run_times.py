@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.errors import BadInput
-from advisor.model.estimate import NO_ESTIMATE, Estimate
-from advisor.model.job import Job, JobOutcome, family
+from advisor.model.estimate import NO_ESTIMATE, Estimate, Estimates, SizeEstimate
+from advisor.model.job import Job, JobOutcome, family, limit_seconds
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.run_times._contexts import PLACES, Integers, look_up, request_bin
@@ -177,6 +177,33 @@ class RunTimesOfJobs:
         known = RunTimes.from_arrays(arrays)
         intervals = Intervals.from_array(arrays.get("intervals", np.empty(0)))
         return cls(known, intervals, PromisesKnown.from_arrays(arrays))
+
+
+def priced_estimates(
+    known: RunTimesOfJobs | None,
+    job: Job,
+    planned_wait: float | None,
+    size: SizeEstimate,
+    *,
+    promised_jobs: int | None = None,
+) -> Estimates:
+    """The forecasts for a job under the policy "price"; without known run times the job stays on-premise.
+
+    Args:
+        planned_wait: The wait by the simulated queue, seconds; None if it is unknown.
+        promised_jobs: Of the job's user in the queue; None: no time is named by which it is to be done.
+    """
+    intervals = Intervals() if known is None else known.intervals
+    wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
+    if known is None:
+        return Estimates(wait=wait, size=size)
+    chances = known.chances(job)
+    run = known.estimate(chances, job)
+    promise = None
+    if promised_jobs is not None and planned_wait is not None and math.isfinite(planned_wait):
+        requested, expected = job.processors * limit_seconds(job), job.processors * run.seconds
+        promise = known.promises.chances(planned_wait, requested, expected, promised_jobs)
+    return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()), promise=promise)
 
 
 def _numbers(job: Job) -> JobNumbers:
