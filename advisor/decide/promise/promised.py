@@ -27,10 +27,9 @@ from advisor.decide.promise.price_list import (
     start_for,
 )
 from advisor.decide.spot.pools import lives_of
-from advisor.decide.submission.capacity import choose, pools_worth, usd_per_second
-from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
+from advisor.decide.submission.capacity import choose, pools_worth
+from advisor.decide.submission.cloud_terms import Start, ratio_of, slowdown_of, start_of, usd_per_second
 from advisor.decide.submission.placement import state_unknown
-from advisor.decide.submission.staging import Start, start_of
 from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
 from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job

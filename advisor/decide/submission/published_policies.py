@@ -8,8 +8,16 @@ from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.hedge.hedge_offer import speculation_of
-from advisor.decide.submission.capacity import boot_seconds, choose, kind_of_node
-from advisor.decide.submission.cloud_times import cloud_wait, needs_boot, ratio_of, slowdown_of
+from advisor.decide.submission.capacity import choose, kind_of_node
+from advisor.decide.submission.cloud_terms import (
+    boot_seconds,
+    cloud_wait,
+    cost_usd,
+    needs_boot,
+    ratio_of,
+    slowdown_of,
+    start_of,
+)
 from advisor.decide.submission.placement import (
     PlacementCase,
     answer,
@@ -19,7 +27,6 @@ from advisor.decide.submission.placement import (
     state_unknown,
 )
 from advisor.decide.submission.policy import not_asked
-from advisor.decide.submission.staging import cost_usd, start_of
 from advisor.decide.submission.waiting import WaitingCase, worth_paying
 from advisor.model.advice import STAYS, Answer, Capacity, Hedge, Verdict
 from advisor.model.estimate import Estimates

@@ -12,9 +12,9 @@ from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.price_list import comes_back
-from advisor.decide.submission.capacity import choose, most_usd_per_second, usd_per_second
+from advisor.decide.submission.capacity import choose
+from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.staging import Start, start_of
 from advisor.model.advice import Capacity, Mode, Verdict
 from advisor.model.deadline import deadline_for
 from advisor.model.errors import RetryLater

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.decide.submission.cloud_times import cloud_wait
+from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.model import CloudState, Job, SiteState
 from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
