@@ -10,6 +10,7 @@ from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.spot.pools import pools_for_run
 from advisor.decide.submission.cloud_terms import ANY, boot_seconds, cloud_wait, stretched, usd_per_core_hour
+from advisor.decide.submission.rules import requeueable
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
 from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
@@ -199,11 +200,6 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
     if cloud_run_seconds > settings.capacity.spot_max_run_seconds:
         return "it would run too long for spot"
     return ""
-
-
-def requeueable(job: Job, settings: Settings) -> bool:
-    """Whether the job may be requeued: as submitted, else the site's default."""
-    return settings.cluster.requeue_default if job.requeue is None else job.requeue
 
 
 def preferred_survivors(

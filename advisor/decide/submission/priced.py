@@ -15,7 +15,6 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, keeps_place
 from advisor.decide.price.period_budget import usd_for_shorter
 from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
 from advisor.decide.promise.promised import promised
@@ -32,7 +31,18 @@ from advisor.decide.submission.cloud_terms import (
     usd_per_second,
 )
 from advisor.decide.submission.placement import state_unknown
-from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
+from advisor.decide.submission.rules import keeps_place
+from advisor.model.advice import (
+    ENDING_SECONDS,
+    STAYS,
+    Answer,
+    Capacity,
+    Hedge,
+    HedgeKind,
+    Quantity,
+    Question,
+    Verdict,
+)
 from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
