@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.advice import Advice, Answer, Mode, Placement, Question, Verdict
 from advisor.model.cluster import Node
 from advisor.model.job import Job, JobOutcome

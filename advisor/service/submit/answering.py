@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from advisor.decide.explanation import wording
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation import reply_texts, wording
 from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.advise import advise, tells_user
@@ -289,7 +288,7 @@ def reply_to(
     limit = advice.time_limit if partition is not None else None
     message = None
     if partition is not None and settings.submit.tell_user:
-        message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
+        message = reply_texts.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
         message = wording.would_message(advice, job.queue, settings.cluster)
     if job.comment and acts and settings.promise.enabled and settings.submit.tell_user:
@@ -308,7 +307,7 @@ def reply_to(
         # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
         site_factor=offset if offset > 0 else None,
         nice=-offset if offset < 0 else None,
-        admin_comment=admin_comment(advice, values=values),
+        admin_comment=reply_texts.admin_comment(advice, values=values),
         message=message,
         time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
     )

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
