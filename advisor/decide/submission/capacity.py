@@ -10,9 +10,8 @@ from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.spot.pools import pools_for_run
 from advisor.decide.submission.cloud_terms import ANY, boot_seconds, cloud_wait, stretched, usd_per_core_hour
-from advisor.decide.submission.rules import requeueable
+from advisor.decide.submission.rules import deadline_for, requeueable
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
-from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings

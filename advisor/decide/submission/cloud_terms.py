@@ -153,8 +153,9 @@ def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None)
         or not math.isfinite(asked)
     ):
         return None
-    slower = settings.performance_ratio(job.processors)
-    if ratio is not None:
+    if ratio is None:
+        slower = settings.performance_ratio(job.processors)
+    else:
         slower = ratio.factor * (1.0 + ratio.deviation)
     factor = min(slower, settings.max_time_limit_factor)
     minutes = math.ceil(asked * factor / _MINUTE - _ROUNDING)

@@ -15,8 +15,7 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.price.period_budget import usd_for_shorter
-from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
+from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice, usd_for_shorter
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
 from advisor.decide.submission.capacity import choose, kind_of_node
@@ -31,7 +30,7 @@ from advisor.decide.submission.cloud_terms import (
     usd_per_second,
 )
 from advisor.decide.submission.placement import state_unknown
-from advisor.decide.submission.rules import keeps_place
+from advisor.decide.submission.rules import deadline_for, keeps_place
 from advisor.model.advice import (
     ENDING_SECONDS,
     STAYS,
@@ -43,7 +42,6 @@ from advisor.model.advice import (
     Question,
     Verdict,
 )
-from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings

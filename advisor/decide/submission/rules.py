@@ -7,6 +7,7 @@ jobs may come back: those that a policy may start in the cloud while they keep t
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
 from advisor.model.data_words import HOW_TO_WRITE, data_of
+from advisor.model.deadline import deadline_of
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -111,6 +113,14 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
 def keeps_place(job: Job, settings: Settings) -> bool:
     """Whether the job keeps its place on-premise while it runs in the cloud."""
     return settings.hedge.enabled and may_be_brought_back(job, settings)
+
+
+def deadline_for(job: Job, settings: Settings) -> float | None:
+    """When a job is to be done, epoch seconds; None if its user names no time, or none can be promised."""
+    if not settings.promise.enabled or not job.comment or job.array_tasks > 1:
+        return None
+    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
+    return deadline if deadline is not None and math.isfinite(deadline) else None
 
 
 def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:

@@ -22,9 +22,9 @@ from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.advise import advise, tells_user
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
+from advisor.decide.submission.rules import deadline_for
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
-from advisor.model.deadline import deadline_for
 from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.job_words import MAX_CONSTRAINT
