@@ -16,8 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict.run_times._contexts import DECAY_OF, EXPERTS, ORIGIN_OF, PARENT_OF, Integers
-from advisor.predict.run_times._memory import Floats, Memory, find, record
+from advisor.predict.run_times._histograms import (
+    DECAY_OF,
+    EXPERTS,
+    ORIGIN_OF,
+    PARENT_OF,
+    Floats,
+    Integers,
+    Memory,
+    find,
+    record,
+)
 from advisor.predict.run_times.grid import BINS
 
 SIZES: Final = 8

@@ -21,8 +21,7 @@ from advisor.model.estimate import NO_ESTIMATE, Estimate, Estimates, SizeEstimat
 from advisor.model.job import Job, JobOutcome, family, limit_seconds
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.known import PromisesKnown
-from advisor.predict.run_times._contexts import PLACES, Integers, look_up, request_bin
-from advisor.predict.run_times._memory import WAYS, Floats, Memory
+from advisor.predict.run_times._histograms import PLACES, WAYS, Floats, Integers, Memory, look_up, request_bin
 from advisor.predict.run_times._pool import Pooled, Weights, adjust, ask, pool, tell
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, quantile
 from advisor.predict.run_times.job_numbers import JobNumbers
