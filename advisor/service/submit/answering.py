@@ -160,7 +160,8 @@ class Answerer:
             if knowledge.starts is not None and snapshot is not None and snapshot.queue is not None:
                 queue = QueueForecast(knowledge.starts, snapshot.queue.processors)
             self._recent.rebase(None if snapshot is None else snapshot.state, queue)
-        state = self._recent.state(now)
+        # the price looks at the queue, the published rules' k-NN at the cluster
+        state = self._recent.state(now, ages=knowledge.settings.cluster.policy != "price")
         if is_believable(snapshot, now, knowledge.settings) and not is_outdated(snapshot, configured_at):
             return state
         return SiteState(time=now, cluster=None, cloud=state.cloud)

@@ -180,14 +180,19 @@ class RecentSubmissions:
             self._waiting_submit_sum += waiting * job.time
             self._queued_work += waiting * work
 
-    def state(self, now: float) -> SiteState:
-        """The site at ``now`` (seconds): the snapshot, aged, with the jobs advised since."""
+    def state(self, now: float, *, ages: bool = True) -> SiteState:
+        """The site at ``now`` (seconds): the snapshot, aged, with the jobs advised since.
+
+        Args:
+            now: Seconds.
+            ages: False leaves the on-premise cluster as it was seen, where only the queue is asked.
+        """
         if self._base is None:
             return SiteState(time=now, cluster=None)
         cluster = self._base.cluster
         return SiteState(
             time=now,
-            cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
+            cluster=self._cluster(cluster, self._base.time, now) if ages and cluster is not None else cluster,
             cloud=self._cloud(self._base.cloud),
             cutoff=self._base.cutoff,
             ratios=self._base.ratios,

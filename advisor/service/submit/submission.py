@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ _MAX_MEMORY_MB: Final = 2**63 - 1
 """The largest number that MessagePack and the database hold."""
 _AS_SAID: Final = ("comment", "licenses", "reservation", "dependency", "burst_buffer")
 """Rare fields that a job has as its request has them."""
+_said: Final = attrgetter(*_AS_SAID)
+_NOTHING_SAID: Final = (None,) * len(_AS_SAID)
 
 
 def processors_of(request: AdviseRequest) -> int:
@@ -79,7 +82,10 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
 
 def _with_rest(job: Job, request: AdviseRequest) -> Job:
     """Return the job with the fields that few requests have."""
-    rest: dict[str, Any] = {name: said for name in _AS_SAID if (said := getattr(request, name)) is not None}
+    rest: dict[str, Any] = {}
+    said = _said(request)
+    if said != _NOTHING_SAID:
+        rest = {name: text for name, text in zip(_AS_SAID, said, strict=True) if text is not None}
     if request.generic_resources is not None:
         rest["gres"] = request.generic_resources
     if request.req_nodes is not None:

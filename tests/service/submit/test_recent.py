@@ -46,6 +46,14 @@ def test_a_thousand_submissions_meet_a_queue_that_grows() -> None:
     assert cluster.queued_work_core_seconds == 4000.0 + 1000 * 2 * 100.0
 
 
+def test_where_only_the_queue_is_asked_the_cluster_stays_as_it_was_seen() -> None:
+    recent = based_on()
+    recent.add(stays())
+    assert recent.state(NOW + 9, ages=False).cluster == make_cluster()
+    assert recent.state(NOW + 9, ages=False).time == NOW + 9
+    assert recent.state(NOW + 9).cluster != make_cluster()
+
+
 def test_free_processors_are_taken_first_come_first_served() -> None:
     recent = based_on(queue_size=0, free_processors=5, waiting_mean_processors=0.0)
     recent.add(stays(tasks=2))  # both tasks start
