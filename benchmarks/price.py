@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.advice import Advice, Answer, Mode, Placement, Question, Verdict
 from advisor.model.cluster import Node
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.queue_view import on_premise_queue
 from advisor.service.price.valuing import Valuer

@@ -42,7 +42,7 @@ from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.predict.size.size_history import SizeHistory
 from advisor.predict.size.size_model import SizeModel
 from advisor.replay.sources import load_table

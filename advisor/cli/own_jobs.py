@@ -132,7 +132,7 @@ def _on_premise(
         whole: All jobs, times in epoch seconds.
         in_cloud: Whether a job ran in the cloud.
     """
-    from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
+    from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of
     from advisor.decide.submission.table_row import job_of
     from advisor.service.learn.on_premise_equivalents import on_premise_outcome
 

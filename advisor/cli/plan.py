@@ -123,7 +123,7 @@ def _result(
 
 
 def _terms(settings: Settings, own: OwnJobs, seen: SiteState, asked: _Asked) -> Plan:
-    from advisor.decide.submission.capacity import usd_per_core_hour
+    from advisor.decide.submission.cloud_terms import usd_per_core_hour
     from advisor.model.advice import Capacity
     from advisor.replay.closed_loop.recommendation import PRICE
     from advisor.replay.closed_loop.site_settings import terms_of, world_of

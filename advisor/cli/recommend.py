@@ -176,7 +176,7 @@ def _kept(settings: Settings, own: OwnJobs, asked: Rehearsal, terms: Terms, tick
 
 def _window(settings: Settings, weeks: int, nodes: int, processes: int) -> tuple[OwnJobs, Rehearsal, Terms]:
     """The jobs of the last weeks, the cloud as it is known, and the price as it is set."""
-    from advisor.decide.submission.capacity import usd_per_core_hour
+    from advisor.decide.submission.cloud_terms import usd_per_core_hour
     from advisor.model.advice import Capacity
     from advisor.model.periods import period_days
     from advisor.replay.closed_loop.recommendation import PRICE, begin_of

@@ -158,7 +158,7 @@ def _asked(
     policies: str | None, world: WorldOptions, out: Path | None, processes: int, config: Path | None
 ) -> Rehearsal:
     """The rehearsal that the options ask for; a page that cannot be written is refused before it begins."""
-    from advisor.decide.submission.capacity import usd_per_core_hour
+    from advisor.decide.submission.cloud_terms import usd_per_core_hour
     from advisor.model.advice import Capacity
     from advisor.model.site import CloudState
     from advisor.replay.closed_loop.policies import chosen

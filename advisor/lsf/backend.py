@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.files.state_file import StateFile
 from advisor.history.ingest import IngestReport
 from advisor.history.store import HistoryStore

@@ -108,6 +108,10 @@ class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stop_seconds: float
 
 
+ENDING_SECONDS: Final = 60.0
+"""From a slice's stop to the end of its processes: a poll, a requeue, and slurmctld's KillWait of 30 s."""
+
+
 class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A moved job's time limit, extended because the cloud is slower.
 

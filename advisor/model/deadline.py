@@ -7,23 +7,12 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from advisor.model.job import Job
-from advisor.model.settings import Settings
-
 _WORD: Final = re.compile(r"(?:^|[\s,;])by=([0-9A-Za-z:+.-]{1,32})(?=$|[\s,;])", re.IGNORECASE)
 _SPAN: Final = re.compile(r"\+(\d{1,5}(?:\.\d{1,3})?)(d|h|min|m)", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})")
 _SECONDS: Final = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0}
 _DAY: Final = 86_400.0
 HOW_TO_WRITE: Final = "by=18:00, by=2026-12-24T18:00 or by=+3h"
-
-
-def deadline_for(job: Job, settings: Settings) -> float | None:
-    """When a job is to be done, epoch seconds; None if its user names no time, or none can be promised."""
-    if not settings.promise.enabled or not job.comment or job.array_tasks > 1:
-        return None
-    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
-    return deadline if deadline is not None and math.isfinite(deadline) else None
 
 
 def deadline_of(comment: str | None, submit_time: float, utc_offset_seconds: float) -> float | None:

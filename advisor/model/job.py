@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from advisor.model.periods import payers_of
+from advisor.model.periods import USER
 
 PLACEHOLDER_PREFIX: Final = "place-of-"
 """Prefix of a placeholder's name; the id of the job it stands for follows."""
@@ -33,6 +33,12 @@ def placeholder_target(name: str | None) -> int | None:
         return None
     match = _PLACEHOLDER.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def payers_of(account: str | None, user: str | None) -> tuple[str, ...]:
+    """Who pays for a job beside the site: its account and its user."""
+    accounts = (account,) if account else ()
+    return (*accounts, USER + user) if user else accounts
 
 
 class JobState(enum.StrEnum):

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 ANY: Final = "*"
 """Stands for each account, or each user, that is not named."""
-_USER: Final = "user "
+USER: Final = "user "
 """Before the name of a user, where accounts and users are in one table: no account's name has a space."""
 FORM: Final = (
     "`day`, `week`, `month`, `quarter`, `year` or a number of days such as `14d`; it may say where it "
@@ -151,28 +151,22 @@ def period_now(period: str) -> str:
 
 def user_payer(user: str) -> str:
     """The key of a user in a table that has accounts, too."""
-    return _USER + user
+    return USER + user
 
 
 def user_name(payer: str) -> str:
     """The name of a user, from the key."""
-    return payer.removeprefix(_USER)
-
-
-def payers_of(account: str | None, user: str | None) -> tuple[str, ...]:
-    """Who pays for a job beside the site: its account and its user."""
-    accounts = (account,) if account else ()
-    return (*accounts, _USER + user) if user else accounts
+    return payer.removeprefix(USER)
 
 
 def is_user(payer: str) -> bool:
     """Whether a key is that of a user."""
-    return payer.startswith(_USER)
+    return payer.startswith(USER)
 
 
 def any_of(payer: str) -> str:
     """The key that stands for a payer which is not named itself."""
-    return _USER + ANY if is_user(payer) else ANY
+    return USER + ANY if is_user(payer) else ANY
 
 
 def payer_words(payer: str) -> str:

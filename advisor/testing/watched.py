@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.advice import (
     Advice,
     Answer,

@@ -11,7 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from advisor.decide.explanation.display import clean, quantity
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import hedge_sentence, sentence, time_limit_sentence
+from advisor.decide.explanation.reply_texts import hedge_sentence
+from advisor.decide.explanation.wording import sentence, time_limit_sentence
 from advisor.history.ledger_rows import LedgerRow
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.context import settings_of
 from advisor.cli.main import run
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome

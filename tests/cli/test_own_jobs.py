@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from advisor.cli.own_jobs import jobs_of_site
-from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
+from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore

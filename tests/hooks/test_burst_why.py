@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import recorded_explanation, sentence
 from advisor.model import Advice
 from tests.commands import app

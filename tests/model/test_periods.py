@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from advisor.model.job import payers_of
 from advisor.model.periods import (
     Period,
     comes_again,
     payer_words,
-    payers_of,
     period_days,
     period_name,
     period_now,

@@ -40,6 +40,22 @@ def test_methods_and_properties_are_the_same() -> None:
     assert quick.web.is_for_this_machine_alone
 
 
+def test_a_property_is_worked_out_once() -> None:
+    asked = []
+
+    class Asked(Section):
+        limit: int = 3
+
+        @property
+        def twice(self) -> int:
+            asked.append(self.limit)
+            return 2 * self.limit
+
+    quick = for_reading(Asked())
+    assert (quick.twice, quick.twice, quick.limit) == (6, 6, 3)
+    assert asked == [3]
+
+
 def test_they_are_for_reading_only() -> None:
     quick = for_reading(Settings())
     with pytest.raises(AttributeError):

@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 import pytest
 
-from advisor.decide.submission.capacity import _fits_reserved, cores_billed, off_spot_feature
+from advisor.decide.submission.capacity import _fits_reserved, off_spot_feature
+from advisor.decide.submission.cloud_terms import cores_billed
 from advisor.model import CloudState, Job
 from advisor.model.site import Price
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.hedge.hedge_offer import speculation_of
+from advisor.decide.submission.published_policies import speculation_of
 from advisor.decide.submission.waiting import WaitingCase, choice
 from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS
 from advisor.model import Capacity, Estimate, Estimates

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.settings import (
     BudgetSettings,

@@ -1,29 +1,21 @@
-"""The AdminComment: an advice as its job carries it, written inside ``sbatch`` and read back from Slurm.
+"""The AdminComment read back from Slurm: the advice of a job, as the job carries it.
 
-An AdminComment that is read is data from outside: an operator may have changed it.
+It is written inside ``sbatch`` by :func:`advisor.decide.explanation.reply_texts.admin_comment`. What is read
+is data from outside: an operator may have changed it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import isfinite
 from typing import Final
 
-import msgspec
+from advisor.decide.explanation.reply_texts import ADMIN_COMMENT_LIMIT, COMMENT_VERSION
+from advisor.model.advice import Hedge, HedgeKind, TimeLimit
 
-from advisor.decide.explanation.display import DETAIL_LIMIT, clean
-from advisor.decide.explanation.phrases import NAMES
-from advisor.model.advice import Advice, Hedge, HedgeKind, TimeLimit
-
-ADMIN_COMMENT_LIMIT: Final = 1000
-"""Longest AdminComment in bytes: it is stored with every job."""
-_COMMENT_VERSION: Final = 1
 _MAX_LIMIT: Final = 60 * 2**32
-_encoder: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,65 +56,6 @@ class RecordedAdvice:
         return raised.asked_seconds if is_ours else limit_seconds
 
 
-def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) -> str:
-    """The advice as compact ASCII JSON of less than ``ADMIN_COMMENT_LIMIT`` bytes.
-
-    An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers, from the last one, and then
-    the detail are dropped should they not fit; unknown and infinite numbers are left out. `values` are the
-    advice's ``values()``, where the caller has them.
-    """
-    decisive = advice.decisive
-    words = {
-        "burst_advisor": _COMMENT_VERSION,
-        "id": advice.advice_id,
-        "to": advice.placement,
-        "mode": advice.mode,
-        "why": clean(decisive.reason),
-        "size": clean(advice.size),
-    }
-    if advice.capacity:
-        words["on"] = advice.capacity
-    text = _ascii_json(words)[:-1]
-    if limit := advice.time_limit:
-        # never cut either: without it a wrong user's limit would be learned from the accounting
-        text += f',"limit":[{round(limit.asked_seconds)},{round(limit.given_seconds)}]'
-    if advice.hedge:
-        stop = advice.hedge.stop_seconds
-        kept = [advice.hedge.kind, round(stop, 1) if isfinite(stop) else None]
-        text += f',"hedge":{_ascii_json(kept)}'
-    if advice.origin:
-        text += f',"from":{_ascii_json(advice.origin)}'
-    detail = ""
-    if decisive.detail and (cleaned := clean(decisive.detail)):
-        detail = f',"d":{_ascii_json(cleaned)}'
-    numbers = _written(advice.values() if values is None else values)
-    while len(whole := f'{text}{detail},"n":{{{numbers}}}}}') >= ADMIN_COMMENT_LIMIT:
-        if numbers:
-            numbers = numbers.rpartition(",")[0]
-        elif detail:
-            detail = ""
-        else:
-            break
-    return whole
-
-
-def _written(values: Mapping[str, float]) -> str:
-    """Names and numbers, to four digits, without infinite numbers and NaN, which JSON cannot express."""
-    return ",".join(
-        [f'"{name}":{value:.4g}' for name, value in values.items() if isfinite(value) and _is_plain(name)]
-    )
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a name needs no escaping: those of a newer release's answers are not known here."""
-    return name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= DETAIL_LIMIT)
-
-
-def _ascii_json(value: object) -> str:
-    text = _encoder.encode(value).decode()
-    return text if text.isascii() else json.dumps(value, separators=(",", ":"))
-
-
 @lru_cache(maxsize=4096)
 def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
     """Read an AdminComment back; None for anything that is not one of ours (data from outside).
@@ -135,7 +68,7 @@ def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("burst_advisor") != _COMMENT_VERSION:
+    if not isinstance(found, dict) or found.get("burst_advisor") != COMMENT_VERSION:
         return None
     if not isinstance(found.get("id"), str) or not found["id"]:
         return None

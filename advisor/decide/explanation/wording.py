@@ -6,7 +6,6 @@ unit.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -15,11 +14,10 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.explanation.display import clean, duration, quantity
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES, PHRASES_WITH, UNITS, UNKNOWN_PHRASE
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import MESSAGE_LIMIT, hedge_sentence, price_sentence
 from advisor.model.advice import (
     Advice,
     Answer,
-    Hedge,
-    HedgeKind,
     Mode,
     Placement,
     Quantity,
@@ -29,8 +27,6 @@ from advisor.model.advice import (
 )
 from advisor.model.settings import ClusterSettings
 
-MESSAGE_LIMIT: Final = 400
-"""Longest line that ``sbatch`` prints, characters."""
 _DEVIATION: Final = re.compile(r" \((?:±|by |of )?\{\w+\}\)")
 _PLACE: Final = re.compile(r"\{\w+\}")
 _WHY_IN_CLOUD: Final = (Question.FASTER, Question.WORTH_PAYING)
@@ -68,19 +64,6 @@ def why_sentence(advice: Advice) -> str:
     return _WHY_MOVED.format_map(_Words({name: quantity(value) for name, value in answer.numbers}))
 
 
-def price_sentence(values: Mapping[str, float]) -> str:
-    """The time that a job moved by the price saves, and the money that it costs."""
-    wait, saving = values.get("predicted_wait", math.nan), values.get("predicted_saving", math.nan)
-    said = f"It would wait about {duration(wait)} here; in the cloud it saves about {duration(saving)}"
-    cost, may_cost = values.get("predicted_cost", math.nan), values.get("hour_may_cost", math.inf)
-    if cost == 0.0:
-        return f"{said} on nodes that are paid for already."
-    said += f" for {quantity(Quantity(cost, 'USD'))}"
-    if math.isinf(may_cost):
-        return f"{said}."
-    return f"{said}, and an hour may cost {quantity(Quantity(may_cost, 'USD'))} now."
-
-
 def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
     variants = PHRASES_WITH.get(reason, {})
     phrase = next((variants[name] for name in variants if name in numbers), None)
@@ -96,38 +79,6 @@ class _Words(dict[str, str]):
 
     def __missing__(self, key: str) -> str:
         return "unknown"
-
-
-def message(
-    advice: Advice, *, opt_out_comment: str = "", values: Mapping[str, float] | None = None
-) -> str | None:
-    """The one line that ``sbatch`` prints; None unless the advice has moved the job.
-
-    Args:
-        opt_out_comment: The site's opt-out word, to tell the user how to stay; empty: not told.
-        values: The advice's ``values()``, where the caller has them.
-    """
-    if advice.partition is None:
-        return None
-    values = advice.values() if values is None else values
-    node = f" ({advice.capacity} node)" if advice.capacity else ""
-    line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{node}"
-    wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
-    is_priced = "start_there" in values
-    if is_priced:
-        line += f". {price_sentence(values).removesuffix('.')}"
-    elif wait is not None:
-        line += f": expected wait here {duration(wait)}"
-    if there := values.get("cloud_wait"):
-        line += f", for a cloud node {duration(there)}"
-    if saving is not None and math.isfinite(saving) and not is_priced:
-        line += f", done about {duration(saving)} sooner"
-    if advice.hedge:
-        line += f". {hedge_sentence(advice.hedge)}"
-    if opt_out_comment:
-        line += f". To stay: --comment={clean(opt_out_comment)}"
-    # of parts that are clean it only has to be short enough
-    return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
 
 
 def would_message(advice: Advice, queue: str | None, cluster: ClusterSettings) -> str | None:
@@ -168,27 +119,6 @@ def time_limit_sentence(limit: TimeLimit) -> str:
     return (
         f"Time limit raised from {duration(limit.asked_seconds)} to {duration(limit.given_seconds)} (at most "
         "the partition's MaxTime): the cloud is slower."
-    )
-
-
-def hedge_sentence(hedge: Hedge) -> str:
-    """The sentence about what may happen to a job with a hedged start."""
-    is_bounded = math.isfinite(hedge.stop_seconds)
-    if hedge.kind is HedgeKind.SLICE:
-        first = f"after {duration(hedge.stop_seconds)}, and " if is_bounded else ""
-        return (
-            f"It keeps its place in the queue here: {first}when its slot is free, it is decided whether it "
-            "goes on in the cloud or restarts here"
-        )
-    if hedge.kind is HedgeKind.PROMISE:
-        return (
-            "It keeps its place in the queue here: when its slot is free, and the time is kept here as well, "
-            "it is stopped and restarted here, once"
-        )
-    stop = f" or after {duration(hedge.stop_seconds)}" if is_bounded else ""
-    return (
-        f"It keeps its place in the queue here: when its slot is free{stop} it may be stopped and restarted "
-        "here, once"
     )
 
 

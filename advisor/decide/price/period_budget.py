@@ -8,22 +8,14 @@ follow from the days' spending alone, so that they are known again as soon as th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from advisor.model.bill import day_of
 from advisor.model.periods import period_span, period_usd
-from advisor.model.site import Price
 
 _MAX_LEAD: Final = 2.0
 """The largest spending while little demand is known, over the accrual since demand is observed."""
-
-SHORTER_BELOW: Final = 0.5
-"""At such a share of the price a job whose best slice an account cannot pay gets the best that it can.
-
-Before, its money is kept for later jobs whose best slice it pays. On KTH-SP2 the saved hours were 4 % fewer
-where shorter slices were bought at any share below 1, 1 % at one half (docs/measurements.md).
-"""
 
 
 class PeriodMoney(NamedTuple):
@@ -94,13 +86,6 @@ def price_share(planned: float, left: float) -> float:
         planned, left: See :class:`PeriodMoney`.
     """
     return min(1.0, planned / left) if left > 0.0 else 1.0
-
-
-def usd_for_shorter(price: Price | None, payers: Collection[str]) -> float:
-    """US dollars that a slice may cost at worst which is shorter than the best; 0: none is to be bought."""
-    if price is None or price.share_of(payers) >= SHORTER_BELOW:
-        return 0.0
-    return max(0.0, price.tokens_of(payers)[0])
 
 
 def _own(usd: float, begin: float, end: float, since: float) -> float:

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, keeps_place
 from advisor.decide.promise.chances import ended_of, kept_here, kept_there, mean_run
 from advisor.decide.promise.price_list import (
     Levels,
@@ -27,11 +26,21 @@ from advisor.decide.promise.price_list import (
     start_for,
 )
 from advisor.decide.spot.pools import lives_of
-from advisor.decide.submission.capacity import choose, pools_worth, usd_per_second
-from advisor.decide.submission.cloud_times import ratio_of, slowdown_of
+from advisor.decide.submission.capacity import choose, pools_worth
+from advisor.decide.submission.cloud_terms import Start, ratio_of, slowdown_of, start_of, usd_per_second
 from advisor.decide.submission.placement import state_unknown
-from advisor.decide.submission.staging import Start, start_of
-from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
+from advisor.decide.submission.rules import keeps_place
+from advisor.model.advice import (
+    ENDING_SECONDS,
+    STAYS,
+    Answer,
+    Capacity,
+    Hedge,
+    HedgeKind,
+    Quantity,
+    Question,
+    Verdict,
+)
 from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job
 from advisor.model.settings import Settings

@@ -14,7 +14,7 @@ from advisor.decide.submission.capacity import (
     off_spot_feature,
     preferred_survivors,
 )
-from advisor.decide.submission.cloud_times import ratio_of, slowdown_of, stretched
+from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of, stretched
 from advisor.decide.submission.policy import moves_nothing
 from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
 from advisor.decide.submission.rules import comment_words, may_move, not_fallen_back

@@ -1,7 +1,4 @@
-"""Question 4: which capacity? Reserved (paid for), then spot if the job may be requeued, then on-demand.
-
-The module also gives the boot time and the price of a job in the cloud.
-"""
+"""Question 4: which capacity? Reserved (paid for), then spot if the job may be requeued, then on-demand."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from typing import Final
 from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.spot.pools import pools_for_run
-from advisor.decide.submission.cloud_times import ANY, cloud_wait, stretched
+from advisor.decide.submission.cloud_terms import ANY, boot_seconds, cloud_wait, stretched, usd_per_core_hour
+from advisor.decide.submission.rules import deadline_for, requeueable
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
-from advisor.model.deadline import deadline_for
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -28,7 +25,6 @@ _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 _ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
 _ON_DEMAND: Final = (Capacity.ON_DEMAND, Reason.ON_DEMAND)
-_RESERVED: Final = Capacity.RESERVED
 _CAPACITY: Final = Question.CAPACITY
 _YES: Final = Verdict.YES
 
@@ -203,51 +199,6 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
     if cloud_run_seconds > settings.capacity.spot_max_run_seconds:
         return "it would run too long for spot"
     return ""
-
-
-def boot_seconds(cloud: CloudState, settings: Settings) -> float:
-    """The learned boot time, else the setting."""
-    return settings.placement.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
-
-
-def requeueable(job: Job, settings: Settings) -> bool:
-    """Whether the job may be requeued: as submitted, else the site's default."""
-    return settings.cluster.requeue_default if job.requeue is None else job.requeue
-
-
-def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
-    """Price of a core-hour, US dollars; 0 on reserved nodes.
-
-    Without a known price, the setting's price of an instance is divided by its processors; while their
-    number is unknown, one core pays for the whole instance, an upper bound.
-    """
-    if capacity is _RESERVED:
-        return 0.0
-    on_spot = capacity is Capacity.SPOT
-    seen = cloud.spot_usd_per_core_hour if on_spot else cloud.on_demand_usd_per_core_hour
-    if seen is not None:
-        return seen
-    instance = settings.ec2.spot_usd_per_hour if on_spot else settings.ec2.on_demand_usd_per_hour
-    return instance / max(1, cloud.processors_per_node)
-
-
-def cores_billed(job: Job, cloud: CloudState) -> int:
-    """Cores charged for one task: all cores of its nodes, or its own while the node size is unknown."""
-    return cloud.nodes_at_most(job) * cloud.processors_per_node or job.processors
-
-
-def usd_per_second(job: Job, capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
-    """The cost of one task of a job in the cloud, US dollars per second."""
-    return usd_per_core_hour(capacity, cloud, settings) / 3600.0 * cores_billed(job, cloud)
-
-
-def most_usd_per_second(
-    usd: float, job: Job, capacity: Capacity, cloud: CloudState, settings: Settings
-) -> float:
-    """``usd``, a price of :func:`usd_per_second`, at worst: spot without room is launched on-demand."""
-    if capacity is not Capacity.SPOT:
-        return usd
-    return max(usd, usd_per_second(job, Capacity.ON_DEMAND, cloud, settings))
 
 
 def preferred_survivors(

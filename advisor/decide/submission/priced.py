@@ -15,17 +15,33 @@ import numpy as np
 
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, keeps_place
-from advisor.decide.price.period_budget import usd_for_shorter
-from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice
+from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice, usd_for_shorter
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
-from advisor.decide.submission.capacity import choose, kind_of_node, most_usd_per_second, usd_per_second
-from advisor.decide.submission.cloud_times import cloud_wait, needs_boot, ratio_of, slowdown_of
+from advisor.decide.submission.capacity import choose, kind_of_node
+from advisor.decide.submission.cloud_terms import (
+    Start,
+    cloud_wait,
+    most_usd_per_second,
+    needs_boot,
+    ratio_of,
+    slowdown_of,
+    start_of,
+    usd_per_second,
+)
 from advisor.decide.submission.placement import state_unknown
-from advisor.decide.submission.staging import Start, start_of
-from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Quantity, Question, Verdict
-from advisor.model.deadline import deadline_for
+from advisor.decide.submission.rules import deadline_for, keeps_place
+from advisor.model.advice import (
+    ENDING_SECONDS,
+    STAYS,
+    Answer,
+    Capacity,
+    Hedge,
+    HedgeKind,
+    Quantity,
+    Question,
+    Verdict,
+)
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings

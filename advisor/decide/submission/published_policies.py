@@ -7,9 +7,16 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.hedge.hedge_offer import speculation_of
-from advisor.decide.submission.capacity import boot_seconds, choose, kind_of_node
-from advisor.decide.submission.cloud_times import cloud_wait, needs_boot, ratio_of, slowdown_of
+from advisor.decide.submission.capacity import choose, kind_of_node
+from advisor.decide.submission.cloud_terms import (
+    boot_seconds,
+    cloud_wait,
+    cost_usd,
+    needs_boot,
+    ratio_of,
+    slowdown_of,
+    start_of,
+)
 from advisor.decide.submission.placement import (
     PlacementCase,
     answer,
@@ -19,9 +26,9 @@ from advisor.decide.submission.placement import (
     state_unknown,
 )
 from advisor.decide.submission.policy import not_asked
-from advisor.decide.submission.staging import cost_usd, start_of
+from advisor.decide.submission.rules import may_be_brought_back
 from advisor.decide.submission.waiting import WaitingCase, worth_paying
-from advisor.model.advice import STAYS, Answer, Capacity, Hedge, Verdict
+from advisor.model.advice import STAYS, Answer, Capacity, Hedge, HedgeKind, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -102,6 +109,14 @@ def _case(job: Job, state: SiteState, estimates: Estimates, settings: Settings) 
         ratio=ratio,
         staging=start_of(job, cloud, settings, boots=boots).staging_seconds,
     )
+
+
+def speculation_of(job: Job, settings: Settings) -> Hedge | None:
+    """The job's trial of t seconds in the cloud, if question 3 grants it; None: it cannot have one."""
+    limit = settings.waiting.long_job_seconds
+    if not settings.speculates or math.isinf(limit) or not may_be_brought_back(job, settings):
+        return None
+    return Hedge(kind=HedgeKind.SPECULATION, stop_seconds=limit)
 
 
 def _worth(

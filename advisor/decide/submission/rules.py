@@ -1,11 +1,13 @@
 """Question 1 of the four about each job: may it move to the cloud at all?
 
 The user's explicit request comes first, then the site's rules, then the size of the burst partition. A job
-that may not be requeued (``--no-requeue``) may move; question 4 keeps it off spot.
+that may not be requeued (``--no-requeue``) may move; question 4 keeps it off spot. The module also says which
+jobs may come back: those that a policy may start in the cloud while they keep their place here.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -13,6 +15,7 @@ from typing import Final, TypeAlias
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
 from advisor.model.data_words import HOW_TO_WRITE, data_of
+from advisor.model.deadline import deadline_of
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -86,6 +89,38 @@ def partitions_of(job: Job) -> tuple[str, ...]:
 def comment_words(job: Job) -> frozenset[str]:
     """Words of the job's comment, in lower case: ``advisor:no-hedge`` has two."""
     return frozenset(found.casefold() for found in _WORD.findall(job.comment or ""))
+
+
+def requeueable(job: Job, settings: Settings) -> bool:
+    """Whether the job may be requeued: as submitted, else the site's default."""
+    return settings.cluster.requeue_default if job.requeue is None else job.requeue
+
+
+def may_be_brought_back(job: Job, settings: Settings) -> bool:
+    """Whether the job can be stopped and started again elsewhere without known harm.
+
+    A job with a shape that a placeholder cannot have (devices, licences, a reservation, named nodes) cannot.
+    """
+    shape = job.gres or job.licenses or job.reservation or job.node_list
+    return (
+        requeueable(job, settings)
+        and job.array_tasks == 1
+        and not (job.interactive or job.dependency or job.heterogeneous or shape)
+        and settings.hedge.opt_out_comment.casefold() not in comment_words(job)
+    )
+
+
+def keeps_place(job: Job, settings: Settings) -> bool:
+    """Whether the job keeps its place on-premise while it runs in the cloud."""
+    return settings.hedge.enabled and may_be_brought_back(job, settings)
+
+
+def deadline_for(job: Job, settings: Settings) -> float | None:
+    """When a job is to be done, epoch seconds; None if its user names no time, or none can be promised."""
+    if not settings.promise.enabled or not job.comment or job.array_tasks > 1:
+        return None
+    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
+    return deadline if deadline is not None and math.isfinite(deadline) else None
 
 
 def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:

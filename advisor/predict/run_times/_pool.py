@@ -1,4 +1,4 @@
-"""The pool of experts: their distributions mixed, with weights learned online by the log score.
+"""The pool of experts: the forecast of each for a job, mixed with weights learned online by the log score.
 
 Two pools are mixed. The logarithmic one, p(k) ~ prod_i p_i(k) ** w_i, is sharp where experts agree; the
 linear one, p(k) = sum_i v_i p_i(k), keeps what one expert alone expects (Genest and Zidek, "Combining
@@ -13,15 +13,28 @@ import math
 from typing import Final, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict.run_times._contexts import EXPERTS, PARENT_OF, Integers
-from advisor.predict.run_times._memory import Floats
+from advisor.predict.run_times._histograms import (
+    DECAY_OF,
+    EXPERTS,
+    ORIGIN_OF,
+    PARENT_OF,
+    Floats,
+    Integers,
+    Memory,
+    find,
+    record,
+)
 from advisor.predict.run_times.grid import BINS
 
 SIZES: Final = 8
 """Classes of sample sizes: 0, then by factors of about 1.7."""
 
+_PRIOR_COUNT: Final = 2.0  # observations that an expert's parent counts for
+_PRIOR_PLACE: Final = 0.75  # of the request's bin
+_PRIOR_WIDTH: Final = 10.0  # bins
 _FIRST_WEIGHT: Final = 0.12
 _RATE: Final = 0.05
 _FLOOR: Final = 1e-7  # of a probability in a logarithm
@@ -86,6 +99,51 @@ class Pooled(NamedTuple):
             linear=np.zeros(row),
             mixed=np.zeros(row),
         )
+
+
+@compiled
+def ask(memory: Memory, place: Integers, top: int, pooled: Pooled) -> None:
+    """Write each expert's distribution, with nothing above ``top``, and the size of its sample."""
+    for i in range(EXPERTS):
+        of_expert = pooled.said[i]
+        if PARENT_OF[i] < 0:
+            _fill_prior(of_expert, top)
+        else:
+            of_expert[:] = pooled.said[PARENT_OF[i]]
+        slot = find(memory, np.uint64(place[i]))
+        pooled.sizes[i] = 0
+        if slot >= 0:
+            count = memory.observations[slot]
+            pooled.sizes[i] = min(SIZES - 1, int(math.log2(1.0 + count) * 1.3 + 0.5))
+            _blend(of_expert, memory.mass[slot], count, place[EXPERTS + ORIGIN_OF[i]])
+        for k in range(top + 1, BINS):  # a site kills there
+            of_expert[top] += of_expert[k]
+            of_expert[k] = 0.0
+
+
+@compiled
+def _fill_prior(out: Floats, top: int) -> None:
+    """Before any job has ended: wide, with its mode at a share of the request."""
+    total = 0.0
+    for k in range(BINS):
+        out[k] = math.exp(-0.5 * ((k - _PRIOR_PLACE * top) / _PRIOR_WIDTH) ** 2)
+        total += out[k]
+    for k in range(BINS):
+        out[k] /= total
+
+
+@compiled
+def _blend(out: Floats, mass: NDArray[np.float32], count: float, origin: int) -> None:
+    """Mix a histogram, moved to its origin, into the parent's distribution in ``out``."""
+    share = 1.0 / (count + _PRIOR_COUNT)
+    for k in range(BINS):
+        out[k] *= _PRIOR_COUNT * share
+    for k in range(max(0, origin), min(BINS, origin + BINS)):
+        out[k] += mass[k - origin] * share
+    for k in range(max(0, BINS - origin), BINS):  # beyond the grid's end
+        out[BINS - 1] += mass[k] * share
+    for k in range(min(BINS, -origin)):  # before its beginning
+        out[0] += mass[k] * share
 
 
 @compiled
@@ -165,3 +223,11 @@ def adjust(weights: Weights, pooled: Pooled, top: int, run_bin: int) -> None:
     both = share * pooled.logarithmic[run_bin] + (1.0 - share) * pooled.linear[run_bin] + _FLOOR
     difference = pooled.logarithmic[run_bin] - pooled.linear[run_bin]
     weights.balance[0] += _RATE * share * (1.0 - share) * difference / both
+
+
+@compiled
+def tell(memory: Memory, place: Integers, run_bin: int) -> None:
+    """Tell every expert the run time of a job that has ended."""
+    memory.clock[0] += 1
+    for i in range(EXPERTS):
+        record(memory, np.uint64(place[i]), run_bin, place[EXPERTS + ORIGIN_OF[i]], DECAY_OF[i])

@@ -1,8 +1,15 @@
-"""Run times as distributions, forecast at a submission and learned when a job ends."""
+"""Run times as distributions, forecast at a submission and learned when a job ends.
+
+`RunTimes` knows jobs by numbers, `RunTimesOfJobs` by the names and the limit that they were submitted with.
+"""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final, Self
 
 import numpy as np
@@ -10,15 +17,19 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.errors import BadInput
-from advisor.predict.run_times._contexts import PLACES, Integers, look_up, request_bin
-from advisor.predict.run_times._experts import ask, tell
-from advisor.predict.run_times._memory import WAYS, Floats, Memory
-from advisor.predict.run_times._pool import Pooled, Weights, adjust, pool
-from advisor.predict.run_times.grid import BINS, bin_of
+from advisor.model.estimate import NO_ESTIMATE, Estimate, Estimates, SizeEstimate
+from advisor.model.job import Job, JobOutcome, family, limit_seconds
+from advisor.predict.intervals import Intervals
+from advisor.predict.promised.known import PromisesKnown
+from advisor.predict.run_times._histograms import PLACES, WAYS, Floats, Integers, Memory, look_up, request_bin
+from advisor.predict.run_times._pool import Pooled, Weights, adjust, ask, pool, tell
+from advisor.predict.run_times.grid import BINS, GRID, bin_of, quantile
 from advisor.predict.run_times.job_numbers import JobNumbers
 
 FORMAT: Final = 2
 SLOTS: Final = 32_768
+_LEVELS: Final[Floats] = np.concatenate(((np.arange(20) + 0.5) / 20, [0.05, 0.95]))
+"""Twenty equally likely values, and the bounds of nine tenths."""
 
 
 class RunTimes:
@@ -112,3 +123,131 @@ def _learn(
     run_bin = min(top, bin_of(run))
     adjust(weights, pooled, top, run_bin)
     tell(memory, place, run_bin)
+
+
+class RunTimesOfJobs:
+    """A :class:`RunTimes` that knows jobs by their user, account, application and partition. Thread-safe.
+
+    Attributes:
+        intervals: The learned intervals of waits and run times on this site.
+        promises: The spread of waits around their plan, and how often promises are kept.
+    """
+
+    def __init__(
+        self,
+        known: RunTimes | None = None,
+        intervals: Intervals | None = None,
+        promises: PromisesKnown | None = None,
+    ) -> None:
+        self._known = RunTimes() if known is None else known
+        self.intervals = Intervals() if intervals is None else intervals
+        self.promises = PromisesKnown() if promises is None else promises
+        self._lock = threading.Lock()
+
+    @property
+    def edges(self) -> Floats:
+        """Upper edges of the bins, seconds, shape ``(bins,)``, ascending."""
+        return GRID
+
+    def chances(self, job: Job) -> Floats:
+        """Probability of each bin, shape ``(bins,)``; nothing above the job's time limit."""
+        with self._lock:
+            return self._known.forecast(_numbers(job))
+
+    def learn(self, outcome: JobOutcome) -> None:
+        """Learn a job that has ended, with the run time that it would have on-premise."""
+        with self._lock:
+            self._known.learn(_numbers(outcome.job), outcome.run_seconds)
+
+    def estimate(self, chances: Floats, job: Job) -> Estimate:
+        """The result of :meth:`chances` as an estimate with its interval."""
+        limit = math.inf if job.requested_time is None else job.requested_time
+        return self.intervals.run(estimate_of(chances, limit), limit)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Copies of the learned arrays."""
+        with self._lock:
+            arrays = self._known.to_arrays() | {"intervals": self.intervals.to_array()}
+            return arrays | self.promises.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RunTimesOfJobs:
+        """Rebuild from :meth:`to_arrays`. Raises BadInput for damaged arrays and for other formats."""
+        known = RunTimes.from_arrays(arrays)
+        intervals = Intervals.from_array(arrays.get("intervals", np.empty(0)))
+        return cls(known, intervals, PromisesKnown.from_arrays(arrays))
+
+
+def priced_estimates(
+    known: RunTimesOfJobs | None,
+    job: Job,
+    planned_wait: float | None,
+    size: SizeEstimate,
+    *,
+    promised_jobs: int | None = None,
+) -> Estimates:
+    """The forecasts for a job under the policy "price"; without known run times the job stays on-premise.
+
+    Args:
+        planned_wait: The wait by the simulated queue, seconds; None if it is unknown.
+        promised_jobs: Of the job's user in the queue; None: no time is named by which it is to be done.
+    """
+    intervals = Intervals() if known is None else known.intervals
+    wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
+    if known is None:
+        return Estimates(wait=wait, size=size)
+    chances = known.chances(job)
+    run = known.estimate(chances, job)
+    promise = None
+    if promised_jobs is not None and planned_wait is not None and math.isfinite(planned_wait):
+        requested, expected = job.processors * limit_seconds(job), job.processors * run.seconds
+        promise = known.promises.chances(planned_wait, requested, expected, promised_jobs)
+    return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()), promise=promise)
+
+
+def _numbers(job: Job) -> JobNumbers:
+    return JobNumbers(
+        _number(job.user),
+        _number(job.account),
+        _number(family(job.name)),
+        _number(job.queue),
+        job.processors,
+        math.nan if job.requested_time is None else job.requested_time,
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _number(name: str | None) -> int:
+    """A number for a name, the same in every process; -1 for no name."""
+    if name is None:
+        return -1
+    return int.from_bytes(blake2b(name.encode(), digest_size=6).digest())
+
+
+def estimate_of(probabilities: Floats, limit: float) -> Estimate:
+    """The estimate of a distribution: mean, deviation, interval and quantiles.
+
+    Args:
+        probabilities: Probability of each bin of :data:`~advisor.predict.run_times.grid.GRID`, shape
+            ``(bins,)``.
+        limit: The longest possible run time, seconds.
+    """
+    found = np.empty(2 + len(_LEVELS))
+    _summarise(probabilities, GRID, limit, _LEVELS, found)
+    mean, variance, *values, lower, upper = found.tolist()
+    if not math.isfinite(mean):
+        return NO_ESTIMATE
+    return Estimate(seconds=mean, variance=variance, lower=lower, upper=upper, quantiles=tuple(values))
+
+
+@compiled
+def _summarise(probabilities: Floats, edges: Floats, limit: float, levels: Floats, found: Floats) -> None:
+    mean, square = 0.0, 0.0
+    for k in range(probabilities.shape[0]):
+        low = edges[k - 1] if k else edges[0] * edges[0] / edges[1]
+        run = min(math.sqrt(low * edges[k]), limit)
+        mean += probabilities[k] * run
+        square += probabilities[k] * run * run
+    found[0], found[1] = mean, max(0.0, square - mean * mean)
+    for i in range(levels.shape[0]):
+        found[2 + i] = min(quantile(probabilities, levels[i]), limit)

@@ -9,8 +9,14 @@ from typing import Final, Protocol
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
-from advisor.decide.price.period_budget import SHORTER_BELOW
-from advisor.decide.price.slices import MAX_CLOUD_STARTS, CloudOffer, Slice, best_slice, forget_below
+from advisor.decide.price.slices import (
+    MAX_CLOUD_STARTS,
+    SHORTER_BELOW,
+    CloudOffer,
+    Slice,
+    best_slice,
+    forget_below,
+)
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model.estimate import Estimate
 from advisor.predict.intervals import Intervals

@@ -10,11 +10,9 @@ from typing import Any, Final
 import numpy as np
 from msgspec import structs
 
-from advisor.decide.hedge.hedge_offer import keeps_place, may_be_brought_back
-from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
-from advisor.decide.submission.cloud_times import ratio_of
+from advisor.decide.submission.cloud_terms import boot_seconds, ratio_of, usd_per_core_hour
 from advisor.decide.submission.policy import READ_BY, in_force
-from advisor.decide.submission.rules import may_move
+from advisor.decide.submission.rules import keeps_place, may_be_brought_back, may_move
 from advisor.model.advice import Capacity, Verdict
 from advisor.model.errors import BadInput
 from advisor.model.periods import period_days

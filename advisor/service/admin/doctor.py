@@ -17,7 +17,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.settings import Settings
 from advisor.predict.knn.predictor import Predictor
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient

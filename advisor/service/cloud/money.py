@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
-from advisor.model.advice import Capacity
+from advisor.model.advice import ENDING_SECONDS, Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.periods import user_payer

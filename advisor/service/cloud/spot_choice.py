@@ -15,6 +15,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
 from advisor.decide.spot.pools import rounds_for_run
 from advisor.decide.submission.capacity import is_never_spot, spot_tries
+from advisor.decide.submission.rules import deadline_for
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Rounds, pools_for
@@ -22,7 +23,6 @@ from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
-from advisor.model.deadline import deadline_for
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
-from advisor.decide.submission.staging import needed_data
+from advisor.decide.submission.cloud_terms import needed_data
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.exchange.staged import Staged

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from advisor.decide.submission.capacity import requeueable
+from advisor.decide.submission.rules import requeueable
 from advisor.model.cluster import NodePower
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from advisor.decide.submission.capacity import boot_seconds, is_never_spot
+from advisor.decide.submission.capacity import is_never_spot
+from advisor.decide.submission.cloud_terms import boot_seconds
 from advisor.decide.submission.policy import QUEUE_POLICIES
 from advisor.ec2.account import Account
 from advisor.ec2.classes import class_of_nodes

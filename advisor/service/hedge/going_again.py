@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from advisor.decide.hedge.hedge_offer import keeps_place
 from advisor.decide.price.slices import MAX_CLOUD_STARTS
+from advisor.decide.submission.rules import keeps_place
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
-from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.submission.rules import may_be_brought_back
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING, QueuedJob

@@ -17,8 +17,8 @@ from typing import Any
 
 import structlog
 
-from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
+from advisor.decide.submission.rules import may_be_brought_back
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings

@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 from msgspec import structs
 
+from advisor.decide.submission.rules import deadline_for
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
-from advisor.model.deadline import deadline_for
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState

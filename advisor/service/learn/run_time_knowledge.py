@@ -24,7 +24,7 @@ from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import GRID, Floats
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
 from advisor.service.running.clock import Clock
 from advisor.service.submit.run_times import RUN_TIMES_KIND

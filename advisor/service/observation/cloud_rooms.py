@@ -1,6 +1,6 @@
 """When cloud nodes have room for another job, from one snapshot of Slurm. Pure.
 
-This gives a moved job's wait in the cloud's own queue (:mod:`advisor.decide.submission.cloud_times`). A
+This gives a moved job's wait in the cloud's own queue (:mod:`advisor.decide.submission.cloud_terms`). A
 running job ends as forecast, and at its time limit at the latest. Waiting jobs are put on nodes in the order
 of their submission, each where it can start first.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.decide.submission.cloud_times import ANY
+from advisor.decide.submission.cloud_terms import ANY
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.site import Room, class_kind

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
-from advisor.decide.submission.staging import cost_usd
-from advisor.model.advice import Capacity
+from advisor.decide.submission.cloud_terms import cost_usd
+from advisor.model.advice import ENDING_SECONDS, Capacity
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from advisor.decide.price.demand_price import DemandKept
 from advisor.decide.price.tokens import DAY
-from advisor.decide.submission.capacity import boot_seconds, usd_per_core_hour
+from advisor.decide.submission.cloud_terms import boot_seconds, usd_per_core_hour
 from advisor.history.columns import on_premise
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity

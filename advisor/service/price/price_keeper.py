@@ -17,7 +17,7 @@ import structlog
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.period_budget import PeriodMoney, price_share
 from advisor.decide.price.tokens import DAY
-from advisor.decide.submission.capacity import usd_per_core_hour
+from advisor.decide.submission.cloud_terms import usd_per_core_hour
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError

@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept
-from advisor.decide.price.period_budget import usd_for_shorter
-from advisor.model.deadline import deadline_for
+from advisor.decide.price.slices import usd_for_shorter
+from advisor.decide.submission.rules import deadline_for
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob

@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS
-from advisor.decide.price.period_budget import usd_for_shorter
-from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
+from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below, usd_for_shorter
 from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.price_list import comes_back
-from advisor.decide.submission.capacity import choose, most_usd_per_second, usd_per_second
-from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.staging import Start, start_of
-from advisor.model.advice import Capacity, Mode, Verdict
-from advisor.model.deadline import deadline_for
+from advisor.decide.submission.capacity import choose
+from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, start_of, usd_per_second
+from advisor.decide.submission.rules import deadline_for, may_move
+from advisor.model.advice import ENDING_SECONDS, Capacity, Mode, Verdict
 from advisor.model.errors import RetryLater
 from advisor.model.job import NO_LIMIT_SECONDS, Job
 from advisor.model.settings import Settings

@@ -9,13 +9,12 @@ from typing import Final, Protocol
 import numpy as np
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.hedge.hedge_offer import ENDING_SECONDS, may_be_brought_back
 from advisor.decide.price.queue_values import QueueOffers, value_queue
 from advisor.decide.price.slices import Floats
-from advisor.decide.submission.capacity import choose, most_usd_per_second, usd_per_second
-from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.staging import start_of
-from advisor.model.advice import Verdict
+from advisor.decide.submission.capacity import choose
+from advisor.decide.submission.cloud_terms import most_usd_per_second, start_of, usd_per_second
+from advisor.decide.submission.rules import may_be_brought_back, may_move
+from advisor.model.advice import ENDING_SECONDS, Verdict
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState

@@ -14,7 +14,8 @@ from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
 from advisor.model.errors import AdvisorError, TellAdmin
-from advisor.model.periods import any_of, is_user, payer_words, payers_of, period_now, user_payer
+from advisor.model.job import payers_of
+from advisor.model.periods import any_of, is_user, payer_words, period_now, user_payer
 from advisor.model.settings import Settings
 
 _GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on

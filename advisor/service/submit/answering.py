@@ -17,24 +17,23 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from advisor.decide.explanation import wording
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation import reply_texts, wording
 from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.advise import advise, tells_user
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
+from advisor.decide.submission.rules import deadline_for
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
-from advisor.model.deadline import deadline_for
 from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.job_words import MAX_CONSTRAINT
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
+from advisor.predict.run_times.run_times import priced_estimates
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest, AgainRequest
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.forecasting import QueueForecast, priced_estimates
-from advisor.service.submit.recent import RecentSubmissions, Submission
+from advisor.service.submit.recent import QueueForecast, RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import job_of
 
@@ -67,7 +66,6 @@ class Answerer:
         self._lock = holder.lock
         self._recent = RecentSubmissions()
         self._recent_base: Snapshot | None = None
-        self._queue: QueueForecast | None = None
         # unique across restarts: start time, a random part, a counter
         self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
         self._ids = itertools.count(1)
@@ -88,7 +86,7 @@ class Answerer:
             estimates = self._estimates(knowledge, job, state)
             answered = self._answered(request, knowledge, state, job, estimates)
             if not request.dry:
-                self._note(answered.submission)
+                self._recent.add(answered.submission)
         return answered
 
     def again(self, request: AgainRequest) -> Answered:
@@ -117,14 +115,14 @@ class Answerer:
         estimates = self._estimates(knowledge, job, state)
         answered = self._answered(_asked_of(request), knowledge, state, job, estimates)
         if answered.reply.reason != Reason.STATE_UNKNOWN:  # advice is asked about it again
-            self._note(answered.submission)
+            self._recent.add(answered.submission)
         return answered
 
     def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None, alike: int = 0) -> Estimates:
         return priced_estimates(
+            self._holder.run_times.current,
             job,
             planned_wait,
-            self._holder.run_times.current,
             _size_of(job, knowledge),
             promised_jobs=None if deadline_for(job, knowledge.settings) is None else alike,
         )
@@ -158,11 +156,12 @@ class Answerer:
         snapshot = knowledge.snapshot
         if snapshot is not self._recent_base:
             self._recent_base = snapshot
-            self._recent.rebase(None if snapshot is None else snapshot.state)
-            self._queue = None
+            queue = None
             if knowledge.starts is not None and snapshot is not None and snapshot.queue is not None:
-                self._queue = QueueForecast(knowledge.starts, snapshot.queue.processors, self._recent.since)
-        state = self._recent.state(now)
+                queue = QueueForecast(knowledge.starts, snapshot.queue.processors)
+            self._recent.rebase(None if snapshot is None else snapshot.state, queue)
+        # the price looks at the queue, the published rules' k-NN at the cluster
+        state = self._recent.state(now, ages=knowledge.settings.cluster.policy != "price")
         if is_believable(snapshot, now, knowledge.settings) and not is_outdated(snapshot, configured_at):
             return state
         return SiteState(time=now, cluster=None, cloud=state.cloud)
@@ -177,11 +176,6 @@ class Answerer:
             group_names=knowledge.group_names,
         )
 
-    def _note(self, submission: Submission) -> None:
-        self._recent.add(submission)
-        if self._queue is not None:
-            self._queue.join(submission, submission.time)
-
     def _estimates(
         self, knowledge: KnownNow, job: Job, state: SiteState, *, waits: bool = False
     ) -> Estimates:
@@ -189,14 +183,14 @@ class Answerer:
         if state.cluster is None:
             return Estimates()
         try:
+            queue = self._recent.queue
             if knowledge.settings.cluster.policy == "price":
-                queue = self._queue
                 planned = None if queue is None else queue.wait(job, state.time)
                 return self._priced(knowledge, job, planned, state.promised_jobs.get(job.user or "", 0))
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)
-            if waits or self._queue is None or self._queue.wait(job, state.time) > AT_ONCE_SECONDS:
+            if waits or queue is None or queue.wait(job, state.time) > AT_ONCE_SECONDS:
                 return found
             return replace(found, wait=_AT_ONCE)
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
@@ -295,7 +289,7 @@ def reply_to(
     limit = advice.time_limit if partition is not None else None
     message = None
     if partition is not None and settings.submit.tell_user:
-        message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
+        message = reply_texts.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
         message = wording.would_message(advice, job.queue, settings.cluster)
     if job.comment and acts and settings.promise.enabled and settings.submit.tell_user:
@@ -314,7 +308,7 @@ def reply_to(
         # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
         site_factor=offset if offset > 0 else None,
         nice=-offset if offset < 0 else None,
-        admin_comment=admin_comment(advice, values=values),
+        admin_comment=reply_texts.admin_comment(advice, values=values),
         message=message,
         time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
     )

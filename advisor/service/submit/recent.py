@@ -4,8 +4,9 @@
 would each be judged on the queue as it was before the first of them: all would stay (the queue looks empty)
 or all would be moved (the day's money looks unspent). So the submit server keeps its own account:
 
-* A job that stays joins the on-premise queue: queue size and queued work grow. If no job waits and its
-  processors are free, it is taken to start at once, as first come first served would do, and takes them.
+* A job that stays joins the on-premise queue (:class:`QueueForecast`): queue size and queued work grow. If no
+  job waits and its processors are free, it is taken to start at once, as first come first served would do,
+  and takes them.
 * A job that is moved commits its predicted money to the day's spending, its nodes if they are reserved, and
   takes its place in the cloud's queue.
 * A new snapshot replaces the account of everything submitted before its poll began. A submission whose RPC
@@ -20,16 +21,20 @@ snapshot.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from advisor.model.cluster import ClusterState
+from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.site import CloudState, Price, SiteState
+from advisor.simulate.pool.start_profile import StartProfile, start_of, with_job
 
 _MAX_SUBMISSIONS: Final = 200_000
+_MAX_TASKS: Final = 8
+"""The number of tasks of an array that are simulated one by one; the others are simulated as one wide job."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -63,12 +68,46 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     promised_to: str | None = None
 
 
+class QueueForecast:
+    """Forecasts when a job submitted now would start on-premise.
+
+    The wait is the one that Slurm plans: the queue is simulated with time limits, because forecast run times
+    lead to no better decisions (`advisor.replay.closed_loop.price_policy`). Jobs end before their limits, so
+    actual waits are shorter; `advisor.predict.intervals` learns by how much.
+
+    Args:
+        profile: The profile of the snapshot's queue.
+        processors: Number of processors of the machine.
+    """
+
+    def __init__(self, profile: StartProfile, processors: int) -> None:
+        self._profile = profile
+        self._processors = processors
+
+    def wait(self, job: Job, now: float) -> float:
+        """Seconds from now until the job, or the first task of an array, starts; infinite: never."""
+        return start_of(self._profile, job.processors, limit_seconds(job), now) - now
+
+    def join(self, job: Submission) -> None:
+        """Add a job that stays on-premise to the queue."""
+        limit = job.requested_seconds or NO_LIMIT_SECONDS
+        for _ in range(min(job.tasks, _MAX_TASKS)):
+            self._profile = with_job(self._profile, job.processors, limit, job.time)
+        rest = (job.tasks - _MAX_TASKS) * job.processors
+        if rest > 0:
+            rounds = math.ceil(rest / max(1, self._processors))
+            width = min(rest, self._processors)
+            self._profile = with_job(self._profile, width, limit * rounds, job.time)
+
+
 class RecentSubmissions:
     """The account of jobs advised since the last snapshot. Not thread-safe: its owner holds a lock."""
 
     def __init__(self) -> None:
         self._since: deque[Submission] = deque(maxlen=_MAX_SUBMISSIONS)
         self._base: SiteState | None = None
+        self.queue: QueueForecast | None = None
+        """The on-premise queue with these jobs; None where it is unknown."""
         self._clear()
 
     def __len__(self) -> int:
@@ -91,20 +130,15 @@ class RecentSubmissions:
         self._cloud_processors = 0
         self._promised: dict[str, int] = {}
 
-    def rebase(self, base: SiteState | None) -> None:
-        """Use a new snapshot; submissions up to its time are in it and leave the account."""
-        self._base = base
+    def rebase(self, base: SiteState | None, queue: QueueForecast | None = None) -> None:
+        """Use a new snapshot and its queue; submissions up to its time are in it and leave the account."""
+        self._base, self.queue = base, queue
         if base is not None:
             while self._since and self._since[0].time <= base.time:
                 self._since.popleft()
         self._clear()
         for submission in self._since:
             self._count(submission)
-
-    @property
-    def since(self) -> Iterable[Submission]:
-        """Jobs advised since the snapshot."""
-        return self._since
 
     def add(self, submission: Submission) -> None:
         """Count one advised job."""
@@ -128,6 +162,8 @@ class RecentSubmissions:
             for payer in job.payers if job.committed_usd else ():
                 self._usd_by_account[payer] = self._usd_by_account.get(payer, 0.0) + job.committed_usd
             return
+        if self.queue is not None:
+            self.queue.join(job)
         starting = min(job.tasks, max(0, self._free) // job.processors) if self._queue_empty else 0
         waiting = job.tasks - starting
         work = job.processors * job.requested_seconds
@@ -144,14 +180,19 @@ class RecentSubmissions:
             self._waiting_submit_sum += waiting * job.time
             self._queued_work += waiting * work
 
-    def state(self, now: float) -> SiteState:
-        """The site at ``now`` (seconds): the snapshot, aged, with the jobs advised since."""
+    def state(self, now: float, *, ages: bool = True) -> SiteState:
+        """The site at ``now`` (seconds): the snapshot, aged, with the jobs advised since.
+
+        Args:
+            now: Seconds.
+            ages: False leaves the on-premise cluster as it was seen, where only the queue is asked.
+        """
         if self._base is None:
             return SiteState(time=now, cluster=None)
         cluster = self._base.cluster
         return SiteState(
             time=now,
-            cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
+            cluster=self._cluster(cluster, self._base.time, now) if ages and cluster is not None else cluster,
             cloud=self._cloud(self._base.cloud),
             cutoff=self._base.cutoff,
             ratios=self._base.ratios,

@@ -8,7 +8,7 @@ import structlog
 
 from advisor.history.models import ModelStore
 from advisor.model.job import Job
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 
 RUN_TIMES_KIND: Final = "run-times"
 """The kind of model under which `advisor control` saves ``RunTimesOfJobs.to_arrays()``, every ten minutes."""

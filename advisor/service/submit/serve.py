@@ -9,10 +9,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
 import structlog
 
+from advisor.decide.submission import priced
 from advisor.model.errors import AdvisorError
+from advisor.model.estimate import NO_SIZE
+from advisor.model.job import Job
 from advisor.model.settings import Settings
+from advisor.predict.run_times.run_times import RunTimesOfJobs, priced_estimates
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_hook_reply
 from advisor.service.exchange.socket_file import SocketFile, permitted_uids
@@ -22,10 +27,10 @@ from advisor.service.running.metrics import ServeMetrics
 from advisor.service.running.notify import Notifier
 from advisor.service.running.signals import DaemonSignals
 from advisor.service.state.records import APPLIED_NAME
-from advisor.service.submit import forecasting
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
 from advisor.service.submit.state_holder import LoadModel, StateHolder
+from advisor.simulate.pool.start_profile import start_of, start_profile, with_job
 
 _SWITCH_SECONDS: Final = 0.00005
 _COLLECT_SECONDS: Final = 60.0
@@ -97,7 +102,7 @@ class Service:
 
     def warm_up(self) -> None:
         """Answer made-up questions, so that kernels are compiled and caches filled before the first."""
-        forecasting.warm()
+        _load_compiled()
         for sequence in range(_WARM_UP_QUESTIONS):
             request = AdviseRequest(
                 v=VERSION, seq=sequence, user="warm-up", name="warm-up", min_cpus=1 + sequence % 64, dry=True
@@ -198,3 +203,12 @@ def _attend(
         if time.monotonic() >= next_collection:
             service.collect_garbage()
             next_collection = time.monotonic() + _COLLECT_SECONDS
+
+
+def _load_compiled() -> None:
+    """Compile the functions that a first forecast needs, or load them from the cache."""
+    profile = start_profile(4, 0.0, np.array([[4.0, 0.0, 60.0]]), np.array([[2.0, 60.0]]))
+    with_job(profile, 1, 60.0, 0.0)
+    priced.warm()
+    job = Job(job_id=0, submit_time=0.0, processors=1, requested_time=60.0)
+    priced_estimates(RunTimesOfJobs(), job, start_of(profile, 1, 60.0, 0.0), NO_SIZE)

@@ -182,7 +182,8 @@ class SubmitServer:
             connection.close()
 
     def _answer_lines(self, connection: socket.socket) -> None:
-        idle_seconds = GUEST_SECONDS if connection in self._guests else _IDLE_SECONDS
+        is_guest = connection in self._guests
+        idle_seconds = GUEST_SECONDS if is_guest else _IDLE_SECONDS
         _set_timeout(connection, socket.SO_RCVTIMEO, idle_seconds)
         buffer = b""
         while received := connection.recv(_RECEIVE_BYTES):
@@ -195,7 +196,7 @@ class SubmitServer:
                 line, buffer = buffer[:end], buffer[end:]
                 if len(line) > _MAX_LINE_BYTES:
                     break
-                self._answer_line(connection, line, arrived)
+                self._answer_line(connection, line, arrived, is_guest=is_guest)
             if len(buffer) > _MAX_LINE_BYTES or (end and len(line) > _MAX_LINE_BYTES):
                 self._metrics.protocol_error("protocol.too_long")
                 connection.sendall(protocol.refusal("protocol.too_long"))
@@ -205,10 +206,10 @@ class SubmitServer:
                 seconds = min(_HALF_LINE_SECONDS, idle_seconds) if buffer else idle_seconds
                 _set_timeout(connection, socket.SO_RCVTIMEO, seconds)
 
-    def _answer_line(self, connection: socket.socket, line: bytes, arrived: float) -> None:
+    def _answer_line(self, connection: socket.socket, line: bytes, arrived: float, *, is_guest: bool) -> None:
         try:
             request = protocol.decode_request(line)
-            if connection in self._guests:
+            if is_guest:
                 request = self._guests.own_question(connection, request)
         except ProtocolError as error:
             connection.sendall(protocol.refusal(error.code))

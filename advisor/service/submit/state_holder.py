@@ -30,9 +30,8 @@ from advisor.model.settings_section import for_reading
 from advisor.predict.size.size_model import SizeModel
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.forecasting import profile_of
 from advisor.service.submit.run_times import RunTimesFollower
-from advisor.simulate.pool.start_profile import StartProfile
+from advisor.simulate.pool.start_profile import StartProfile, start_profile
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
@@ -242,6 +241,18 @@ class StateHolder:
             names[gid] = group_name(gid)
         with self._swap:
             self.current = replace(self.current, group_names=MappingProxyType(names))
+
+
+def profile_of(snapshot: Snapshot) -> StartProfile | None:
+    """Simulate the snapshot's queue; None where it has none.
+
+    Raises:
+        ValueError: The queue is damaged.
+    """
+    queue = snapshot.queue
+    if queue is None:
+        return None
+    return start_profile(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

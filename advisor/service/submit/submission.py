@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,6 +15,10 @@ from advisor.service.exchange.protocol import AdviseRequest
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
 """The largest number that MessagePack and the database hold."""
+_AS_SAID: Final = ("comment", "licenses", "reservation", "dependency", "burst_buffer")
+"""Rare fields that a job has as its request has them."""
+_said: Final = attrgetter(*_AS_SAID)
+_NOTHING_SAID: Final = (None,) * len(_AS_SAID)
 
 
 def processors_of(request: AdviseRequest) -> int:
@@ -72,43 +77,27 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         explicit_time_limit=request.time_limit is not None,
         deferred=request.held or (request.begin_time or 0) > now,
     )
-    return _with_rest(job, request) if _says_more(request) else job
-
-
-def _says_more(request: AdviseRequest) -> bool:
-    """Whether a request has any of the rare fields that `_with_rest` copies."""
-    return bool(
-        request.memory_per_cpu
-        or request.memory_per_node
-        or request.comment is not None
-        or request.features
-        or request.array
-        or request.licenses is not None
-        or request.reservation is not None
-        or request.dependency is not None
-        or request.interactive
-        or request.burst_buffer is not None
-        or request.generic_resources is not None
-        or request.req_nodes is not None
-    )
+    return _with_rest(job, request)
 
 
 def _with_rest(job: Job, request: AdviseRequest) -> Job:
     """Return the job with the fields that few requests have."""
-    constraint = request.features
-    return replace(
-        job,
-        memory_mb=memory_of(request, job.processors),
-        memory_mb_per_node=min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None,
-        comment=request.comment,
-        features=feature_words(constraint),
-        plain_constraint=is_plain(constraint),
-        array_tasks=count_array_tasks(request.array),
-        licenses=request.licenses,
-        reservation=request.reservation,
-        dependency=request.dependency,
-        interactive=request.interactive,
-        burst_buffer=request.burst_buffer,
-        gres=request.generic_resources,
-        node_list=request.req_nodes,
-    )
+    rest: dict[str, Any] = {}
+    said = _said(request)
+    if said != _NOTHING_SAID:
+        rest = {name: text for name, text in zip(_AS_SAID, said, strict=True) if text is not None}
+    if request.generic_resources is not None:
+        rest["gres"] = request.generic_resources
+    if request.req_nodes is not None:
+        rest["node_list"] = request.req_nodes
+    if request.interactive:
+        rest["interactive"] = True
+    if request.features:
+        rest["features"] = feature_words(request.features)
+        rest["plain_constraint"] = is_plain(request.features)
+    if request.array:
+        rest["array_tasks"] = count_array_tasks(request.array)
+    if request.memory_per_cpu or request.memory_per_node:
+        rest["memory_mb"] = memory_of(request, job.processors)
+        rest["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None
+    return replace(job, **rest) if rest else job

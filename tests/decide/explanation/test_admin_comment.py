@@ -11,14 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import ADMIN_COMMENT_LIMIT, admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.phrases import UNITS
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import (
-    recorded_headline,
-    recorded_sentence,
-    sentence,
-)
+from advisor.decide.explanation.reply_texts import ADMIN_COMMENT_LIMIT, admin_comment
+from advisor.decide.explanation.wording import recorded_headline, recorded_sentence, sentence
 from advisor.model import Answer, Quantity, Question, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 

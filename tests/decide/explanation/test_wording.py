@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES, UNITS
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import MESSAGE_LIMIT, message
 from advisor.decide.explanation.wording import (
-    MESSAGE_LIMIT,
     explanation,
     headline,
     in_general,
-    message,
     recorded_explanation,
     sentence,
 )

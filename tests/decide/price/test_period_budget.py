@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decide.price.period_budget import (
-    PeriodMoney,
-    period_money,
-    price_share,
-)
+from advisor.decide.price.period_budget import PeriodMoney, period_money, price_share
 from advisor.model.periods import period_span
 
 DAY = 86_400.0

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.promise_words import price_list_words, promise_message
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import explanation
 from advisor.decide.promise.promised import kind_of
 from advisor.decide.submission.advise import advise

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement, SizeEstimate, Verdict
 from advisor.model.settings import SizeSettings

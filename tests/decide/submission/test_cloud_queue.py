@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import explanation, message, recorded_sentence
-from advisor.decide.submission.cloud_times import cloud_wait
+from advisor.decide.explanation.reply_texts import admin_comment, message
+from advisor.decide.explanation.wording import explanation, recorded_sentence
+from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.model import Capacity, Placement
 from advisor.model.site import Room
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import sentence
 from advisor.decide.submission.capacity import choose
+from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.staging import cost_usd
 from advisor.model import Capacity
 from advisor.model.node_classes import Gpus, NodeClassState, class_for, gpus_asked
 from advisor.model.site import Room

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import explanation, message, recorded_explanation, why_sentence
+from advisor.decide.explanation.reply_texts import admin_comment, message
+from advisor.decide.explanation.wording import explanation, recorded_explanation, why_sentence
 from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import headline, recorded_headline
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.rules import RULES, may_move, partitions_of

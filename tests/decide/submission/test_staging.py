@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import explanation, recorded_explanation
-from advisor.decide.submission.staging import cost_usd, start_of
+from advisor.decide.submission.cloud_terms import cost_usd, start_of
 from advisor.model import Advice, Capacity, Placement
 from advisor.model.settings import Settings
 from advisor.model.site import Price

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from advisor.decide.explanation import wording
-from advisor.decide.explanation.admin_comment import RecordedAdvice, admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import TimeLimit
 from tests.decide.cases import ask, make_job, make_settings
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import sentence
 from advisor.decide.submission.advise import advise
-from advisor.decide.submission.staging import cost_usd
+from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.decide.submission.waiting import short_chance_of
 from advisor.model import Capacity, Estimate, Estimates, Placement, SiteState, Verdict
 from tests.decide.cases import CLUSTER, NAN, ask, make_cloud, make_estimates, make_job, make_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.predict.promised.known import PromisesKnown
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 
 
 def test_it_is_kept_with_the_run_times() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.errors import TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import PathSettings, Settings

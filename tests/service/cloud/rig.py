@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.ec2.prices import Prices
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.settings import Settings

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.submission.cloud_times import cloud_wait
+from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.ec2.account import Account, ReservedInstances
 from advisor.model import Node
 from advisor.model.advice import Capacity

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict

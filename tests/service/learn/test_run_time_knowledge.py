@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
@@ -34,7 +34,7 @@ from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import JobState
 from advisor.model.settings_promise import PromiseSettings
 from advisor.predict.promised.levels import Kind
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs
+from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.observation.poll_view import SharedView

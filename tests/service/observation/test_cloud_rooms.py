@@ -7,8 +7,8 @@ import math
 import pytest
 from msgspec import structs
 
-from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.submission.cloud_times import cloud_wait, needs_boot
+from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.submission.cloud_terms import cloud_wait, needs_boot
 from advisor.model import CloudState, Node
 from advisor.model.site import Room, SiteState
 from advisor.model.snapshot import QueuedJob

@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Capacity, CloudState
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.snapshot import QueuedJob

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Answer, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
 from advisor.service.state.state_files import MOVES

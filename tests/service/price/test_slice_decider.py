@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.price.slices import Floats
 from advisor.model import Capacity, Job
 from advisor.model.snapshot import QueuedJob

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.decide.submission.cloud_times import cloud_wait
+from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.model import CloudState, Job, SiteState
 from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
@@ -44,6 +44,14 @@ def test_a_thousand_submissions_meet_a_queue_that_grows() -> None:
     cluster = recent.state(NOW + 1).cluster
     assert cluster is not None
     assert cluster.queued_work_core_seconds == 4000.0 + 1000 * 2 * 100.0
+
+
+def test_where_only_the_queue_is_asked_the_cluster_stays_as_it_was_seen() -> None:
+    recent = based_on()
+    recent.add(stays())
+    assert recent.state(NOW + 9, ages=False).cluster == make_cluster()
+    assert recent.state(NOW + 9, ages=False).time == NOW + 9
+    assert recent.state(NOW + 9).cluster != make_cluster()
 
 
 def test_free_processors_are_taken_first_come_first_served() -> None:

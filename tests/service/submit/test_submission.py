@@ -10,15 +10,8 @@ import pytest
 
 from advisor.decide.submission.advise import advise
 from advisor.service.submit.answering import reply_to, submission_of
-from advisor.service.submit.submission import (
-    _says_more,
-    _with_rest,
-    job_of,
-    memory_of,
-    processors_of,
-)
+from advisor.service.submit.submission import job_of, memory_of, processors_of
 from tests.service.site import NOW, ask
-from tests.service.watched_record import Watched
 
 
 @pytest.mark.parametrize(
@@ -99,15 +92,33 @@ def test_what_few_jobs_say_is_taken_up_alone(says: dict[str, Any], field: str, v
     assert job.processors == 2
 
 
-def test_whatever_the_rest_takes_up_says_that_there_is_a_rest() -> None:
-    """A field that is taken up there and not asked for first would be lost of jobs that say nothing else."""
-    request = ask()
-    rest, more = Watched(request), Watched(request)
-    job = job_of(request, now=NOW, default_queue="onprem", group_names={})
-    assert _with_rest(job, rest) == job
-    assert not _says_more(more)
-    assert "licenses" in rest.seen
-    assert rest.seen <= more.seen
+@pytest.mark.parametrize(
+    ("said", "field", "value"),
+    [
+        ({"comment": "no-burst"}, "comment", "no-burst"),
+        ({"licenses": "matlab"}, "licenses", "matlab"),
+        ({"reservation": "night"}, "reservation", "night"),
+        ({"dependency": "afterok:3"}, "dependency", "afterok:3"),
+        ({"burst_buffer": "#BB"}, "burst_buffer", "#BB"),
+        ({"generic_resources": "gpu:1"}, "gres", "gpu:1"),
+        ({"req_nodes": "n[1-2]"}, "node_list", "n[1-2]"),
+        ({"interactive": True}, "interactive", True),
+        ({"features": "a|b"}, "features", ("a", "b")),
+        ({"features": "a|b"}, "plain_constraint", False),
+        ({"array": "1-9:2"}, "array_tasks", 5),
+        ({"memory_per_cpu": 100, "min_cpus": 3}, "memory_mb", 300),
+        ({"memory_per_node": 100, "min_nodes": 3}, "memory_mb", 300),
+        ({"memory_per_node": 100}, "memory_mb_per_node", 100),
+    ],
+)
+def test_a_job_has_each_rare_field_that_is_the_only_one_of_its_request(
+    said: dict[str, Any], field: str, value: object
+) -> None:
+    usual = job_of(ask(), now=NOW, default_queue="onprem", group_names={})
+    job = job_of(ask(**said), now=NOW, default_queue="onprem", group_names={})
+    assert getattr(usual, field) != value
+    assert getattr(job, field) == value
+    assert job != usual
 
 
 @pytest.mark.parametrize("function", [job_of, reply_to, advise, submission_of])

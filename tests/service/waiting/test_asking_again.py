@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.model import Job, Placement

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.explanation.wording import explanation, message, recorded_explanation
-from advisor.decide.hedge.hedge_offer import may_be_brought_back, speculation_of
+from advisor.decide.explanation.reply_texts import admin_comment, message
+from advisor.decide.explanation.wording import explanation, recorded_explanation
+from advisor.decide.submission.published_policies import speculation_of
+from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model import Capacity, Estimate, Estimates, Placement
 from advisor.model.advice import Hedge, HedgeKind
 from tests.decide.cases import (

@@ -19,16 +19,15 @@ from advisor.model.estimate import Estimate
 from advisor.model.settings import BudgetSettings
 from advisor.model.site import Price
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
-from advisor.predict.run_times.of_jobs import RunTimesOfJobs, estimate_of
+from advisor.predict.run_times.run_times import RunTimesOfJobs, estimate_of
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.protocol import VERSION, AgainRequest
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answerer
-from advisor.service.submit.forecasting import QueueForecast, profile_of
-from advisor.service.submit.recent import Submission
+from advisor.service.submit.recent import QueueForecast, Submission
 from advisor.service.submit.run_times import RUN_TIMES_KIND
-from advisor.service.submit.state_holder import StateHolder
+from advisor.service.submit.state_holder import StateHolder, profile_of
 from tests.service.site import NOW, Clock, ask, make_settings, make_snapshot
 
 MACHINE = 64
@@ -214,8 +213,8 @@ def test_a_large_array_joins_in_a_bounded_number_of_steps() -> None:
     snapshot = site_of(full_machine())
     profile = profile_of(snapshot)
     assert profile is not None
-    queue = QueueForecast(profile, MACHINE, ())
-    queue.join(Submission(time=NOW, processors=1, tasks=100_000, requested_seconds=60.0), NOW)
+    queue = QueueForecast(profile, MACHINE)
+    queue.join(Submission(time=NOW, processors=1, tasks=100_000, requested_seconds=60.0))
     job = Job(job_id=0, submit_time=NOW, processors=MACHINE, requested_time=60.0)
     rounds = math.ceil((100_000 - 8) / MACHINE)
     assert queue.wait(job, NOW) == pytest.approx(BUSY_SECONDS + 60.0 * (rounds + 1), rel=0.01)
