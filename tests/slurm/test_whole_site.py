@@ -44,6 +44,9 @@ def whole_site(database_template: Path) -> Iterator[Site]:
         database_template=database_template,
         suspend_seconds=3,
         suspend_timeout_seconds=2,
+        # while slurmctld restarts a node may boot, and registers before control can tell its address: without
+        # this slurmctld then looks for the node by name, gives the job up, and starts it on another node
+        slurmctld_parameters=("cloud_reg_addrs",),
     )
     settings = {
         "cluster": {"policy": "cunha2017"},
@@ -201,6 +204,22 @@ def test_f14_slurmctld_restarted_during_a_resume(site: Site) -> None:
     site.lab.restart_slurmctld()
     all_completed_once(site, [job])
     assert ran_on(site, job).startswith("burst")
+    assert len(site.ec2.instances()) == before + 1
+
+
+def test_f14_machine_boots_before_its_address_is_told(site: Site) -> None:
+    instances_end(site)
+    before = len(site.ec2.instances())
+    lost = {"service": "ec2", "action": "RunInstances", "reset": "after"}
+    site.ec2.faults([lost])
+    try:
+        job = moved(site, LONG)
+        all_completed_once(site, [job])
+        assert ran_on(site, job).startswith("burst")
+        assert len(site.ec2.instances()) == before + 1
+    finally:
+        site.ec2.faults([])
+    instances_end(site)
     assert len(site.ec2.instances()) == before + 1
 
 
