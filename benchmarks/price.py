@@ -35,7 +35,7 @@ def run(*, seed: int, rounds: int, tell: Callable[[str], None]) -> dict[str, Any
         tell: Told what is done.
 
     Returns:
-        Seconds by length of the queue: the first time (run times are forecast then) and again.
+        Seconds by length of the queue, the median round.
     """
     settings = Settings()
     tell("teaching run times")
@@ -59,16 +59,12 @@ def _measured(
 
     def value() -> int:
         queue = on_premise_queue(snapshot, settings)
-        valuer.forget_all_but(queue)
         return len(valuer.value(queue.waiting, valuer.waits(queue), cloud, snapshot.time))
 
     _seconds(value)  # compiled, or loaded
-    valuer = Valuer(settings, chances=chances, slowdown=lambda _queued: 1.05, has_slices=True)
-    first = _seconds(value)
     again = float(np.median([_seconds(value) for _ in range(rounds)]))
     peer = float(np.median([_seconds(lambda: cluster_state(snapshot, settings)) for _ in range(rounds)]))
     return {
-        "first_seconds": first,
         "again_seconds": again,
         "poll_state_seconds": peer,
         "again_over_poll_state": again / peer,

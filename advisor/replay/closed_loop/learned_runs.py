@@ -41,7 +41,8 @@ class LearnedRuns:
     def forecast(self, jobs: LoopJobs, row: int) -> Floats:
         """Probabilities by bin, shape ``(bins,)``; nothing above the job's limit."""
         key = _key(jobs, jobs.first + row)
-        self._places.setdefault(jobs.first + row, self._times.look_up(key))
+        if jobs.first + row not in self._places:  # at its submission
+            self._places[jobs.first + row] = self._times.look_up(key)
         return self._times.forecast(key)
 
     def learn(self, jobs: LoopJobs, row: int) -> None:

@@ -80,8 +80,8 @@ class PricePolicy(PricedPolicy):
         self._uncertainty_limit = uncertainty_limit
         self._intervals = Intervals()
         self._planned: dict[int, Estimate] = {}
-        self._chances: Floats
         self._returns: Ints
+        self._ran: Floats  # seconds of on-premise run time that a job is known to need more than
 
     @property
     def demand(self) -> DemandKept:
@@ -93,11 +93,10 @@ class PricePolicy(PricedPolicy):
         self.demand_price = self._first_price(world)
         self._forecasts.learn_history(world.jobs, world.now)
         self._returns = np.zeros(len(world.jobs), np.int64)
-        self._chances = np.zeros((len(world.jobs), len(self._forecasts.edges)))
+        self._ran = np.zeros(len(world.jobs))
 
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-        self._chances[row] = self._forecasts.forecast(world.jobs, row)
         wait = self._starts(world)[row] - world.now
         if self._uncertainty_limit < math.inf:
             self._planned[row] = self._intervals.wait(wait)
@@ -124,7 +123,7 @@ class PricePolicy(PricedPolicy):
 
     def slice_ended(self, world: World, row: int, elapsed: float) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-        forget_below(self._chances[row], self._forecasts.edges, elapsed)
+        self._ran[row] = max(self._ran[row], elapsed)
         wait = 0.0
         if row in world.keeps_place:
             wait = max(0.0, self._starts(world)[row] - world.now)
@@ -138,7 +137,7 @@ class PricePolicy(PricedPolicy):
         offered = self._best(world, row, elapsed, 0.0, world.boot_left(row), is_whole=True)
         stays = self._is_worth(world, row, elapsed, 0.0, offered) and world.run_to_end(row)
         if not stays:
-            forget_below(self._chances[row], self._forecasts.edges, elapsed)
+            self._ran[row] = max(self._ran[row], elapsed)
             self._returns[row] += 1
         return stays
 
@@ -162,6 +161,13 @@ class PricePolicy(PricedPolicy):
             uncertainty_limit=self._uncertainty_limit,
         )
         return first_price(world, earlier, pace=self._pace, earlier_jobs=self._earlier_jobs)
+
+    def _chances(self, world: World, row: int) -> Floats:
+        """The run time by all that is known now, for a job that has run in the cloud without an end, too."""
+        chances = self._forecasts.forecast(world.jobs, row)
+        if self._ran[row] > 0.0:
+            forget_below(chances, self._forecasts.edges, float(self._ran[row]))
+        return chances
 
     def _starts(self, world: World) -> Floats:
         # By limits: forecast run times (mean, median, upper quantiles, mixtures) decide no better
@@ -214,7 +220,7 @@ class PricePolicy(PricedPolicy):
     ) -> Slice:
         options = world.options
         return best_slice(
-            self._chances[row],
+            self._chances(world, row),
             self._forecasts.edges,
             limit=float(world.jobs.limit[row]),
             elapsed=elapsed,
@@ -242,7 +248,7 @@ class PricePolicy(PricedPolicy):
         if elapsed > 0.0 or self._uncertainty_limit == math.inf:
             return True
         deviation = saving_deviation(
-            self._chances[row],
+            self._chances(world, row),
             self._forecasts.edges,
             offered.stop,
             float(world.jobs.limit[row]),

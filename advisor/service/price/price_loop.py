@@ -123,7 +123,6 @@ class PriceLoop:
         due = self._due(queue)
         if not due:
             return
-        self._valuer.forget_all_but(queue)
         valued = self._valuer.value(due, self._valuer.waits(queue), self._cloud, snapshot.time)
         self.valued += len(valued)
         for one in valued:

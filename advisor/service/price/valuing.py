@@ -67,7 +67,7 @@ class Valued:
 
 
 class Valuer:
-    """Values waiting jobs. The forecast of a job's run time is made once, when the job is first seen.
+    """Values waiting jobs, each time by the run times that are known by then.
 
     Args:
         chances: Forecasts of run times.
@@ -83,14 +83,8 @@ class Valuer:
         self._chances = chances
         self._slowdown = slowdown
         self._has_slices = has_slices
-        self._known: dict[tuple[int, float, float | None], Floats] = {}
         edges = chances.edges
         self._middles = np.sqrt(np.concatenate((edges[:1] ** 2 / edges[1], edges[:-1])) * edges)
-
-    def forget_all_but(self, queue: OnPremiseQueue) -> None:
-        """Forget the forecasts of jobs that are no longer in the queue."""
-        present = {_key(queued) for queued in (*queue.running, *queue.waiting)}
-        self._known = {key: found for key, found in self._known.items() if key in present}
 
     def waits(self, queue: OnPremiseQueue) -> Mapping[int, float]:
         """Job id to the forecast wait from now on, seconds."""
@@ -112,10 +106,11 @@ class Valuer:
         if not movable:
             return []
         slowdowns = np.array([self._slowdown(queued) for queued in movable])
-        chances = np.stack([self.chances_of(queued) for queued in movable])
+        chances = np.stack([self._chances.chances(queued.job) for queued in movable])
         limits = np.array([limit_of(queued) for queued in movable])
+        likely = slowdowns * (chances * np.minimum(self._middles, limits[:, None])).sum(axis=1)
         prices, most = np.array(
-            [self._usd_per_second(q, s, cloud, now) for q, s in zip(movable, slowdowns, strict=True)]
+            [self._usd_per_second(q, run, cloud, now) for q, run in zip(movable, likely, strict=True)]
         ).T
         begun = [start_of(q.job, cloud.for_job(q.job), self._settings) for q in movable]
         starts, transfers = np.array([s.seconds for s in begun]), np.array([s.usd for s in begun])
@@ -150,13 +145,6 @@ class Valuer:
         """Whether the job may be brought back, so that its run in the cloud is bought in slices."""
         return self._has_slices and may_be_brought_back(job, self._settings)
 
-    def chances_of(self, queued: QueuedJob) -> Floats:
-        """The run time as a distribution over the bins; not to be written to."""
-        key = _key(queued)
-        if (found := self._known.get(key)) is None:
-            found = self._known[key] = self._chances.chances(queued.job)
-        return found
-
     def _may_move(self, queued: QueuedJob, cloud: CloudState) -> bool:
         recorded = may_be_asked(queued, self._settings)
         return (
@@ -166,19 +154,14 @@ class Valuer:
         )
 
     def _usd_per_second(
-        self, queued: QueuedJob, slowdown: float, cloud: CloudState, now: float
+        self, queued: QueuedJob, likely_seconds: float, cloud: CloudState, now: float
     ) -> tuple[float, float]:
         """Price of what the job takes in the cloud, and its worst case; NaN where there is no capacity."""
         job = queued.job
         cloud = cloud.for_job(job)
-        likely = float(self.chances_of(queued) @ np.minimum(self._middles, limit_of(queued)))
-        capacity, _ = choose(job, slowdown * likely, cloud, self._settings, now)
+        capacity, _ = choose(job, likely_seconds, cloud, self._settings, now)
         if capacity is None:
             return float("nan"), float("nan")
         usd = usd_per_second(job, capacity, cloud, self._settings)
         most = most_usd_per_second(usd, job, capacity, cloud, self._settings)
         return max(usd, _FREE_USD_PER_SECOND), max(most, _FREE_USD_PER_SECOND)
-
-
-def _key(queued: QueuedJob) -> tuple[int, float, float | None]:
-    return queued.job.job_id, queued.job.submit_time, queued.job.requested_time
