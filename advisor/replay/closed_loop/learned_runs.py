@@ -38,12 +38,13 @@ class LearnedRuns:
                 self._learn(jobs, row, float(table.run[row]))
         self._places.clear()
 
+    def submitted(self, jobs: LoopJobs, row: int) -> None:
+        """Note where the experts look for a job at its submission."""
+        self._places[jobs.first + row] = self._times.look_up(_key(jobs, jobs.first + row))
+
     def forecast(self, jobs: LoopJobs, row: int) -> Floats:
         """Probabilities by bin, shape ``(bins,)``; nothing above the job's limit."""
-        key = _key(jobs, jobs.first + row)
-        if jobs.first + row not in self._places:  # at its submission
-            self._places[jobs.first + row] = self._times.look_up(key)
-        return self._times.forecast(key)
+        return self._times.forecast(_key(jobs, jobs.first + row))
 
     def learn(self, jobs: LoopJobs, row: int) -> None:
         """Learn a job that has ended."""

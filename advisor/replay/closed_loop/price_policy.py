@@ -33,6 +33,10 @@ class RunForecasts(Protocol):
 
     edges: Floats
 
+    def submitted(self, jobs: LoopJobs, row: int) -> None:
+        """Note what was known when a job was submitted: its end teaches what followed that."""
+        ...
+
     def forecast(self, jobs: LoopJobs, row: int) -> Floats:
         """Probabilities by bin, shape ``(bins,)``; nothing above the job's limit."""
         ...
@@ -97,6 +101,7 @@ class PricePolicy(PricedPolicy):
 
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        self._forecasts.submitted(world.jobs, row)
         wait = self._starts(world)[row] - world.now
         if self._uncertainty_limit < math.inf:
             self._planned[row] = self._intervals.wait(wait)

@@ -191,6 +191,7 @@ class PromiseReplay:
         jobs, now = self.jobs, float(self.jobs.submit[row])
         limit, processors = float(jobs.limit[row]), int(jobs.processors[row])
         self._pool.add(row, processors=processors, limit=limit, run=float(jobs.run[row]), order=float(row))
+        self._runs.submitted(jobs, row)
         ended = ended_of(self._runs.forecast(jobs, row))
         third = self._levels.third_of(processors * limit)
         self._levels.learn_size(processors * limit)

@@ -51,6 +51,9 @@ class KnownRuns:
     def __init__(self, *alternatives: float) -> None:
         self.alternatives = alternatives
 
+    def submitted(self, jobs: LoopJobs, row: int) -> None:
+        pass
+
     def forecast(self, jobs: LoopJobs, row: int) -> np.ndarray:
         found = np.zeros(21)
         for run in (float(jobs.run[row]), *self.alternatives):
@@ -156,6 +159,28 @@ def test_the_price_probes_a_job_that_may_be_short_and_takes_it_back() -> None:
     assert result.end[1] == 7000.0
     assert 0.0 < result.cost[1] < 4 * 100.0
     assert world.cloud == {}
+
+
+class RunsToldByEnds(KnownRuns):
+    """Every job seems to run to its limit until one has ended; then all run times are known."""
+
+    last_run: float | None = None
+
+    def forecast(self, jobs: LoopJobs, row: int) -> np.ndarray:
+        found = np.zeros(21)
+        found[int(np.searchsorted(self.edges, jobs.limit[row]))] = 1.0
+        return super().forecast(jobs, row) if self.last_run is not None else found
+
+    def learn(self, jobs: LoopJobs, row: int) -> None:
+        self.last_run = float(jobs.run[row])
+
+
+def test_a_waiting_job_is_decided_by_what_jobs_have_taught_since_its_submission() -> None:
+    rows = [(0.0, 2, 100.0), (0.0, 2, 1000.0), (1.0, 4, 60.0, 5000.0)]
+    result, _ = ran(PricePolicy(RunsToldByEnds, fixed_price=1.0), rows)
+    assert result.moved.tolist() == [False, False, True]
+    # at the round after the first job's end, and not at its submission: boot, then twice its run time
+    assert 100.0 + 10.0 + 120.0 <= result.end[2] <= 106.0 + 10.0 + 120.0
 
 
 def test_a_budget_is_never_exceeded() -> None:

@@ -182,6 +182,17 @@ def test_new_jobs_are_valued_at_the_next_poll_and_others_every_ten_minutes(tmp_p
     assert len(world.asked) == 22
 
 
+def test_a_job_is_valued_by_the_run_times_that_are_known_by_then(tmp_path: Path) -> None:
+    world = with_tokens(tmp_path, usd_per_hour_saved=0.2)
+    world.chances.share[7] = 1.0  # a run to its limit saves an hour for 0.48 USD
+    world.slurm.put(7, processors=8)
+    world.round()
+    assert world.asked == []
+    world.chances.share[7] = 0.01
+    world.round(601.0)
+    assert [job_id for job_id, _ in world.asked] == [7]
+
+
 def test_all_are_valued_anew_when_the_queue_has_changed_much(tmp_path: Path) -> None:
     world = with_tokens(tmp_path)
     world.stays = {7, 8}
