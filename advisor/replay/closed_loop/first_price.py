@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.world import Policy, World
 
 EARLIER_JOBS: Final = 5_000
 _MIN_EARLIER_JOBS: Final = 200
+_DAY: Final = 86_400.0
 
 
 class PricedPolicy(Policy):
@@ -25,10 +28,12 @@ def first_price(world: World, policy: PricedPolicy, *, pace: Pace, earlier_jobs:
         world: The world before its first job.
         policy: The policy that decides those rows; it begins with the pace's first price.
         pace: How the price follows demand and money.
-        earlier_jobs: The largest number of rows before the window.
+        earlier_jobs: The largest number of rows before the window; older ones than the price remembers are
+            left out.
     """
     jobs = world.jobs
-    count = min(jobs.first, earlier_jobs)
+    remembered = world.now - pace.window_days * _DAY
+    count = min(jobs.first - int(np.searchsorted(jobs.table.submit[: jobs.first], remembered)), earlier_jobs)
     largest = int(jobs.table.processors[jobs.first - count : jobs.first].max(initial=0))
     if count < _MIN_EARLIER_JOBS or largest > jobs.machine:
         return DemandPrice(pace, world.now)

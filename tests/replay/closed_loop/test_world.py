@@ -218,9 +218,10 @@ def test_the_price_begins_with_what_the_earlier_rows_have_shown() -> None:
     draw = np.random.default_rng(5)
     times = np.cumsum(draw.integers(1, 400, 600))
     rows = [(float(time), 2, float(draw.integers(200, 2000)), 2000.0) for time in times]
-    jobs = loop_jobs(log(rows, machine=4), skip=400)
 
-    def first_price(earlier_jobs: int) -> float:
+    def first_price(earlier_jobs: int, days_before: float = 0.0) -> float:
+        away = [(time - days_before * DAY, *job) for time, *job in rows[:400]]
+        jobs = loop_jobs(log([*away, *rows[400:]], machine=4), skip=400)
         policy = PricePolicy(KnownRuns, earlier_jobs=earlier_jobs)
         world = World(jobs, WorldOptions(), policy)
         policy.begin(world)
@@ -230,3 +231,4 @@ def test_the_price_begins_with_what_the_earlier_rows_have_shown() -> None:
     assert first_price(0) == Pace().first_price
     assert first_price(400) not in {Pace().first_price, 0.0}
     assert first_price(400) == first_price(5_000)  # there are no more
+    assert first_price(400, days_before=29.0) == Pace().first_price  # the price remembers 28 days
