@@ -56,6 +56,7 @@ def check(loaded: LoadedSettings, cluster_partitions: Collection[str] | None) ->
     found = [
         *_partitions(loaded, cluster_partitions),
         *_paths(loaded),
+        *_polls(loaded),
         *_rules(loaded),
         *_burst(loaded),
         *_web(loaded),
@@ -128,6 +129,19 @@ def _paths(loaded: LoadedSettings) -> Iterator[Finding]:
                 f"the socket path {socket} has {length} bytes; Linux allows {SOCKET_PATH_LIMIT}",
                 "Choose a shorter folder, such as /run/advisor",
             )
+
+
+def _polls(loaded: LoadedSettings) -> Iterator[Finding]:
+    period = loaded.settings.loops.snapshot_seconds
+    oldest = loaded.settings.submit.snapshot_max_age_seconds
+    if period >= oldest:
+        yield _finding(
+            loaded,
+            "loops.snapshot_seconds",
+            f"Slurm is polled every {period:g} s, and a snapshot is used for {oldest:g} s "
+            "(submit.snapshot_max_age_seconds): no job would move between the two",
+            "Poll at least twice as often, or raise submit.snapshot_max_age_seconds",
+        )
 
 
 def _rules(loaded: LoadedSettings) -> Iterator[Finding]:

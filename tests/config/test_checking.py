@@ -62,6 +62,7 @@ def test_shadow_mode_needs_no_burst_partition(settings, text, severity):
         ('[rules]\nopt_out_comment = "stay here"\n', "rules.opt_out_comment", "error", "one word"),
         ('[cluster]\ndefault_mode = "act"\n', "ec2.image_id", "warning", "AMI"),
         ("[submit]\nbudget_seconds = 0.4\n", "submit.budget_seconds", "warning", "0.05"),
+        ("[loops]\nsnapshot_seconds = 60\n", "loops.snapshot_seconds", "error", "twice as often"),
     ],
 )
 def test_findings(settings, text, key, severity, mend):
