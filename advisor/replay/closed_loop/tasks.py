@@ -42,6 +42,8 @@ def run_tasks(tasks: Sequence[Task], *, processes: int, tick: Tick | None = None
 
 def _simulate(task: Task, tick: Tick | None) -> Done:
     began = time.perf_counter()
+    if tick is not None:  # a policy learns from the jobs before, which takes long where there are many
+        tick(task.name, 0, len(task.jobs))
     world = World(task.jobs, task.world, policy_of(task.terms))
     result = world.run(None if tick is None else lambda done, total: tick(task.name, done, total))
     return Done(result, time.perf_counter() - began)
