@@ -80,7 +80,7 @@ def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: d
     total = sum(counted.values())
     parts = ", ".join(f"{count:,} {place}" for place, count in sorted(counted.items()))
     console.print(
-        Text(f"{total:,} decisions ({parts}), the newest {len(rows)} shown" if total else "no decisions")
+        Text(f"the newest {len(rows)} of {total:,} decisions ({parts})" if total else "no decisions")
     )
 
 

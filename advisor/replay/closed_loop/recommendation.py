@@ -106,8 +106,8 @@ def begin_of(fitting: JobTable, weeks: int) -> float:
     days = float(submit[-1] - submit[skip]) / 86_400.0 if len(submit) else 0.0
     if round(days / 7.0) < MIN_WEEKS or len(submit) - skip < MIN_JOBS:
         raise BadInput(
-            f"the history has {len(submit) - skip:,} jobs of {days:.0f} days; a recommendation needs "
-            f"{MIN_JOBS:,} jobs of {7 * MIN_WEEKS} days",
+            f"the history's last {weeks} weeks have {len(submit) - skip:,} jobs of {days:.0f} days; a "
+            f"recommendation needs {MIN_JOBS:,} jobs of {7 * MIN_WEEKS} days, and older ones do not count",
             where="history",
             mend="Add older jobs: `advisor ingest sacct --since 2026-01-31` (a date of yours), or wait",
             code="recommend.short",

@@ -101,9 +101,10 @@ def _written(settings: Settings) -> tuple[dict[str, Any], float]:
     report, written = content.get("cloud_report"), content.get("time")
     if content.get("cloud_configured") is False:
         raise BadInput(
-            "no cloud is configured",
+            "no cloud is configured, so that nothing is spent",
             where="ec2.image_id",
-            mend="Set it to the image of your nodes and restart advisor control",
+            mend="Set it to the image of your nodes and restart advisor control; `advisor config show` has "
+            "the budgets that are set",
             code="cloud.not_configured",
         )
     if not isinstance(report, dict) or not isinstance(written, int | float):
