@@ -38,7 +38,7 @@ def price_list_words(values: Mapping[str, float], time: float, utc_offset_second
 
     def clock(seconds: float) -> str:
         there = datetime.fromtimestamp(time + utc_offset_seconds + seconds, UTC)
-        form = "%H:%M" if seconds < _CLOCK_SECONDS else "%Y-%m-%d %H:%M"
+        form = "%H:%M" if 0.0 <= seconds < _CLOCK_SECONDS else "%Y-%m-%d %H:%M"
         return there.strftime(form)
 
     def row(seconds: float) -> str:
@@ -58,6 +58,8 @@ def price_list_words(values: Mapping[str, float], time: float, utc_offset_second
         return f"{said}; {clock(left)} costs nothing"
     if values.get("is_promised"):
         return f"{said}; {clock(left)} is promised"
+    if left <= 0.0:
+        return f"{said}; {clock(left)} has passed"
     why = ": it could cost more than there is for it" if left >= soonest else ""
     return f"{said}; {clock(left)} cannot be promised{why}"
 

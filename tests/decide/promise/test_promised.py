@@ -216,6 +216,10 @@ def test_a_time_of_the_list_can_be_named() -> None:
     assert said.startswith("done by 11:01 for about 1.00 USD; by 11:02 free,")
 
 
+def test_the_user_is_told_that_the_time_has_passed() -> None:
+    assert message("1969-12-31T18:00").endswith("; 1969-12-31 18:00 has passed")
+
+
 def test_the_user_is_told_what_is_no_time() -> None:
     assert "write by=18:00" in message("soon")
 
