@@ -33,8 +33,10 @@ def test_each_policy_tells_how_far_it_is(jobs: LoopJobs) -> None:
     told: Told = []
     rehearse(jobs, asked("all-on-premise", "overflow"), lambda *step: told.append(step))
     assert told == [
+        ("all-on-premise", 0, 1200),
         ("all-on-premise", 500, 1200),
         ("all-on-premise", 1000, 1200),
+        ("overflow, 5 %", 0, 1200),
         ("overflow, 5 %", 500, 1200),
         ("overflow, 5 %", 1000, 1200),
     ]
