@@ -7,12 +7,11 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
-from advisor.decide.price.tokens import Tokens
+from advisor.decide.price.tokens import DAY, Tokens
 from advisor.replay.closed_loop.world import Policy, World
 
 EARLIER_JOBS: Final = 5_000
 _MIN_EARLIER_JOBS: Final = 200
-_DAY: Final = 86_400.0
 
 
 class PricedPolicy(Policy):
@@ -32,7 +31,7 @@ def first_price(world: World, policy: PricedPolicy, *, pace: Pace, earlier_jobs:
             left out.
     """
     jobs = world.jobs
-    remembered = world.now - pace.window_days * _DAY
+    remembered = world.now - pace.window_days * DAY
     count = min(jobs.first - int(np.searchsorted(jobs.table.submit[: jobs.first], remembered)), earlier_jobs)
     largest = int(jobs.table.processors[jobs.first - count : jobs.first].max(initial=0))
     if count < _MIN_EARLIER_JOBS or largest > jobs.machine:

@@ -42,7 +42,7 @@ class HedgeEntry:
             ``promise`` (its user named a time).
         submitted: When the job was first submitted, epoch seconds; Slurm forgets it at a requeue.
         stop_seconds: Longest time in the cloud before the slot is available; None: no limit.
-        ran_seconds: The longest time for which it ran in the cloud before it came back; 0: it has not.
+        ran_seconds: The longest time for which it ran in the cloud before it returned; 0: it has not.
         cloud_starts: How often it has been sent to the cloud.
         partition: The on-premise partition to which it was submitted.
         limit_seconds: The time limit that its user set; None: none.

@@ -74,7 +74,7 @@ class Sink:
         """Drop an advice."""
 
     def announce(self, *_advice: object) -> None:
-        """Tell nobody."""
+        """Drop the announcement of an advice."""
 
 
 def queue(wait: float) -> StartProfile:
