@@ -122,6 +122,14 @@ class SlurmExamination:
                 "SlurmctldParameters has no idle_on_node_suspend",
                 "Add it: with it, a node that is suspended while DOWN becomes usable again",
             )
+        if "cloud_reg_addrs" not in parameters:
+            yield warning(
+                "slurm.conf",
+                "SlurmctldParameters has no cloud_reg_addrs",
+                "Add it, unless a NAT lies between the nodes and slurmctld: without it slurmctld looks by its "
+                "name for a node that registers before its address is known, answers no command for ten "
+                "seconds each time, and may start the job on a second node",
+            )
         yield from self._controllers()
         yield from self._requeues()
         yield from self._priorities()
@@ -134,13 +142,6 @@ class SlurmExamination:
                 "slurm.conf",
                 f"there is a second controller, {second}",
                 "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
-            )
-        elif second and "cloud_reg_addrs" not in self._config.get("SlurmctldParameters", ""):
-            yield warning(
-                "slurm.conf",
-                f"there is a second controller, {second}, and SlurmctldParameters has no cloud_reg_addrs",
-                "Add it: a cloud node that registers during a takeover has no address otherwise, and "
-                "slurmctld answers no client for ten seconds each time it looks for one",
             )
 
     def _requeues(self) -> Iterator[Diagnosis]:

@@ -23,7 +23,7 @@ SOUND = {
     "JobSubmitPlugins": "lua",
     "AccountingStorageType": "accounting_storage/slurmdbd",
     "PrivateData": "cloud",
-    "SlurmctldParameters": "idle_on_node_suspend",
+    "SlurmctldParameters": "idle_on_node_suspend,cloud_reg_addrs",
     "PriorityType": "priority/multifactor",
     "SlurmUser": "slurm(64030)",
 }
@@ -105,7 +105,6 @@ def test_an_old_release() -> None:
         ("JobSubmitPlugins", Level.ERROR),
         ("AccountingStorageType", Level.ERROR),
         ("PrivateData", Level.ERROR),
-        ("SlurmctldParameters", Level.WARNING),
     ],
 )
 def test_what_slurm_conf_lacks(missing: str, level: Level) -> None:
@@ -113,6 +112,18 @@ def test_what_slurm_conf_lacks(missing: str, level: Level) -> None:
     bad = [each for each in found["slurm.conf"] if each.level is not Level.OK]
     assert [each.level for each in bad] == [level]
     assert bad[0].mend
+
+
+@pytest.mark.parametrize(
+    ("has", "lacks"),
+    [("idle_on_node_suspend", "cloud_reg_addrs"), ("cloud_reg_addrs", "idle_on_node_suspend")],
+)
+def test_what_slurmctld_parameters_lack(has: str, lacks: str) -> None:
+    found = examine(Talker(SOUND | {"SlurmctldParameters": has}))
+    (bad,) = [each for each in found["slurm.conf"] if each.level is not Level.OK]
+    assert bad.level is Level.WARNING
+    assert lacks in bad.what
+    assert bad.mend.startswith("Add it")
 
 
 def test_newer_releases_show_powered_down_nodes_by_themselves() -> None:
@@ -358,9 +369,5 @@ def test_what_a_second_controller_lacks_is_said(tmp_path: Path) -> None:
         return [each.what for each in found if "second controller" in each.what]
 
     assert said(Settings(), two) == ["there is a second controller, ctl2(10.0.0.2)"]
-    assert said(shared, two) == [
-        "there is a second controller, ctl2(10.0.0.2), and SlurmctldParameters has no cloud_reg_addrs"
-    ]
-    registered = two | {"SlurmctldParameters": "idle_on_node_suspend,cloud_reg_addrs"}
-    assert said(shared, registered) == []
+    assert said(shared, two) == []
     assert said(shared, SOUND) == []
