@@ -61,7 +61,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         value: NaN means unknown; infinity is allowed.
         unit: ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"USD/core-h"``, ``"cores"``, ``"nodes"``,
-            ``"MiB"``, ``"jobs"`` or ``""`` for a ratio.
+            ``"MiB"``, ``"jobs"``, ``"chance"`` (0 to 1) or ``""`` for a ratio.
     """
 
     value: float

@@ -80,6 +80,8 @@ def quantity(value: Quantity) -> str:
         return "unlimited"
     if value.unit == "USD":
         return usd(number, _digits(number))
+    if value.unit == "chance":
+        return f"{100.0 * number:.3g} %"
     if value.unit == "USD/core-h":
         return f"{number:.4f} USD per core hour"
     if value.unit in {"cores", "nodes", "jobs", "MiB"}:

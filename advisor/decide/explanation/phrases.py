@@ -250,20 +250,18 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 UNITS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        **dict.fromkeys(("performance_ratio", "ratio_deviation", "is_promised"), ""),
         **dict.fromkeys(
             (
-                "performance_ratio",
-                "ratio_deviation",
                 "short_probability",
                 "in_time_probability",
                 "slice_chance",
-                "is_promised",
                 "chance_here",
                 "chance_there",
                 "late_by_loss",
                 "confidence",
             ),
-            "",
+            "chance",
         ),
         **dict.fromkeys(("ratio_jobs",), "jobs"),
         **dict.fromkeys(

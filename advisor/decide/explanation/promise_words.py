@@ -78,11 +78,11 @@ def promise_message(
             was not moved.
     """
     offset = settings.cluster.utc_offset_seconds
-    if not settings.promise.enabled or not job.comment:
-        return None
     deadline = deadline_of(job.comment, job.submit_time, offset)
     if deadline is None:
         return None
+    if not settings.promise.enabled:
+        return None if moved else f"{_PREFIX}by= is promised nothing: this site makes no promises"
     if math.isnan(deadline):
         return f"{_PREFIX}the comment's by= is no time: write {HOW_TO_WRITE}"
     if job.array_tasks > 1:

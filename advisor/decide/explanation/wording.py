@@ -93,6 +93,13 @@ def would_message(advice: Advice, queue: str | None, cluster: ClusterSettings) -
     return clean(f"Burst Advisor: stays here. {said}. To go there: {how}", MESSAGE_LIMIT)
 
 
+def unread_comment_message(advice: Advice) -> str | None:
+    """The line for a job that stays because its comment names data of no known size; None for all others."""
+    if advice.decisive.reason != Reason.DATA_UNKNOWN:
+        return None
+    return clean(f"Burst Advisor: stays here. {sentence(advice.decisive)}", MESSAGE_LIMIT)
+
+
 def explanation(advice: Advice) -> str:
     """Everything about an advice, one line an answer and one a number: what ``advisor why`` prints."""
     lines = [headline(advice)]

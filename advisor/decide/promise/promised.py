@@ -136,9 +136,9 @@ def _numbers(
     numbers: _Numbers = (
         ("deadline_in", Quantity(left)),
         ("is_promised", Quantity(float(is_promised), "")),
-        ("confidence", Quantity(known.confidence, "")),
-        ("chance_here", Quantity(here, "")),
-        ("chance_there", Quantity(there, "")),
+        ("confidence", Quantity(known.confidence, "chance")),
+        ("chance_here", Quantity(here, "chance")),
+        ("chance_there", Quantity(there, "chance")),
         ("free_in", Quantity(free.ready)),
     )
     if paid:
@@ -228,7 +228,9 @@ def _may_be_paid(
         reason, detail = used_up(payer)
         return _third(Verdict.NO, reason, (*numbers, free), detail)
     if late is not None:
-        return _third(Verdict.YES, Reason.PROMISE_ON_SPOT, (*numbers, ("late_by_loss", Quantity(late, ""))))
+        return _third(
+            Verdict.YES, Reason.PROMISE_ON_SPOT, (*numbers, ("late_by_loss", Quantity(late, "chance")))
+        )
     return _third(Verdict.YES, Reason.PROMISE_PAID, numbers)
 
 

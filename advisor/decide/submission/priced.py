@@ -251,7 +251,7 @@ def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, setting
     if not option.is_whole:
         numbers += (
             ("slice", Quantity(option.run_seconds)),
-            ("slice_chance", Quantity(best.chance, "")),
+            ("slice_chance", Quantity(best.chance, "chance")),
         )
     limit = 60.0 * settings.price.uncertainty_limit_minutes
     if limit < math.inf:

@@ -105,7 +105,7 @@ def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]
         short_chance = short_chance_of(case.estimates.run, settings.long_job_seconds / slower)
         numbers = (
             ("long_job", Quantity(settings.long_job_seconds)),
-            ("short_probability", Quantity(short_chance, "")),
+            ("short_probability", Quantity(short_chance, "chance")),
         )
         does = by_length(short_chance, case.trial is not None)
         if does != WAITS:
@@ -119,7 +119,7 @@ def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]
         *numbers,
         ("predicted_wait", Quantity(case.estimates.wait.seconds)),
         ("short_wait", Quantity(b)),
-        ("in_time_probability", Quantity(in_time, "")),
+        ("in_time_probability", Quantity(in_time, "chance")),
     )
     return does, (*numbers, ("waited", Quantity(waited))) if waited else numbers
 

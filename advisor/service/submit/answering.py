@@ -292,8 +292,9 @@ def reply_to(
         message = reply_texts.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
         message = wording.would_message(advice, job.queue, settings.cluster)
-    if job.comment and acts and settings.promise.enabled and settings.submit.tell_user:
-        message = promise_message(job, values, advice.time, settings, message) or message
+    if job.comment and "=" in job.comment and acts and settings.submit.tell_user:
+        promised = promise_message(job, values, advice.time, settings, message)
+        message = promised or message or wording.unread_comment_message(advice)
     return AdviseReply(
         v=VERSION,
         seq=request.seq,

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.display import quantity
 from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES, UNITS
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import MESSAGE_LIMIT, message
@@ -20,7 +21,7 @@ from advisor.decide.explanation.wording import (
     recorded_explanation,
     sentence,
 )
-from advisor.model import Answer, Question, Verdict
+from advisor.model import Answer, Quantity, Question, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 
 NASTY = 'a\nb\x1b[31m"quoted"\t\\ \u202egnp.exe\u2028\x00' + "z" * 10_000
@@ -39,6 +40,16 @@ def test_every_reason_has_a_sentence_and_every_number_a_name():
 def test_a_reason_of_a_newer_release_is_shown_as_its_code():
     answer = Answer(question=Question.FASTER, verdict=Verdict.NO, reason="turnaround.hedged")
     assert "turnaround.hedged" in sentence(answer)
+
+
+def test_a_chance_is_shown_in_per_cent():
+    assert [quantity(Quantity(chance, "chance")) for chance in (0.1171, 0.996, 0.002, 1.0, math.nan)] == [
+        "11.7 %",
+        "99.6 %",
+        "0.2 %",
+        "100 %",
+        "unknown",
+    ]
 
 
 def test_numbers_an_old_record_lacks_are_unknown():
@@ -114,4 +125,4 @@ def test_a_probability_in_an_admin_comment_is_no_time():
     )
     recorded = parse_admin_comment(comment)
     assert recorded is not None
-    assert "0.31\n" in recorded_explanation(recorded)
+    assert " 31 %\n" in recorded_explanation(recorded)

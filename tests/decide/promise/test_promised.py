@@ -224,6 +224,15 @@ def test_the_user_is_told_what_is_no_time() -> None:
     assert "write by=18:00" in message("soon")
 
 
+def test_the_user_is_told_that_the_site_makes_no_promises() -> None:
+    job, off = make_job(submit_time=NOW, comment="by=18:00"), settings(promise={"enabled": False})
+    assert promise_message(job, {}, NOW, off, None) == (
+        "Burst Advisor: by= is promised nothing: this site makes no promises"
+    )
+    assert promise_message(job, {}, NOW, off, "Burst Advisor: moved to burst") is None
+    assert promise_message(make_job(comment="standby"), {}, NOW, off, None) is None
+
+
 def test_the_row_that_was_promised_is_known_when_the_job_has_ended() -> None:
     assert kind_of(asked("+12h").values(), has_moved=False) is Kind.BETWEEN
     assert kind_of(asked("+40h").values(), has_moved=False) is Kind.FREE

@@ -70,6 +70,17 @@ def test_in_shadow_mode_only_the_admin_comment_is_set(tmp_path: Path) -> None:
     assert (sent["placement"], sent["mode"]) == ("burst", "shadow")
 
 
+def test_a_user_is_told_what_their_comment_does_not_say(tmp_path: Path) -> None:
+    said = answer_one(tmp_path, ask(comment="data=20XB")).reply.message
+    assert said is not None
+    assert said.startswith(
+        "Burst Advisor: stays here. What its comment says of its data is no size; write data="
+    )
+    small = answer_one(tmp_path, ask(comment="by=+3h,no-burst")).reply.message
+    assert small == "Burst Advisor: by= is promised nothing: this site makes no promises"
+    assert answer_one(tmp_path, ask(comment="no-burst")).reply.message is None
+
+
 def test_an_explicit_partition_and_an_opt_out_are_respected(tmp_path: Path) -> None:
     for request, reason in (
         (ask(partition="onprem"), "rule.explicit_partition"),
