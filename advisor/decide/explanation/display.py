@@ -74,10 +74,8 @@ def quantity(value: Quantity) -> str:
         return duration(number)
     if value.unit == "s^2":  # of earlier releases: its root is a time, which people understand
         return duration(math.sqrt(number)) if number >= 0.0 else "unknown"
-    if math.isnan(number):
-        return "unknown"
-    if math.isinf(number):
-        return "unlimited"
+    if not math.isfinite(number):
+        return "unknown" if math.isnan(number) else "unlimited"
     if value.unit == "USD":
         return usd(number, _digits(number))
     if value.unit == "chance":
