@@ -79,9 +79,8 @@ def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: d
         console.print(Text(f"Times are {zone_text()}.", "dim"))
     total = sum(counted.values())
     parts = ", ".join(f"{count:,} {place}" for place, count in sorted(counted.items()))
-    console.print(
-        Text(f"the newest {len(rows)} of {total:,} decisions ({parts})" if total else "no decisions")
-    )
+    of = f"{total:,} decision{'' if total == 1 else 's'}"
+    console.print(Text(f"the newest {len(rows)} of {of} ({parts})" if total else "no decisions"))
 
 
 def _jobs(job_ids: Sequence[int]) -> str:

@@ -67,8 +67,10 @@ def _retrained(settings: Settings, jobs: int, *, force: bool) -> dict[str, Any]:
     # the history's own clock, so that an old log can be used as well
     now = max((outcome.end_time for outcome in outcomes), default=0.0) + 1.0
     del outcomes
-    if len(history) < settings.estimator.min_finished_jobs:
-        result = _kept(f"only {len(history)} finished jobs in the history", code="too-few-jobs")
+    least = settings.estimator.min_finished_jobs
+    if len(history) < least:
+        detail = f"the history has {len(history):,} finished jobs, of {least:,} that a model needs"
+        result = _kept(f"{detail} (estimator.min_finished_jobs)", code="too-few-jobs")
     else:
         result = _train_and_promote(
             ModelStore(folder=settings.paths.models),

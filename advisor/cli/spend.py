@@ -45,7 +45,7 @@ def spend(
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.explanation.display import clean, usd
+    from advisor.decide.explanation.display import clean, money, usd
     from advisor.model.periods import period_now
     from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, paid_in_words, reckoned_in_words
 
@@ -56,17 +56,17 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     rows = [
         (
             clean(row["account"], 40),
-            f"{row['spent_today_usd']:.2f}",
-            f"{row['promised_usd']:.2f}",
+            money(row["spent_today_usd"]),
+            money(row["promised_usd"]),
             _budget(row["budget_usd"]),
         )
         for row in result["by_account"]
     ]
     rows += [
-        (NO_ACCOUNT, f"{result['no_account_usd']:.2f}", "", ""),
-        (IDLE, f"{result['idle_usd']:.2f}", "", ""),
+        (NO_ACCOUNT, money(result["no_account_usd"]), "", ""),
+        (IDLE, money(result["idle_usd"]), "", ""),
     ]
-    sums = (f"{result['spent_today_usd']:.2f}", f"{result['promised_usd']:.2f}")
+    sums = (money(result["spent_today_usd"]), money(result["promised_usd"]))
     rows.append((SUM, *sums, _budget(result["budget_usd"])))
     print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
     console.print(Text(f"Days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
@@ -91,4 +91,4 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
 
 
 def _budget(usd: float | None) -> str:
-    return "none" if usd is None else f"{usd:.2f}"
+    return "none" if usd is None else f"{usd:,.2f}"

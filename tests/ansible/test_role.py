@@ -254,7 +254,7 @@ def test_g15_the_size_model_is_trained_after_the_ingest(played: Played) -> None:
     (ingested,) = [at for at, name in enumerate(tasks) if "The last year's jobs become the history" in name]
     (trained,) = [at for at, name in enumerate(tasks) if "What is small and what is large is learned" in name]
     assert ingested < trained
-    assert "only 0 finished jobs in the history" in played.first.output
+    assert "the history has 0 finished jobs, of 500 that a model needs" in played.first.output
 
 
 def test_units_start_the_command_that_was_installed(played: Played) -> None:

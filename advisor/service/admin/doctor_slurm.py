@@ -126,9 +126,9 @@ class SlurmExamination:
             yield warning(
                 "slurm.conf",
                 "SlurmctldParameters has no cloud_reg_addrs",
-                "Add it, unless a NAT lies between the nodes and slurmctld: without it slurmctld looks by name "
-                "for a node that registers before its address is known, answers no command for ten seconds "
-                "each time, and may start the job on a second node",
+                "Add it, unless a NAT lies between the nodes and slurmctld: without it slurmctld looks by "
+                "name for a node that registers before its address is known, answers no command for ten "
+                "seconds each time, and may start the job on a second node",
             )
         yield from self._controllers()
         yield from self._requeues()
