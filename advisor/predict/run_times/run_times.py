@@ -154,10 +154,19 @@ class RunTimesOfJobs:
         with self._lock:
             return self._known.forecast(_numbers(job))
 
-    def learn(self, outcome: JobOutcome) -> None:
-        """Learn a job that has ended, with the run time that it would have on-premise."""
+    def look_up(self, job: Job) -> Integers:
+        """Where the experts look for a job now, for :meth:`learn`; see :meth:`RunTimes.look_up`."""
         with self._lock:
-            self._known.learn(_numbers(outcome.job), outcome.run_seconds)
+            return self._known.look_up(_numbers(job))
+
+    def learn(self, outcome: JobOutcome, *, place: Integers | None = None) -> None:
+        """Learn a job that has ended, with the run time that it would have on-premise.
+
+        Args:
+            place: The result of :meth:`look_up` at the job's submission; None: it was not seen then.
+        """
+        with self._lock:
+            self._known.learn(_numbers(outcome.job), outcome.run_seconds, place=place)
 
     def estimate(self, chances: Floats, job: Job) -> Estimate:
         """The result of :meth:`chances` as an estimate with its interval."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +12,7 @@ import structlog
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
 from advisor.history.store import HistoryStore
+from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.exchange import spool
@@ -105,7 +107,7 @@ class LearnLoop:
             Step("learn performance ratios", self._ratios.learn),
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
-            *(() if self._run_times is None else (Step("learn run times", self._run_times.learn),)),
+            *(() if self._run_times is None else (Step("learn run times", self.learn_run_times),)),
             *(() if self._drift is None else (Step("watch for drift", self._drift.decide),)),
             Step("note costs", self.note_costs),
             Step("bill of today", self.costs.bill_today),
@@ -172,8 +174,13 @@ class LearnLoop:
         for outcome in outcomes:
             if not self._judge(outcome):
                 self._unjudged.append(outcome)
-        if self._run_times is not None and self._settings.promise.enabled:
-            self._run_times.count_open(self._view.fresh().jobs)
+
+    def learn_run_times(self) -> None:
+        """Learn the run times of ended jobs, then note the jobs in the queue, whose ends teach later."""
+        if self._run_times is not None:
+            self._run_times.learn()
+            with contextlib.suppress(RetryLater):  # the queue is too old: polls fail, and say so
+                self._run_times.see_queue(self._view.fresh().jobs)
 
     def save_knowledge(self) -> None:
         """Save the k-NN estimators; once in ten minutes under the policy "price", which does not ask them."""

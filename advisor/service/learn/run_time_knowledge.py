@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.promise.promised import kind_of
@@ -37,6 +39,8 @@ _MOST_ADVICE: Final = 100
 """Of one job: it is advised when it is submitted, and when it moves."""
 _FIRST_JOBS: Final = 200_000
 """Newest jobs that a first start learns from: half a minute on one core."""
+_MOST_PLACES: Final = 50_000
+"""Jobs of which it is kept where the experts looked at their submission, the newest; 300 bytes each."""
 
 
 class RunTimeKnowledge:
@@ -61,6 +65,9 @@ class RunTimeKnowledge:
         self._ratio = ratio
         self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
         self._position: int | None = None
+        self._places: dict[
+            int, tuple[float, NDArray[np.int64]]
+        ] = {}  # job seen in the queue to its submission's
         self._promised: dict[int, str] = {}  # job in the queue to its first advice
         self._open = Counter[str]()  # promises of jobs in the queue, by kind
         self._saved_at, self._is_changed = -math.inf, False
@@ -80,12 +87,28 @@ class RunTimeKnowledge:
         if position is None:
             position = self._store.last_position()
             self._is_changed = True  # `advisor serve` gets what is forecast before any job has ended, too
-            for outcome in self._store.recent(_FIRST_JOBS):
-                self._learn(outcome)
+            self._build(self._store.recent(_FIRST_JOBS))
         for added, outcome in self._store.added_after(position):
             position = self._position = added
-            self._learn(outcome)
+            self._learn(outcome, self._place_of(outcome.job))
         self._position = position
+
+    def _build(self, outcomes: Sequence[JobOutcome]) -> None:
+        """Learn the history in the order of submissions and ends, as if it happened now."""
+        places: dict[int, NDArray[np.int64]] = {}
+        ends = [outcome.end_time for outcome in outcomes]
+        moments = [*ends, *(outcome.job.submit_time for outcome in outcomes)]
+        for event in np.argsort(moments, kind="stable").tolist():
+            row = event % len(outcomes)
+            if event < len(outcomes):
+                self._learn(outcomes[row], places.pop(row, None))
+            else:
+                places[row] = self._known.look_up(outcomes[row].job)
+
+    def _place_of(self, job: Job) -> NDArray[np.int64] | None:
+        """Where the experts looked at the job's submission; None: it was not seen in the queue."""
+        submitted, place = self._places.get(job.array_job_id or job.job_id, (math.nan, None))
+        return place if abs(submitted - job.submit_time) <= SAME_MOMENT_SECONDS else None
 
     def judge(self, record: AdviceRecord, outcome: JobOutcome) -> None:
         """Compare the intervals that a whole job on-premise was given with what it needed."""
@@ -144,7 +167,19 @@ class RunTimeKnowledge:
         self._is_changed = True
         log.info("promise.kept" if is_kept else "promise.broken", job=outcome.job.job_id)
 
-    def count_open(self, jobs: Iterable[QueuedJob]) -> None:
+    def see_queue(self, jobs: Sequence[QueuedJob]) -> None:
+        """Keep where the experts look for new jobs, and count the promises that jobs still have."""
+        for queued in jobs:
+            job = queued.job
+            if self._places.get(job.job_id, (math.nan,))[0] != job.submit_time:
+                self._places.pop(job.job_id, None)  # so that the newest jobs are the last ones
+                self._places[job.job_id] = job.submit_time, self._known.look_up(job)
+        for oldest in list(self._places)[: max(0, len(self._places) - _MOST_PLACES)]:
+            del self._places[oldest]
+        if self._settings.promise.enabled:
+            self._count_open(jobs)
+
+    def _count_open(self, jobs: Sequence[QueuedJob]) -> None:
         """Count the promises that jobs in the queue still have.
 
         A job's AdminComment has its newest advice. That it has moved is known of jobs that were seen here
@@ -190,10 +225,11 @@ class RunTimeKnowledge:
             self._models.save(RUN_TIMES_KIND, self._known.to_arrays(), {"position": self._position})
             self._saved_at, self._is_changed = now, False
 
-    def _learn(self, outcome: JobOutcome) -> None:
+    def _learn(self, outcome: JobOutcome, place: NDArray[np.int64] | None) -> None:
         self._known.promises.levels.learn_size(outcome.job.processors * limit_seconds(outcome.job))
         if outcome.is_whole and outcome.run_seconds > 0.0:
-            self._known.learn(on_premise_outcome(outcome, self._settings, self._store, self._ratio))
+            here = on_premise_outcome(outcome, self._settings, self._store, self._ratio)
+            self._known.learn(here, place=place)
             self._is_changed = True
 
     def _loaded(self) -> int | None:

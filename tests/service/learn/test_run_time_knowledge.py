@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +95,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     store = HistoryStore(f"sqlite:///{tmp_path / 'history.db'}")
     models, elapsed = ModelStore(folder=tmp_path / "models"), [0.0]
     clock = Clock(monotonic=lambda: elapsed[0])
-    yield Desk(RunTimeKnowledge(make_settings(tmp_path), store, models, clock), store, models, elapsed)
+    settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(enabled=True)})
+    yield Desk(RunTimeKnowledge(settings, store, models, clock), store, models, elapsed)
     store.close()
 
 
@@ -185,7 +186,7 @@ def test_kept_promises_teach_the_less_the_more_are_open(desk: Desk) -> None:
 
     odds_by_number = [odds()]
     for jobs in (burst, []):
-        desk.knowledge.count_open(jobs)
+        desk.knowledge.see_queue(jobs)
         for _ in range(20):
             desk.knowledge.judge_promise(record, outcome(1))
         odds_by_number.append(odds())
@@ -198,27 +199,73 @@ def test_a_promised_job_that_has_moved_is_open_as_one_between(desk: Desk) -> Non
     moved = structs.replace(made.advice, advice_id="later")
     for advice, kind in ((made.advice, "free"), (moved, "between")):
         queued = make_queued(1, requested_time=HOUR, admin_comment=admin_comment(advice))
-        desk.knowledge.count_open([queued])
+        desk.knowledge.see_queue([queued])
         assert desk.knowledge.report()["open"] == {kind: 1}
-    desk.knowledge.count_open([])
+    desk.knowledge.see_queue([])
     assert desk.knowledge.report()["open"] == {}
 
 
-def test_each_round_of_learning_counts_the_open_promises(desk: Desk, tmp_path: Path) -> None:
+def test_each_round_of_learning_sees_the_queue(desk: Desk, tmp_path: Path) -> None:
     settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(enabled=True)})
     made = admin_comment(promised(outcome(1), 6.0).advice)
-    view = SharedView(Clock(wall=lambda: NOW), 60.0)
+    elapsed = [0.0]
+    view = SharedView(Clock(wall=lambda: NOW, monotonic=lambda: elapsed[0]), 60.0)
     queue = [make_queued(number, requested_time=HOUR, admin_comment=made) for number in range(3)]
     view.update(make_look(NOW, jobs=queue), make_cluster())
-    nothing: Any = SimpleNamespace(learn_ends=lambda _: [], learn=list)
-    counted = list[int]()
-    run_times: Any = SimpleNamespace(count_open=lambda jobs: counted.append(len(jobs)))
+    nothing: Any = SimpleNamespace()
+    called = list[int]()
+    run_times: Any = SimpleNamespace(
+        learn=lambda: called.append(-1), see_queue=lambda jobs: called.append(len(jobs))
+    )
     loop = LearnLoop(
         settings, slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing, view=view,
         metrics=ControlMetrics(), clock=Clock(), run_times=run_times,
     )  # fmt: skip
-    loop.learn_ends()
-    assert counted == [3]
+    loop.learn_run_times()
+    assert called == [-1, 3]
+    elapsed[0] = 1e6  # the queue is too old now
+    loop.learn_run_times()
+    assert called == [-1, 3, -1]
+
+
+def test_a_job_teaches_what_followed_the_runs_known_at_its_submission(desk: Desk) -> None:
+    """It was submitted before the run of 20 s ended, and follows that of 1,000 s."""
+    runs = 1000.0, 20.0, 300.0
+    first, second, third = (outcome(number, run=run) for number, run in enumerate(runs))
+    desk.knowledge.learn()
+    expected = RunTimesOfJobs()
+    desk.store.add([first], source="slurm")
+    desk.knowledge.learn()
+    expected.learn(first)
+    desk.knowledge.see_queue([replace(make_queued(3), job=third.job)])
+    place = expected.look_up(third.job)
+    for ended in (second, third):
+        desk.store.add([ended], source="slurm")
+        desk.knowledge.learn()
+    expected.learn(second)
+    late = RunTimesOfJobs.from_arrays(expected.to_arrays())
+    expected.learn(third, place=place)
+    late.learn(third)
+    found = desk.saved().chances(outcome(9).job)
+    assert np.array_equal(found, expected.chances(outcome(9).job))
+    assert not np.array_equal(found, late.chances(outcome(9).job))
+
+
+def test_a_first_start_learns_the_history_as_it_happened(desk: Desk) -> None:
+    """Two jobs wait while the runs of others end: what is known at their submission teaches them."""
+    ended = [
+        outcome(number, wait=(1 + number % 3) * HOUR, run=60.0 * (1 + number % 5)) for number in range(40)
+    ]
+    desk.store.add(ended, source="slurm")
+    desk.knowledge.learn()
+    expected, places = RunTimesOfJobs(), {}
+    events = [(one.end_time, 0, one) for one in ended] + [(one.job.submit_time, 1, one) for one in ended]
+    for _, begins, one in sorted(events, key=lambda event: event[:2]):
+        if begins:
+            places[one.job.job_id] = expected.look_up(one.job)
+        else:
+            expected.learn(one, place=places[one.job.job_id])
+    assert np.array_equal(desk.saved().chances(outcome(99).job), expected.chances(outcome(99).job))
 
 
 def test_a_promise_is_judged_though_its_advice_comes_after_the_end_of_its_job(
