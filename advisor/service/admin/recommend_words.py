@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from advisor.decide.explanation.display import duration
 from advisor.service.admin.rehearsal_words import fidelity_words
 from advisor.service.admin.since import moment_text
 
@@ -101,7 +102,7 @@ def recommend_words(result: Mapping[str, Any]) -> Iterator[str]:
         one = next(point for point in result["points"] if point["usd"] == usd)
         yield (
             f"{usd:,.6g} USD a month: {one['saved_hours']:,.0f} hours saved, the mean wait falls from "
-            f"{result['mean_wait_seconds'] / _HOUR:,.2f} h to {one['mean_wait_seconds'] / _HOUR:,.2f} h. "
+            f"{duration(result['mean_wait_seconds'])} to {duration(one['mean_wait_seconds'])}. "
             f"{one['moved_jobs']:,.0f} jobs a month move."
         )
     yield result["reason"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from advisor.decide.explanation.display import duration
+
 _HOUR = 3600.0
 
 
@@ -80,14 +82,14 @@ def fidelity_words(fidelity: Mapping[str, Any], *, most: int | None = None) -> I
         ratio = fidelity["mean_wait_ratio"]
         order, waits = fidelity["start_rank_correlation"], fidelity["wait_rank_correlation"]
         yield (
-            f"All on-premise, the mean wait is {fidelity['mean_wait_seconds'] / _HOUR:,.2f} h in the "
-            f"simulation and was {fidelity['logged_mean_wait_seconds'] / _HOUR:,.2f} h"
+            f"All on-premise, the mean wait is {duration(fidelity['mean_wait_seconds'])} in the simulation "
+            f"and was {duration(fidelity['logged_mean_wait_seconds'])}"
             + ("" if ratio is None else f" ({ratio:.2f} times)")
             + ("" if order is None else f"; rank correlation of the starts {order:.3f}")
             + ("" if waits is None else f", of the waits {waits:.2f}")
             + _explained(fidelity["explained_share"])
-            + f"; half of the waits differ by less than "
-            f"{fidelity['median_absolute_deviation_seconds'] / 60.0:,.0f} min."
+            + "; half of the waits differ by less than "
+            f"{duration(fidelity['median_absolute_deviation_seconds'])}."
         )
     if fidelity["deviates"]:
         yield (
