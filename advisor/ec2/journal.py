@@ -156,11 +156,12 @@ class Journal:
         try:
             # do not follow a link or wait for a FIFO in the file's place
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with os.fdopen(os.open(self.path, flags, 0o666), "w", encoding="utf-8") as file:
+            descriptor = os.open(self.path, flags, 0o666)
+            try:
                 fence.check()
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+                _write_whole(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
             fence.check()  # again: a process that has taken over meanwhile may not have read this line
         except OSError as error:
             text = f"{self.path} cannot be written ({error.strerror}): nothing is launched until it can. "
@@ -245,6 +246,24 @@ class Journal:
             _log.warning("journal.not_compacted", file=str(self.path), error=error.strerror)
             return
         self._lines = len(records)
+
+
+def _write_whole(descriptor: int, line: bytes) -> None:
+    """Append a line, in full or not at all: the next one must not join what a full disk has left of it.
+
+    Raises:
+        OSError: It is not on the disk.
+    """
+    length = os.fstat(descriptor).st_size
+    try:
+        written = 0
+        while written < len(line):
+            written += os.write(descriptor, line[written:])
+        os.fsync(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, length)
+        raise
 
 
 def _names(found: Any) -> tuple[str, ...]:
