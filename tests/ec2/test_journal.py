@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.manual_clock import ManualClock
+from tests.full_disk import room_for
 
 INTENT = Intent(
     token="advisor-1",
@@ -153,21 +152,10 @@ def test_d9_lines_that_make_no_sense_are_left_out(tmp_path: Path, changes: dict[
     assert journal.instances() == {}
 
 
-@contextmanager
-def room_for(file: Path, more: int) -> Iterator[None]:
-    """Let files grow no further than this one and so many bytes: a write over that is cut, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + more, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_d9_a_line_that_a_full_disk_has_cut_takes_no_other_with_it(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "launches.jsonl")
     journal.intend(INTENT)
-    with room_for(journal.path, 20), pytest.raises(TellAdmin, match=r"nothing is launched until it can"):
+    with room_for(journal.path.stat().st_size + 20), pytest.raises(TellAdmin, match=r"nothing is launched until it can"):
         journal.intend(replace(INTENT, token="advisor-2"))
     journal.intend(replace(INTENT, token="advisor-3"))  # there is room again
     tokens = [intent.token for intent in journal.open_intents()]

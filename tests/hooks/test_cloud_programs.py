@@ -12,6 +12,7 @@ from typing import Any, Self
 import pytest
 
 from advisor.service.exchange.handover import HandoverFolder, decode
+from tests.full_disk import room_for
 from tests.hooks.cloud_programs import as_slurmctld, installed_programs
 
 
@@ -129,6 +130,12 @@ def test_neither_way_is_said_and_told_by_the_exit_code(programs: Path, tmp_path:
     (tmp_path / "handover").rmdir()
     assert as_slurmctld(programs / "resume", "burst1") == 1
     assert "NOT handed over" in (tmp_path / "programs.log").read_text()
+
+
+def test_a_full_disk_leaves_no_piece_of_a_hand_over(programs: Path, tmp_path: Path) -> None:
+    with room_for(20):
+        assert as_slurmctld(programs / "resume", "burst1") == 1
+    assert list((tmp_path / "handover").iterdir()) == []
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(programs: Path, tmp_path: Path) -> None:

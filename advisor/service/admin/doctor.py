@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from advisor.service.submit.run_times import RUN_TIMES_KIND
 
 _SLOW_SECONDS: Final = 0.005
+_LOW_BYTES: Final = 20_000_000  # the largest model is stored beside the one that it replaces
 MEND_DRIFT: Final = (
     "Look for what has changed a week ago (limits, priorities, node types, boots): `advisor ledger` shows "
     "forecasts beside what happened. The partition comes back by itself when they hold; "
@@ -137,6 +139,9 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
             yield error("folders", f"{path} is writable by all users", f"chmod o-w {path}")
         elif not os.access(path, os.W_OK):
             yield warning("folders", f"you cannot write {path}", "Run the doctor as the service's user")
+        elif (free := shutil.disk_usage(path).free) < _LOW_BYTES:
+            mend = "Make room; launches, the ledger and learning, which pause without it, then go on by themselves"
+            yield error("folders", f"the disk of {path} has only {free / 1e6:.1f} MB left", mend)
         else:
             yield ok("folders", f"{path} is writable")
 
@@ -330,4 +335,5 @@ def _snapshot(settings: Settings) -> Iterator[Diagnosis]:
         yield ok("snapshot", f"{age:.0f} s old")
     protected = snapshot.state.cloud.protected
     if protected:
-        yield error("snapshot", f"no job is sent to the cloud: {protected}", "Read the nodes' boot logs")
+        mend = "For a file, make room on its disk; where nodes do not boot, read their boot logs"
+        yield error("snapshot", f"no job is sent to the cloud: {protected}", mend)

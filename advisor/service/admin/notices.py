@@ -112,8 +112,8 @@ def _cloud(report: Mapping[str, Any]) -> Iterator[Condition]:
     if why := cloud.get("protected"):
         yield Condition(
             key="cloud.protected",
-            text=f"no job is sent to the cloud: {why}. `advisor nodes` and the console output of an instance "
-            "show why nodes do not boot",
+            text=f"no job is sent to the cloud: {why}. For a file, make room on its disk; where nodes do not "
+            "boot, `advisor nodes` and the console output of an instance show why",
         )
     for option in ("spot", "on_demand"):
         if not cloud.get(f"{option}_open", True):

@@ -125,7 +125,8 @@ class SocketFile:
         raise BadInput(
             "another process listens on this socket",
             where=str(self.path),
-            mend="Stop it first (systemctl stop advisor-serve), or set another paths.run",
+            mend="`systemctl status advisor-serve advisor-control` shows which one runs already: leave it, or stop "
+            "it first",
             code="socket.in_use",
         )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -50,18 +51,19 @@ class SpendingBudget:
     """The spending of a day or another period (UTC), with the money promised to nodes. Thread-safe.
 
     Attributes:
+        file: The stored record, and whether it could be written.
         doubt: Why today's spending is unknown until `rebuild`; empty if it is known.
         is_damaged: Whether the stored record was unusable and was set aside. False also at the first start.
     """
 
     def __init__(self, state: StateFile[BudgetRecord], clock: Clock) -> None:
-        self._file = BudgetFile(state)
+        self.file = BudgetFile(state)
         self._clock = clock
         self._lock = threading.Lock()
         self._doubted_at = clock.wall()
-        found = self._file.read()
+        found = self.file.read()
         self._is_known, kept = found is not None, found or BudgetRecord.empty()
-        self.is_damaged, self.doubt = self._file.is_damaged, self._file.doubt
+        self.is_damaged, self.doubt = self.file.is_damaged, self.file.doubt
         self._days, self._unattributed = SpentDays(kept.days, kept.users), kept.unattributed
         self._began = kept.began or self._days.first_time() or self._doubted_at
         self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
@@ -152,10 +154,8 @@ class SpendingBudget:
             self._close(gone.paid(instance_id))
         self._drop_stale({item.node for item in running}, now)
         self._days.forget_old()
-        try:
+        with suppress(OSError):  # known in memory still; `file.unwritten` tells it
             self._save()
-        except OSError as error:  # known in memory still
-            log.warning("budget.not_saved", file=str(self._file.path), error=error.strerror)
 
     def _elapsed(self) -> tuple[float, float]:
         """Wall time, and the longest time that can have passed: a clock that was set adds no hours (F32)."""
@@ -255,7 +255,7 @@ class SpendingBudget:
                 self._save()
             except OSError as error:
                 if limits:
-                    raise self._file.not_saved(error) from error
+                    raise self.file.not_saved(error) from error
         return refused
 
     def _judged(self, limits: Limits) -> JudgedBudgets:
@@ -377,7 +377,7 @@ class SpendingBudget:
         if self.doubt and not self._is_known:
             return  # a restart would take a part of the day for the whole day
         self._saved_at = self._clock.wall()
-        self._file.write(
+        self.file.write(
             BudgetRecord(
                 days=self._days.days,
                 seen=self._seen,

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
+import structlog
 
 from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
@@ -17,6 +18,8 @@ from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.job import payers_of
 from advisor.model.periods import any_of, is_user, payer_words, period_now, user_payer
 from advisor.model.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 _GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on
 
@@ -233,13 +236,14 @@ class BudgetFile:
     Attributes:
         is_damaged: Whether the file or its copy could not be used and was set aside.
         doubt: Why spending may be missing in what `read` returned; empty if nothing is.
+        unwritten: Why the last `write` failed; empty if it succeeded.
     """
 
     def __init__(self, state: StateFile[BudgetRecord]) -> None:
         self._state = state
         self.path = state.path
         self.is_damaged = False
-        self.doubt = ""
+        self.doubt = self.unwritten = ""
 
     def read(self) -> BudgetRecord | None:
         """The last record written, else the one before it; None if neither can be used."""
@@ -262,7 +266,14 @@ class BudgetFile:
         Raises:
             OSError: It could not be written; the previous record stays.
         """
-        self._state.write_keeping_former(content)
+        try:
+            self._state.write_keeping_former(content)
+        except OSError as error:
+            if not self.unwritten:
+                log.warning("budget.not_saved", file=str(self.path), error=error.strerror)
+            self.unwritten = f"{self.path} cannot be written ({error.strerror})"
+            raise
+        self.unwritten = ""
 
     def not_saved(self, error: OSError) -> TellAdmin:
         """The error of a launch whose promise cannot be written, on a site with a budget."""

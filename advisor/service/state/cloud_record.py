@@ -78,11 +78,15 @@ class CloudRecord:
 
     @property
     def protected(self) -> str:
-        """Why no node is started in the cloud; empty if nodes may start."""
+        """Why no node is started in the cloud; empty if nodes may start.
+
+        While nothing can be written, slurmctld's requests cannot be taken and no launch can be noted: a job
+        would wait for its nodes until ResumeTimeout, again and again.
+        """
         with self._lock:
             failures = self._content.failures_in_a_row
         if failures < _FAILURES_UNTIL_PROTECTED:
-            return ""
+            return self.budget.file.unwritten
         return f"{failures} cloud nodes in a row did not boot"
 
     @property

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from advisor.config import LoadedSettings, load
 from advisor.config.loading import Origin
@@ -85,3 +89,25 @@ def test_d5_a_damaged_record_of_boots_lets_one_fail(tmp_path: Path) -> None:
     assert record.protected == ""
     record.boot_failed(1)
     assert record.protected
+
+
+def test_while_nothing_can_be_written_no_job_is_sent_to_the_cloud(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    CloudRecord(folder, Hands().clock).budget.rebuild([], [], None)
+    record = CloudRecord(folder, Hands().clock)
+    folder.rename(tmp_path / "away")
+    record.budget.count([])
+    assert record.protected == f"{folder}/budget.json cannot be written (No such file or directory)"
+    (tmp_path / "away").rename(folder)
+    record.budget.count([])
+    assert record.protected == ""
+
+
+def test_the_doctor_says_that_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_in(tmp_path)
+    assert {item.level for item in found(settings, "folders")} == {Level.OK}
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=400_000))
+    item = found(settings, "folders")[0]
+    assert (item.level, item.what) == (Level.ERROR, f"the disk of {tmp_path} has only 0.4 MB left")
+    assert "go on by themselves" in item.mend
