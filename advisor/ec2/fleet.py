@@ -29,6 +29,7 @@ from advisor.ec2.reports import Launched, LaunchReport, as_if_listed, as_launche
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.ec2.terminating import terminate
 from advisor.model.advice import Capacity
+from advisor.model.errors import TellAdmin
 from advisor.model.settings import Ec2Settings
 
 __all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
@@ -90,6 +91,7 @@ class Fleet:
         self._batches = LaunchBatches(settings, journal, self._launches, account)
         self._launching = threading.Lock()  # held from the check for an existing instance to the launch (F10)
         self._requested_at: dict[str, float] = {}  # node: monotonic seconds
+        self._refused: dict[str, Failure] = {}  # what EC2 does not let us do, until it does
 
     # ------------------------------------------------------------------ launching
 
@@ -141,6 +143,9 @@ class Fleet:
                 pools_of=pools_of or {},
                 refuse=None if refuse is None else lambda nodes: refuse(nodes, None),
             )
+            refused = [one for one in report.failed.values() if one.kind is FailureClass.ADMIN]
+            is_done = any(item.node in missing for item in report.launched)
+            self._note("launch instances", refused[0] if refused else None, done=is_done)
         return report
 
     def _without_instance(
@@ -262,12 +267,32 @@ class Fleet:
 
         The reconciler repeats the call for the others.
         """
-        terminated, unknown = terminate(self._ec2, instance_ids)
+        terminated, unknown, refused = terminate(self._ec2, instance_ids)
+        self._note("end instances", refused, done=bool(terminated))
         launches = self.journal.instances()
         too_young = [i for i in unknown if i in launches and self._is_young(i, launches[i][1])]
         if too_young:
             _log.warning("terminate.not_known_yet", instances=too_young)
         return terminated + [i for i in unknown if i not in too_young]
+
+    def _note(self, what: str, refused: Failure | None, *, done: bool) -> None:
+        if refused is not None:
+            self._refused[what] = refused
+        elif done:
+            self._refused.pop(what, None)
+
+    def tell_refused(self) -> None:
+        """Say what EC2 refused at its last try for a reason that only the admin can mend.
+
+        Raises:
+            TellAdmin: There is such a thing. It is over when the next try succeeds.
+        """
+        for what, failure in sorted(self._refused.items()):
+            raise TellAdmin(
+                f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the policy "
+                "of this host's role with docs/iam.md; this is over when the next try succeeds",
+                code=f"ec2.{FailureClass.ADMIN.value}",
+            )
 
     def mark_requested(self, nodes: Iterable[str]) -> None:
         """Note that Slurm needs these nodes now: `terminate_orphans` spares their instances."""

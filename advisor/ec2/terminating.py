@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.errors import FailureClass, answer_or_failure
+from advisor.ec2.errors import Failure, FailureClass, answer_or_failure
 from advisor.files import fence
 
 _BATCH: Final = 1000  # EC2's limit
@@ -20,17 +20,19 @@ _ABOUT_ONE: Final = frozenset(
 _log = structlog.get_logger("advisor.ec2")
 
 
-def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[str]]:
+def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[str], Failure | None]:
     """Terminate as many of these instances as EC2 accepts; terminating one twice is harmless.
 
     Returns:
         terminated: Ids that EC2 accepted.
         unknown: Ids that EC2 does not know: these instances are gone, or EC2 does not list them yet (F06).
+        refused: Why EC2 did not end the others, as far as only the admin can mend it.
     """
     ids = list(dict.fromkeys(instance_ids))
     stack = [ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH)]
     terminated: list[str] = []
     unknown: list[str] = []
+    refused: Failure | None = None
     while stack:
         batch = stack.pop()
         fence.check()
@@ -43,5 +45,6 @@ def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[st
         elif failure.kind is FailureClass.GONE:
             unknown += batch
         else:
+            refused = failure if failure.kind is FailureClass.ADMIN else refused
             _log.warning("terminate.failed", code=failure.code, instances=batch[:20], number=len(batch))
-    return terminated, unknown
+    return terminated, unknown, refused

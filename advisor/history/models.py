@@ -248,8 +248,8 @@ def _clear_errors(home: Path) -> Iterator[None]:
         raise BadInput(
             error.strerror or type(error).__name__,
             where=str(error.filename or home),
-            mend="Check that its disk has room, and that the models folder exists and belongs to the service's "
-            "user",
+            mend="Check that its disk has room, and that the models folder exists and belongs to the "
+            "service's user",
             code="models.unreadable",
         ) from error
 

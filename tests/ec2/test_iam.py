@@ -19,7 +19,10 @@ from advisor.ec2.requests import create_fleet_request, run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.ec2.templates import template_data
 from advisor.model.advice import Capacity
-from advisor.model.settings import Ec2Settings
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import Ec2Settings, Settings
+from advisor.service.admin.doctor import Level
+from advisor.service.admin.doctor_cloud import examine_cloud
 from advisor.service.state.state_files import PRICES
 from advisor.testing.ec2 import Ec2Emulator
 
@@ -163,3 +166,49 @@ def test_every_statement_is_explained() -> None:
     for name in ("controller-policy", "queue-policy"):
         for row in statements(name):
             assert f"`{row['Sid']}`" in page
+
+
+def told(fleet: Fleet) -> str:
+    try:
+        fleet.tell_refused()
+    except TellAdmin as error:
+        return str(error)
+    return ""
+
+
+def test_a_refused_launch_is_told_until_one_is_allowed(
+    emulator: Ec2Emulator, start_fleet: Callable[..., Fleet]
+) -> None:
+    fleet = start_fleet()
+    emulator.faults([{"action": "RunInstances", "error": {"code": "UnauthorizedOperation"}}])
+    assert fleet.resume(["burst1"]).failed
+    assert "does not let the advisor launch instances (UnauthorizedOperation" in told(fleet)
+    assert "docs/iam.md" in told(fleet)
+    emulator.faults([])
+    assert fleet.resume(["burst1"]).launched
+    assert told(fleet) == ""
+
+
+def test_a_refused_end_is_told_until_one_is_allowed(
+    emulator: Ec2Emulator, start_fleet: Callable[..., Fleet]
+) -> None:
+    fleet = start_fleet()
+    fleet.resume(["burst1"])
+    emulator.faults([{"action": "TerminateInstances", "error": {"code": "UnauthorizedOperation"}}])
+    assert fleet.suspend(["burst1"]) == []
+    assert "does not let the advisor end instances (UnauthorizedOperation" in told(fleet)
+    emulator.faults([])
+    assert len(fleet.suspend(["burst1"])) == 1
+    assert told(fleet) == ""
+
+
+def test_the_doctor_says_that_instances_may_not_be_listed(emulator: Ec2Emulator) -> None:
+    settings = Settings(ec2=emulator.settings())
+    assert ("ec2", Level.OK, "instances can be listed") in of_cloud(settings)
+    emulator.faults([{"action": "DescribeInstances", "error": {"code": "UnauthorizedOperation"}}])
+    (error,) = [what for _, level, what in of_cloud(settings) if level is Level.ERROR]
+    assert "instances cannot be listed, so no node is launched or ended (UnauthorizedOperation" in error
+
+
+def of_cloud(settings: Settings) -> list[tuple[str, Level, str]]:
+    return [(item.check, item.level, item.what) for item in examine_cloud(settings)]

@@ -155,7 +155,8 @@ def test_d9_lines_that_make_no_sense_are_left_out(tmp_path: Path, changes: dict[
 def test_d9_a_line_that_a_full_disk_has_cut_takes_no_other_with_it(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "launches.jsonl")
     journal.intend(INTENT)
-    with room_for(journal.path.stat().st_size + 20), pytest.raises(TellAdmin, match=r"nothing is launched until it can"):
+    room = journal.path.stat().st_size + 20
+    with room_for(room), pytest.raises(TellAdmin, match="nothing is launched until it can"):
         journal.intend(replace(INTENT, token="advisor-2"))
     journal.intend(replace(INTENT, token="advisor-3"))  # there is room again
     tokens = [intent.token for intent in journal.open_intents()]

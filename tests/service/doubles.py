@@ -102,6 +102,9 @@ class FakeFleet:
         self.asked.append(("recover", tuple(sorted(wanted))))
         return []
 
+    def tell_refused(self) -> None:
+        pass
+
     def tag_unnamed(self) -> int:
         return 0
 

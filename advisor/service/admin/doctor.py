@@ -140,7 +140,7 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
         elif not os.access(path, os.W_OK):
             yield warning("folders", f"you cannot write {path}", "Run the doctor as the service's user")
         elif (free := shutil.disk_usage(path).free) < _LOW_BYTES:
-            mend = "Make room; launches, the ledger and learning, which pause without it, then go on by themselves"
+            mend = "Make room; launches, the ledger and learning then go on by themselves"
             yield error("folders", f"the disk of {path} has only {free / 1e6:.1f} MB left", mend)
         else:
             yield ok("folders", f"{path} is writable")

@@ -6,13 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Final
 
 from advisor.ec2.clients import client
-from advisor.ec2.errors import failure_of
+from advisor.ec2.errors import answer_or_failure, failure_of
 from advisor.ec2.paid import paid_book
 from advisor.ec2.prices import Prices
 from advisor.ec2.reading_account import AccountCache
+from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
@@ -27,6 +29,7 @@ def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
         yield warning("ec2", "ec2.image_id is empty: no cloud node is started", "Set it to the nodes' AMI")
         return
     yield from guarded("ec2", lambda: _reach(settings))
+    yield from guarded("ec2", lambda: _may_list(settings))
     yield from guarded("paid capacity", lambda: _account(settings))
 
 
@@ -54,6 +57,20 @@ def _reach(settings: Settings) -> Iterator[Diagnosis]:
             )
         else:
             yield ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")
+
+
+def _may_list(settings: Settings) -> Iterator[Diagnosis]:
+    """Check the call without which no node is launched or ended; only that it is allowed."""
+    ours = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [settings.cluster.name]}]
+    call = partial(client("ec2", settings.ec2).describe_instances, Filters=ours, MaxResults=5)
+    _, failure = answer_or_failure(call)
+    if failure is None:
+        yield ok("ec2", "instances can be listed")
+    else:
+        what = (
+            f"instances cannot be listed, so no node is launched or ended ({failure.code}: {failure.message})"
+        )
+        yield error("ec2", what, "Give the policy of docs/iam.md to this host's role")
 
 
 def _account(settings: Settings) -> Iterator[Diagnosis]:

@@ -94,6 +94,7 @@ class ReconcileLoop:
             Step("lost nodes", self.give_up_lost),
             Step("down nodes", self.mend_down),
             Step("misfit nodes", self.tell_misfits),
+            Step("launch and end instances", self._fleet.tell_refused),
             Step("protection", self.end_protection),
             Step("bill", self.count_money),
         )
