@@ -289,8 +289,8 @@ class Fleet:
         """
         for what, failure in sorted(self._refused.items()):
             raise TellAdmin(
-                f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the policy "
-                "of this host's role with docs/iam.md; this is over when the next try succeeds",
+                f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the "
+                "policy of this host's role with docs/iam.md; this is over when the next try succeeds",
                 code=f"ec2.{FailureClass.ADMIN.value}",
             )
 

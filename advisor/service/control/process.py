@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -126,11 +128,52 @@ def _make_folder(path: Path, setting: str) -> None:
         ) from None
 
 
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Be the only control process with this folder of state, by a lock that ends with the process.
+
+    Two would launch for the same nodes and overwrite each other's records. The control socket keeps a second
+    one away only where ``paths.run`` is the same. Two controllers (``paths.shared``) have the lease instead.
+
+    Raises:
+        BadInput: Another process acts there, or the folder cannot be used.
+    """
+    if settings.paths.shared:
+        yield
+        return
+    _make_folder(settings.paths.state, "paths.state")
+    path = settings.paths.state / "control.lock"
+    with path.open("ab") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a process that is forked does not inherit it
+        except (BlockingIOError, PermissionError):
+            raise BadInput(
+                "another `advisor control` acts with this folder",
+                where=f"paths.state = {settings.paths.state}",
+                mend="Leave it, or stop it first; two controllers need paths.shared",
+                code="control.not_alone",
+            ) from None
+        except OSError as error:
+            log.warning("control.no_lock", file=str(path), error=error.strerror)
+        yield
+
+
 def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
     """Run until SIGTERM or SIGINT. SIGHUP restarts the loops with the present settings, if they are valid."""
     signals = DaemonSignals(settings.paths.state / APPLIED_NAME)
     notifier = Notifier.from_environment(os.environ)
     tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 3 * _TICK_SECONDS) / 3)
+    with _alone(settings):
+        _run(settings, signals, notifier, tick, reload_settings)
+
+
+def _run(
+    settings: Settings,
+    signals: DaemonSignals,
+    notifier: Notifier,
+    tick: float,
+    reload_settings: Callable[[], Settings],
+) -> None:
     keeper = None
     if settings.paths.shared:
         keeper = _stand_by(settings, signals, notifier)

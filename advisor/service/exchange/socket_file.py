@@ -125,8 +125,8 @@ class SocketFile:
         raise BadInput(
             "another process listens on this socket",
             where=str(self.path),
-            mend="`systemctl status advisor-serve advisor-control` shows which one runs already: leave it, or "
-            "stop it first",
+            mend="`systemctl status advisor-serve advisor-control` shows which one runs; leave it, or stop "
+            "it first",
             code="socket.in_use",
         )
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from advisor.files import fence
+from advisor.model.errors import BadInput
 from advisor.model.settings import PathSettings, Settings
 from advisor.service.admin.doctor import Level, _controllers
 from advisor.service.admin.status_report import status_report
@@ -51,11 +55,16 @@ class Control:
         return self.ends
 
 
+def settings_in(folder: Path) -> Settings:
+    return Settings(paths=PathSettings(state=folder / "state", run=folder / "run"))
+
+
 def run(monkeypatch: pytest.MonkeyPatch, *controls: Control) -> int:
     """How many of the controls were made."""
     left = list(controls)
     monkeypatch.setattr(control_process, "make_control", lambda *_, **__: left.pop(0))
-    control_process.run(Settings(), reload_settings=Settings)
+    with tempfile.TemporaryDirectory() as folder:
+        control_process.run(settings_in(Path(folder)), reload_settings=lambda: settings_in(Path(folder)))
     return len(controls) - len(left)
 
 
@@ -73,6 +82,37 @@ def test_a_reload_while_a_loop_is_at_work_leaves_it_to_systemd(monkeypatch: pyte
 
 def test_the_end_is_no_failure_though_a_loop_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, Control(signal.SIGTERM, ends=False)) == 1
+
+
+_ACTS = """
+import sys
+from pathlib import Path
+from advisor.model.settings import PathSettings, Settings
+from advisor.service.control.process import _alone
+with _alone(Settings(paths=PathSettings(state=Path(sys.argv[1])))):
+    print("acts", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_control_with_the_same_state_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also with another ``paths.run``, where no socket is in its way."""
+    settings = settings_in(tmp_path)
+    monkeypatch.setattr(control_process, "make_control", lambda *_, **__: Control(signal.SIGTERM, ends=True))
+    with subprocess.Popen(
+        [sys.executable, "-c", _ACTS, settings.paths.state],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "acts\n"
+        with pytest.raises(BadInput, match="another `advisor control` acts with this folder"):
+            control_process.run(settings, reload_settings=lambda: settings)
+        first.kill()
+    control_process.run(settings, reload_settings=lambda: settings)  # the lock ends with its process
 
 
 def test_d4_another_history_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
