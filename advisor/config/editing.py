@@ -101,6 +101,15 @@ def former_of(path: Path) -> Path:
     return path.with_name(path.name + ".old")
 
 
+def take_back(path: Path) -> bool:
+    """Put the file of before the last change back in its place, byte by byte; False where none is kept."""
+    try:
+        former_of(path).replace(path)
+    except OSError:
+        return False
+    return True
+
+
 def _put(table: Table, name: str, value: Any) -> None:
     """Set one value; of a table of names, only those that differ: the others keep their comments."""
     known = table.get(name)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from advisor.config.editing import values_in_file, write_back
+from advisor.config.editing import take_back, values_in_file, write_back
 from advisor.config.redacting import redacted
 from advisor.config.reference import toml_text
 from advisor.model.errors import BadInput
@@ -75,14 +75,17 @@ class SettingsHistory:
                 changes=tuple(changes_of(self._settings, changes)),
                 undoes=undoes,
             )
-            now_in_file = values_in_file(self._settings)
+            had_file, now_in_file = self._settings.exists(), values_in_file(self._settings)
             write_back(self._settings, changes)
             try:
                 self._keep(AppliedChanges(entries=(*entries[1 - _MOST :], made)))
             except OSError as error:
-                write_back(
-                    self._settings, {change.key: now_in_file.get(change.key) for change in made.changes}
-                )
+                if not had_file:
+                    self._settings.unlink()
+                elif not take_back(self._settings):
+                    write_back(
+                        self._settings, {change.key: now_in_file.get(change.key) for change in made.changes}
+                    )
                 raise BadInput(
                     f"the history of settings cannot be written ({error.strerror}), so nothing was changed",
                     where=str(self._file.path),

@@ -101,6 +101,18 @@ def test_a_history_that_cannot_be_written_leaves_the_file_as_it_was(
     assert path.read_text() == FILE
 
 
+def test_where_the_history_is_full_nothing_of_the_change_stays(path: Path, history: SettingsHistory) -> None:
+    (path.parent / "state" / "web").write_text("in the way")
+    with pytest.raises(BadInput, match="nothing was changed"):
+        apply(history, {"price.uncertainty_limit_minutes": 30.0})  # the file has no such section
+    assert path.read_text() == FILE
+    assert list(path.parent.glob("advisor.toml?*")) == []  # no copy of what was never in force
+    path.unlink()
+    with pytest.raises(BadInput, match="nothing was changed"):
+        apply(history, {"price.uncertainty_limit_minutes": 30.0})
+    assert not path.exists()
+
+
 def test_a_password_is_not_kept_and_cannot_be_brought_back(path: Path, history: SettingsHistory) -> None:
     url = "postgresql://advisor:{}@db/history"
     apply(history, {"paths.database_url": url.format("first")})
