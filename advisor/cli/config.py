@@ -23,6 +23,8 @@ config_app = typer.Typer(no_args_is_help=True, help="Show, explain, check and ch
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor config``."""
+    from advisor.cli import config_history  # noqa: F401 -- it adds its commands
+
     app.add_typer(config_app, name="config")
 
 
@@ -276,7 +278,8 @@ def set_values(
 ) -> None:
     """Change settings in the file, keep its comments, and name the commands that apply the change.
 
-    The change is listed on the page Tune, with your name and the reason, and can be undone there.
+    The change is listed by `advisor config history` and on the page Tune, with your name and the reason, and
+    can be undone by `advisor config undo` and there.
     """
     from advisor.config.editing import parse_changes
 
@@ -284,8 +287,12 @@ def set_values(
     emit(plain_written(result), output, lambda console: tell_written(console, result))
 
 
-def write_settings(config: Path | None, asked: Mapping[str, Any], reason: str) -> dict[str, Any]:
+def write_settings(
+    config: Path | None, asked: Mapping[str, Any], reason: str, *, undoes: int | None = None
+) -> dict[str, Any]:
     """Write settings into the file and the history, and say what they were and what applies the change.
+
+    None takes a setting out of the file. ``undoes`` is the number of the change that this one takes back.
 
     Raises:
         BadInput: See :meth:`advisor.service.state.applied.SettingsHistory.apply`; that nothing changes is no
@@ -296,10 +303,14 @@ def write_settings(config: Path | None, asked: Mapping[str, Any], reason: str) -
 
     loaded = loaded_settings(config)
     before = {row["key"]: row for row in _rows(loaded, [])}
-    path = config or loaded.path or _default_path()
-    number = _write(path, loaded.settings.paths.state, asked, reason)
+    path = config or loaded.path or default_path()
+    number = _write(path, loaded.settings.paths.state, asked, reason, undoes)
     rows = [
-        {**row, "before": before[row["key"]]["value"], "written": redacted(asked[row["key"]])}
+        {
+            **row,
+            "before": before[row["key"]]["value"],
+            "written": redacted(row["value"] if asked[row["key"]] is None else asked[row["key"]]),
+        }
         for row in _rows(loaded_settings(config), list(asked))
         if row["key"] in asked
     ]
@@ -317,7 +328,7 @@ def write_settings(config: Path | None, asked: Mapping[str, Any], reason: str) -
     }
 
 
-def _write(path: Path, state: Path, asked: Mapping[str, Any], reason: str) -> int | None:
+def _write(path: Path, state: Path, asked: Mapping[str, Any], reason: str, undoes: int | None) -> int | None:
     """Write settings; returns the change's number in the history, None where there is none to write into."""
     import time
 
@@ -329,7 +340,9 @@ def _write(path: Path, state: Path, asked: Mapping[str, Any], reason: str) -> in
         write_back(path, asked)
         return None
     try:
-        made = SettingsHistory(path, state).apply(asked, author=_author(), reason=reason, now=time.time())
+        made = SettingsHistory(path, state).apply(
+            asked, author=_author(), reason=reason, now=time.time(), undoes=undoes
+        )
     except BadInput as error:
         if error.code != "config.unchanged":
             raise
@@ -372,7 +385,8 @@ def tell_written(console: Console, result: Mapping[str, Any]) -> None:
         console.print(Text(f"  {line}"))
 
 
-def _default_path() -> Path:
+def default_path() -> Path:
+    """The settings file where none is named."""
     from advisor.config import DEFAULT_PATH
 
     return DEFAULT_PATH

@@ -175,6 +175,28 @@ def test_set_stands_in_the_history_with_who_and_why_and_can_be_undone(file, tmp_
     assert file.read_text() == before
 
 
+def test_changes_are_listed_and_taken_back_in_a_terminal(file, tmp_path):
+    (tmp_path / "state").mkdir()
+    file.write_text(f'[placement]\nboot_seconds = 90\n[paths]\nstate = "{tmp_path / "state"}"\n')
+    before = file.read_text()
+    call("set", "--config", str(file), "--reason", "slow disks", "placement.boot_seconds=150")
+    call("set", "--config", str(file), "--reason", "a try", "placement.baseline=1.5")
+    listed = words(call("history", "--config", str(file)))
+    assert "slow disks placement.boot_seconds: 90 to 150" in listed
+    assert listed.index("a try placement.baseline: default to 1.5") < listed.index("slow disks")
+    told = words(call("undo", "2", "--config", str(file)))
+    assert "placement.baseline = 1.0 (was 1.5)" in told
+    file.write_text(file.read_text().replace("150", "160"))  # by hand
+    with pytest.raises(BadInput, match=r"placement\.boot_seconds was changed after it"):
+        call("undo", "1", "--config", str(file))
+    file.write_text(file.read_text().replace("160", "150"))
+    call("undo", "1", "--config", str(file), "--reason", "new disks")
+    assert file.read_text() == before
+    (newest, *_) = json.loads(call("history", "--config", str(file), "--format", "json"))["changes"]
+    assert (newest["undoes"], newest["reason"]) == (1, "new disks")
+    assert "undoes 1" in call("history", "--config", str(file))
+
+
 def test_what_the_hook_is_told_needs_its_file_written_anew():
     """Each setting that changes what the hook is told is known to `config set`."""
     from advisor.config.editing import to_take_effect

@@ -1,0 +1,66 @@
+"""``advisor config history`` and ``advisor config undo``: what the page Tune does, in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from advisor.cli.config import config_app, default_path, plain_written, tell_written, write_settings
+from advisor.cli.context import ConfigOption, loaded_settings
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from advisor.service.state.applied import SettingsHistory
+    from advisor.service.state.records import Applied
+
+
+@config_app.command("history")
+def history(
+    limit: Annotated[int, typer.Option(min=1, help="So many of the newest changes.")] = 20,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """List the changes of settings by commands and pages, newest first: who, when, why, from what to what."""
+    entries = list(reversed(_history(config).entries()))[:limit]
+
+    def draw(console: Console) -> None:
+        cells = [(str(one.number), _moment(one.time), one.author, one.reason, _words(one)) for one in entries]
+        print_table(console, ("number", "when", "who", "why", "what"), cells, text="what")
+
+    emit({"changes": entries}, output, draw)
+
+
+@config_app.command("undo")
+def undo(
+    number: Annotated[int, typer.Argument(help="The change's number in `advisor config history`.")],
+    reason: Annotated[str, typer.Option(help="Why; without it: undo of change NUMBER.")] = "",
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Take a change of settings back, if none of them was changed since, by a command, a page or by hand."""
+    asked = _history(config).to_undo(number)
+    result = write_settings(config, asked, reason or f"undo of change {number}", undoes=number)
+    emit(plain_written(result), output, lambda console: tell_written(console, result))
+
+
+def _history(config: Path | None) -> SettingsHistory:
+    from advisor.service.state.applied import SettingsHistory
+
+    loaded = loaded_settings(config)
+    return SettingsHistory(config or loaded.path or default_path(), loaded.settings.paths.state)
+
+
+def _moment(time: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _words(entry: Applied) -> str:
+    changes = (f"{one.key}: {one.before or 'default'} to {one.after or 'default'}" for one in entry.changes)
+    undone = "" if entry.undoes is None else f" (undoes {entry.undoes})"
+    return "; ".join(changes) + undone
