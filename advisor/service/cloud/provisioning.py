@@ -72,9 +72,9 @@ class ProvisionLoop:
         self._blocks = context.block_keeper()
         self.folder = folder
         self._kept = kept
-        self._resumed_jobs = ResumedJobs(view, self._cloud, clock)
+        self._resumed_jobs = ResumedJobs(settings, view, self._cloud, clock)
         self._asked_nodes = AskedNodes(settings, slurm, view, clock)
-        self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
+        self._booting: dict[str, float] = {}  # node: when slurmctld asked for it, monotonic seconds
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
         self._unsettled = False
@@ -210,7 +210,7 @@ class ProvisionLoop:
             ends=ends,
         )
         for node in wanted:
-            self._booting.setdefault(node, hand_over.time)
+            self._booting.setdefault(node, self._resumed_jobs.asked_at(hand_over))
         self._resumed_jobs.launched(hand_over)
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
@@ -345,14 +345,14 @@ class ProvisionLoop:
         """Measure how long nodes took to boot."""
         if not self._booting:
             return
-        snapshot = self._view.fresh()
-        for node in snapshot.nodes:
+        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
+        for node in self._view.fresh().nodes:
             asked = self._booting.get(node.name)
-            if asked is None or snapshot.time <= asked:
+            if asked is None or polled <= asked:
                 continue
             if node.power is NodePower.UP and not node.is_down:
                 pool = self._pool_of.pop(node.name, "")
-                self._cloud.booted(snapshot.time - self._booting.pop(node.name), pool)
+                self._cloud.booted(polled - self._booting.pop(node.name), pool)
                 self._resumed_jobs.booted(node.name)
 
     def give_back(self, job_id: int) -> None:

@@ -17,11 +17,13 @@ import structlog
 
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, QueuedJob
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.running.clock import Clock
+from advisor.service.state.budget_records import limits_of
 from advisor.service.state.cloud_record import CloudRecord
 
 log = structlog.get_logger(__name__)
@@ -37,20 +39,35 @@ _FAILED_BOOTS: Final = 2
 class ResumedJobs:
     """Finds the jobs of hand-overs in the last snapshot of Slurm."""
 
-    def __init__(self, view: SharedView, record: CloudRecord, clock: Clock) -> None:
+    def __init__(self, settings: Settings, view: SharedView, record: CloudRecord, clock: Clock) -> None:
+        self._has_payers = any(limit.payers for limit in limits_of(settings))
         self._view = view
         self._record = record
         self._clock = clock
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
+        self._asked_at: dict[str, float] = {}  # hand-over: when slurmctld asked, monotonic seconds
         self._newest: dict[str, str] = {}  # node: its newest hand-over
         self._job_of: dict[str, int] = {}  # node that boots: its job
         self._knows_boots = False  # also those that an earlier process has begun
 
     def note_newest(self, waiting: Iterable[HandOver]) -> None:
         """Note which of the hand-overs that wait, oldest first, is the last word about each node."""
+        waiting = tuple(waiting)
         self._newest = {node: asked.identity for asked in waiting for node in asked.nodes}
+        wall, now = self._clock.wall(), self._clock.monotonic()
+        self._asked_at = {
+            asked.identity: self._asked_at.get(asked.identity, now - max(0.0, wall - asked.time))
+            for asked in waiting
+        }
         if not self._knows_boots:
             self._recall_boots()
+
+    def asked_at(self, hand_over: HandOver) -> float:
+        """When slurmctld asked, monotonic seconds.
+
+        A poll is older or newer than that whatever the wall clock was set to between the two (F32).
+        """
+        return self._asked_at[hand_over.identity]
 
     def wanted(self, hand_over: HandOver) -> list[str]:
         """Its nodes, less those that slurmctld has given up: no job of the hand-over waits for them.
@@ -63,11 +80,12 @@ class ResumedJobs:
             for node in hand_over.nodes
             if self._newest.get(node, hand_over.identity) == hand_over.identity
         ]
+        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
         try:
             snapshot = self._view.fresh()
         except RetryLater:
             return nodes
-        if snapshot.time <= hand_over.time:
+        if polled <= self.asked_at(hand_over):
             return nodes
         gone = {node.name for node in snapshot.nodes if node.is_cloud and node.power is NodePower.DOWN}
         return [node for node in nodes if node not in gone]
@@ -75,26 +93,25 @@ class ResumedJobs:
     def of(self, hand_over: HandOver) -> dict[str, QueuedJob] | None:
         """Node to job; None while some jobs are unknown and the next poll is expected to show them.
 
-        The wait is limited: while Slurm does not answer, nodes are launched without their jobs' advice.
+        The wait is limited: while Slurm does not answer, nodes are launched without their jobs' advice. Where
+        accounts or users have budgets it is not: it is not known whose money the node would cost.
         """
         if not hand_over.jobs:
             return {}
         known: dict[int, QueuedJob] = {}
-        seen_at = float("-inf")
+        polled = self._view.poll_began
         try:
             snapshot = self._view.fresh()
         except RetryLater:
-            pass
+            polled = -math.inf
         else:
-            seen_at = snapshot.time
             for queued in snapshot.jobs:
                 known[queued.job.job_id] = queued
                 known.setdefault(queued.array_job_id, queued)
         found = {node: known[job] for node, job in hand_over.jobs.items() if job in known}
         # a job that a later poll does not show has left the queue
-        if len(found) == len(hand_over.jobs) or seen_at > hand_over.time or not self._may_wait(hand_over):
-            return found
-        return None
+        is_all = len(found) == len(hand_over.jobs) or polled > self.asked_at(hand_over)
+        return found if is_all or not self._may_wait(hand_over) else None
 
     def ends(self, nodes: Iterable[str], jobs: Mapping[str, QueuedJob], up_at: float) -> dict[str, float]:
         """When the last job of each node ends at the latest, epoch seconds.
@@ -165,4 +182,4 @@ class ResumedJobs:
         first = self._first_asked.setdefault(hand_over.identity, now)
         if first == now:
             log.info("handover.waits_for_a_poll", nodes=list(hand_over.nodes))
-        return now - first < _PATIENCE_SECONDS
+        return self._has_payers or now - first < _PATIENCE_SECONDS

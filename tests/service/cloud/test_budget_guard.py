@@ -144,6 +144,20 @@ def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig
     assert rig.provision.returning == {8}
 
 
+def test_a_job_that_slurm_cannot_show_is_waited_for_where_its_account_must_pay(rig: Rig) -> None:
+    """After twenty seconds without slurmctld its node was launched, and charged to no account."""
+    rig.look()
+    rig.hands.pass_by(0.2)
+    rig.hand_over("resume", "burst1", {1: "burst1"})
+    for _ in range(3):
+        rig.provision.act_on_handovers()
+        rig.hands.pass_by(30.0)
+    assert rig.fleet.of("resume") == []
+    ask(rig, {1: ("physics", 24.0)})
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [(), ()]
+    assert {changes["state"] for _, _, changes in rig.slurm.told} == {"POWER_DOWN_FORCE"}
+
+
 def test_without_caps_nothing_is_kept_back(tmp_path: Path) -> None:
     free = Rig(tmp_path)
     ask(free, dict.fromkeys(range(1, 9), ("physics", 24.0)))

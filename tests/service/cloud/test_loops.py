@@ -420,6 +420,18 @@ def test_boot_times_are_learned(rig: Rig) -> None:
     assert rig.cloud.boot_times()[POOL.key].median_seconds == 80.0
 
 
+@pytest.mark.parametrize("jump", [-600.0, 600.0])
+def test_f32_a_boot_is_as_long_as_it_was_whatever_the_clock_says(rig: Rig, jump: float) -> None:
+    for node in ("burst1", "burst2", "burst3"):
+        rig.hand_over("resume", node)
+        rig.provision.act_on_handovers()
+        rig.hands.wall += jump
+        rig.hands.pass_by(60.0)
+        rig.look([make_node(node, "MIXED")])
+        rig.provision.watch_boots()
+    assert rig.cloud.boot_seconds == 60.0
+
+
 def test_f14_a_node_slurm_has_given_up_meanwhile_is_not_launched(rig: Rig) -> None:
     rig.hand_over("resume", "burst[1-2]")
     rig.hands.pass_by(700.0)

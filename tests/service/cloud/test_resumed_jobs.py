@@ -8,7 +8,7 @@ import pytest
 
 from advisor.model import Capacity
 from tests.service.cloud.rig import Rig, comment
-from tests.service.doubles import make_queued
+from tests.service.doubles import make_node, make_queued
 
 
 @pytest.fixture
@@ -94,3 +94,23 @@ def test_the_instance_of_a_node_that_waits_is_no_orphan(rig: Rig) -> None:
     rig.hand_over("resume", "burst1", {7: "burst1"})
     assert resumed(rig) == []
     assert rig.fleet.of("asked_for") == [("burst1",)]
+
+
+@pytest.mark.parametrize("jump", [-120.0, 120.0])
+def test_f32_a_poll_from_before_a_clock_was_set_does_not_answer_for_a_hand_over(
+    rig: Rig, jump: float
+) -> None:
+    """With the clock set back, the poll looked newer: the hand-over was dropped, or had no job."""
+    rig.look([make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE", "POWERED_DOWN")])
+    rig.hands.pass_by(0.2)
+    rig.hands.wall += jump
+    rig.hand_over("resume", "burst1")
+    rig.hand_over("resume", "burst2", {7: "burst2"})
+    assert resumed(rig) == [{}]
+    rig.hands.pass_by(0.3)
+    rig.look(
+        [make_node("burst2", "ALLOCATED", "POWERING_UP")],
+        [make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")],
+    )
+    assert resumed(rig) == [{}, {"burst2": Capacity.SPOT}]
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",), ("burst2",)]
