@@ -67,6 +67,7 @@ class SpendingBudget:
         self._days, self._unattributed = SpentDays(kept.days, kept.users), kept.unattributed
         self._began = kept.began or self._days.first_time() or self._doubted_at
         self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
+        self._held_since = dict.fromkeys(self._promises, clock.monotonic())  # node: seen last, or promised
         self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
         self._last_count: tuple[float, float] | None = None  # wall, monotonic
 
@@ -152,7 +153,7 @@ class SpendingBudget:
         for instance_id, gone in before.items():  # its end is unknown: it is counted until now
             self._end(gone, now, most)
             self._close(gone.paid(instance_id))
-        self._drop_stale({item.node for item in running}, now)
+        self._drop_stale({item.node for item in running})
         self._days.forget_old()
         with suppress(OSError):  # known in memory still; `file.unwritten` tells it
             self._save()
@@ -216,12 +217,11 @@ class SpendingBudget:
         user = largest(filter(is_user, shares))
         return largest(name for name in shares if not is_user(name)), user_name(user)
 
-    def _drop_stale(self, alive: set[str], now: float) -> None:
-        self._promises = {
-            node: promise
-            for node, promise in self._promises.items()
-            if node in alive or abs(now - promise.time) < _STALE_SECONDS
-        }
+    def _drop_stale(self, alive: set[str]) -> None:
+        now = self._clock.monotonic()
+        held = {node: now if node in alive else self._held_since.get(node, now) for node in self._promises}
+        self._held_since = {node: since for node, since in held.items() if now - since < _STALE_SECONDS}
+        self._promises = {node: self._promises[node] for node in self._held_since}
 
     # ------------------------------------------------------------------ promising
 
@@ -251,6 +251,7 @@ class SpendingBudget:
                     refused[request.node] = why
                 else:
                     self._promises[request.node] = request.promise(now)
+                    self._held_since[request.node] = self._clock.monotonic()
             try:
                 self._save()
             except OSError as error:

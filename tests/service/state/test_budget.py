@@ -231,6 +231,17 @@ def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
     assert budget.promise([wish("burst2", 0.8), wish("burst3", 0.8)], limits).keys() == {"burst3"}
 
 
+@pytest.mark.parametrize("jump", [-1000.0, 1000.0])
+def test_f32_a_clock_that_is_set_drops_no_promise(tmp_path: Path, hands: Hands, jump: float) -> None:
+    """EC2 did not list the node yet, and the next one was launched with the same money."""
+    budget = budget_in(tmp_path, hands)
+    assert budget.promise([wish("burst1", 0.8)], day_limits(1.0)) == {}
+    hands.wall += jump
+    hands.pass_by(30.0)
+    budget.count([])
+    assert budget.promise([wish("burst2", 0.8)], day_limits(1.0)).keys() == {"burst2"}
+
+
 def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
     budget = budget_in(tmp_path, hands)
     limits = day_limits(1.0)
