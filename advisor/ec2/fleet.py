@@ -178,7 +178,7 @@ class Fleet:
         call is repeated with the same token: EC2 answers with the instances of the first call, or launches
         them now. Otherwise, and when the token is older than five minutes, instances are looked for by the
         intent's tag. Those found are recorded, and the reconciler terminates the ones that no node needs; an
-        intent older than five minutes without instances is closed.
+        intent that was looked for during five minutes in vain is closed.
 
         Raises:
             AdvisorError: EC2 cannot be read: the remaining intents stay open.

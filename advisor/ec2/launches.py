@@ -107,6 +107,7 @@ class Launches:
         self._templates, self._groups = Templates(ec2, settings, cluster), PlacementGroups(ec2, cluster)
         self._now, self._monotonic = now, monotonic
         self.recorded_at: dict[str, float] = {}
+        self._open_since: dict[str, float] = {}  # token: when its intent was first found open, monotonic
         self._named: tuple[float, float] = (TAGGED_AT_ONCE, monotonic())  # calls left, and when
 
     def launch(self, wanted: Wanted, report: LaunchReport) -> None:
@@ -329,15 +330,19 @@ class Launches:
     def recover(self, wanted: Collection[str]) -> list[Launched]:
         """Settle intents whose outcome is unknown; see `advisor.ec2.fleet.Fleet.recover`."""
         found: list[Launched] = []
-        for intent in self._journal.open_intents():
+        intents, now = self._journal.open_intents(), self._monotonic()
+        self._open_since = {each.token: self._open_since.get(each.token, now) for each in intents}
+        for intent in intents:
             is_wanted = not set(intent.nodes).isdisjoint(wanted)
-            is_old = self._now() - intent.time >= SETTLING_SECONDS
+            # not by the wall clock alone: it may have been set, and EC2 may still list the instances (F32)
+            is_settled = now - self._open_since[intent.token] >= SETTLING_SECONDS
+            is_old = is_settled or self._now() - intent.time >= SETTLING_SECONDS
             seen = self._seen_of(intent) if is_old or not is_wanted else []
             if seen:
                 found += self._record(intent, seen)
             elif is_wanted:
                 found += self._repeat(intent)
-            elif is_old:
+            elif is_settled:
                 self._journal.refused(intent.token, "never seen")
         return found
 

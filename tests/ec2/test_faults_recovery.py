@@ -272,6 +272,25 @@ def test_f32_a_clock_jump_ends_and_launches_nothing(emulator, fleet, clock):
     assert alive(emulator) == [launched.instance_id]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_f32_a_clock_set_forward_forgets_no_launch_without_an_answer(
+    emulator, start_fleet, clock, is_restarted
+):
+    """Its job had gone, so it was looked for; EC2 did not list it yet, and the next job's node got two."""
+    emulator.config(visible_after_s=600)
+    emulator.faults([{**RUN, "reset": "after"}])
+    fleet = start_fleet()
+    fleet.resume(["burst1"])
+    emulator.faults([])
+    (running,) = alive(emulator)
+    clock.wall += 2 * HOUR
+    fleet = start_fleet() if is_restarted else fleet
+    fleet.recover([])
+    fleet.resume(["burst1"])
+    assert alive(emulator) == [running]
+    assert [item.instance_id for item in fleet.recover(["burst1"])] == [running]
+
+
 def test_f32_a_clock_set_back_does_not_close_pools_for_ever(emulator, fleet, clock):
     emulator.capacity({"c5.xlarge|*|*": 0})
     fleet.resume(["burst1"])
