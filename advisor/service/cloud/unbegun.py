@@ -7,6 +7,7 @@ launches that take long, one after the other, are what makes a node late.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -51,6 +52,7 @@ class UnbegunJobs:
         self._record = record
         self._lock = threading.RLock()
         self._told: set[int] = set()  # jobs of the record that this process told Slurm of
+        self._noted_at: dict[int, float] = {}  # job that this process put into the record: monotonic seconds
         self._booting: dict[str, float] = {}  # node: the first snapshot that shows it so, epoch seconds
         self._resume_seconds: float | None = None
         self._asked_at = -_ASK_SECONDS
@@ -72,6 +74,7 @@ class UnbegunJobs:
                 job_id = queued.job.job_id
                 if job_id in wanted and not requeueable(queued.job, self._settings):
                     self._record.set_requeueable(job_id, self._clock.wall())
+                    self._noted_at[job_id] = self._clock.monotonic()
                     self._slurm.update_job([job_id], {"requeue": "1"})
                     self._told.add(job_id)
                     log.info("job.requeued_unbegun", job=job_id)
@@ -103,6 +106,7 @@ class UnbegunJobs:
         """Requeue has been taken back, or the job is gone."""
         with self._lock:
             self._told.discard(job_id)
+            self._noted_at.pop(job_id, None)
             self._record.end_requeueable(job_id)
 
     def keep_jobs_of_late_nodes(self) -> None:
@@ -134,12 +138,13 @@ class UnbegunJobs:
         """Let the jobs that run by now again not be requeued."""
         if not self._record.requeueable():
             return
-        snapshot = self._view.fresh()
-        known = {queued.job.job_id: queued for queued in snapshot.jobs}
+        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
+        known = {queued.job.job_id: queued for queued in self._view.fresh().jobs}
         with self._lock:
-            for job_id, since in self._record.requeueable().items():
+            for job_id in self._record.requeueable():
                 queued = known.get(job_id)
-                if snapshot.time <= since or (queued is not None and queued.state != RUNNING):
+                is_older = polled <= self._noted_at.get(job_id, -math.inf)
+                if is_older or (queued is not None and queued.state != RUNNING):
                     continue
                 if queued is not None:
                     self._slurm.update_job([job_id], self.taken_back(job_id))

@@ -31,7 +31,7 @@ def shown(rig: Rig, state: str, *, requeue: bool = False, since: float = 0.0, jo
 
 
 def pass_by(rig: Rig, seconds: float, job: QueuedJob, *, node: str = "IDLE") -> None:
-    rig.hands.wall += seconds
+    rig.hands.pass_by(seconds)
     rig.look([make_node("burst1", node)], jobs=[job])
     for step in rig.provision.unbegun.steps():
         step.run()
@@ -71,6 +71,15 @@ def test_a_job_that_runs_at_last_may_again_not_be_requeued(rig: Rig) -> None:
     pass_by(rig, 5.0, shown(rig, "RUNNING", requeue=True))
     pass_by(rig, 5.0, shown(rig, "RUNNING"))
     assert rig.slurm.told == [("job", (7,), {"requeue": "0"})]
+
+
+@pytest.mark.parametrize("jump", [-600.0, 600.0])
+def test_f32_a_job_that_runs_may_not_be_requeued_whatever_the_clock_says(rig: Rig, jump: float) -> None:
+    """With the clock set back it could be requeued until the clock had caught up."""
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=500.0))
+    rig.hands.wall += jump
+    pass_by(rig, 5.0, shown(rig, "RUNNING", requeue=True))
+    assert rig.slurm.told[-1] == ("job", (7,), {"requeue": "0"})
 
 
 def test_a_restart_does_not_leave_a_job_requeueable_for_ever(rig: Rig) -> None:
