@@ -73,8 +73,8 @@ class Fleet:
         self.cluster = cluster
         self.journal = journal
         self.unavailable = unavailable
-        self._now = now
         self._monotonic = monotonic
+        self._started = now(), monotonic()
         self._ec2 = connect("ec2", settings)
         self._launches = Launches(
             settings,
@@ -235,7 +235,8 @@ class Fleet:
         recorded = self._launches.recorded_at.get(instance_id)
         if recorded is not None:
             return self._monotonic() - recorded < SETTLING_SECONDS
-        return abs(self._now() - intent.time) < SETTLING_SECONDS  # launched before this process started
+        wall, steady = self._started  # launched before: the wall clock may have been set since (F32)
+        return abs(wall - intent.time) + self._monotonic() - steady < SETTLING_SECONDS
 
     def _forget_ended(self, listed: Sequence[Instance]) -> None:
         """Remove instances from the journal that are terminated, or that EC2 has not listed for long."""

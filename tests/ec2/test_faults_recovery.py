@@ -291,6 +291,16 @@ def test_f32_a_clock_set_forward_forgets_no_launch_without_an_answer(
     assert [item.instance_id for item in fleet.recover(["burst1"])] == [running]
 
 
+@pytest.mark.parametrize("jump", [-HOUR, HOUR])
+def test_f32_a_clock_set_after_a_restart_launches_nothing_twice(emulator, start_fleet, clock, jump):
+    emulator.config(visible_after_s=600)
+    (launched,) = start_fleet().resume(["burst1"]).launched
+    fleet = start_fleet()
+    clock.wall += jump
+    assert fleet.resume(["burst1"]).launched[0].instance_id == launched.instance_id
+    assert alive(emulator) == [launched.instance_id]
+
+
 def test_f32_a_clock_set_back_does_not_close_pools_for_ever(emulator, fleet, clock):
     emulator.capacity({"c5.xlarge|*|*": 0})
     fleet.resume(["burst1"])
