@@ -36,6 +36,7 @@ class CloudEvents(CloudRules):
         self._aside_in = 0
         self._aside: tuple[str, float] = ("", 0.0)
         self._program_lost = ""
+        self.clock_error = 0.0
 
     def do_submit(
         self,
@@ -75,6 +76,10 @@ class CloudEvents(CloudRules):
         """The process is stopped, and started so much later."""
         self.do_stall(seconds)
         self.boot()
+
+    def do_set_clock(self, error: float) -> None:
+        """The host's clock is set, so many seconds wrong (F32)."""
+        self.clock_error = error
 
     def do_damage_budget(self, *names: str) -> None:
         """The process is gone, the disk has lost the end of some files, and it is started again."""

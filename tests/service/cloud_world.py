@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -143,7 +144,8 @@ class CloudWorld(CloudEvents):
 
     def boot(self) -> None:
         """Put the process together from what is on the disk, as `advisor.service.control.wiring` does."""
-        settings, clock, slurm = self.settings, self.clock.clock, self.slurm
+        settings, slurm = self.settings, self.slurm
+        clock = replace(self.clock.clock, wall=self._host_time)
         self._crash_in = self._aside_in = 0
         self._inside = []
         self.view = SharedView(clock, settings.submit.snapshot_max_age_seconds)
@@ -230,6 +232,9 @@ class CloudWorld(CloudEvents):
             self._counted_at = self.clock.wall
         return is_well
 
+    def _host_time(self) -> float:
+        return self.clock.wall + self.clock_error
+
     # ------------------------------------------------------------------ steps of input and output
 
     def _step(self, what: str, file: int | None = None) -> None:
@@ -280,7 +285,7 @@ class CloudWorld(CloudEvents):
         self._last_message = {
             "v": 1,
             "op": operation,
-            "time": self.clock.wall,
+            "time": self._host_time(),
             "nodes": ",".join(nodes),
             "resume_file": json.dumps({"jobs": rows}) if rows else None,
         }
@@ -343,6 +348,7 @@ class CloudWorld(CloudEvents):
         """All is well again: after a while every job has ended, once, and nothing is left in the cloud."""
         self.ec2.heal()
         self.slurm.heal()
+        self.clock_error = 0.0
         self._crash_in = self._aside_in = 0
         self._program_lost = ""
         for _ in range(SETTLE_TICKS):

@@ -54,11 +54,7 @@ class ResumedJobs:
         """Note which of the hand-overs that wait, oldest first, is the last word about each node."""
         waiting = tuple(waiting)
         self._newest = {node: asked.identity for asked in waiting for node in asked.nodes}
-        wall, now = self._clock.wall(), self._clock.monotonic()
-        self._asked_at = {
-            asked.identity: self._asked_at.get(asked.identity, now - max(0.0, wall - asked.time))
-            for asked in waiting
-        }
+        self._asked_at = {asked.identity: self.asked_at(asked) for asked in waiting}
         if not self._knows_boots:
             self._recall_boots()
 
@@ -67,7 +63,8 @@ class ResumedJobs:
 
         A poll is older or newer than that whatever the wall clock was set to between the two (F32).
         """
-        return self._asked_at[hand_over.identity]
+        age = max(0.0, self._clock.wall() - hand_over.time)
+        return self._asked_at.setdefault(hand_over.identity, self._clock.monotonic() - age)
 
     def wanted(self, hand_over: HandOver) -> list[str]:
         """Its nodes, less those that slurmctld has given up: no job of the hand-over waits for them.

@@ -16,7 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from advisor.model import Capacity
-from tests.service.cloud_stories import BUDGETS, OF_FLEETS, OF_RESERVATIONS, stories
+from tests.service.cloud_stories import BUDGETS, OF_CLOCKS, OF_FLEETS, OF_RESERVATIONS, stories
 from tests.service.cloud_world import Action, tell
 
 STORIES = int(os.environ.get("ADVISOR_STORIES", "2000"))
@@ -67,6 +67,16 @@ def test_whatever_happens_to_reservations() -> None:
     )
     def happens(story: Any, budget_usd: float, reserved: int, *, own_budgets: bool) -> None:
         tell(story, budget_usd=budget_usd, own_budgets=own_budgets, reserved=reserved)
+
+    happens()
+
+
+def test_whatever_happens_to_clocks() -> None:
+    @seed(0 if "ADVISOR_STORIES" not in os.environ else int.from_bytes(os.urandom(4)))
+    @options(STORIES // PARTS // 2)
+    @given(story=stories(*OF_CLOCKS), budget_usd=BUDGETS, own_budgets=st.booleans())
+    def happens(story: Any, budget_usd: float, *, own_budgets: bool) -> None:
+        tell(story, budget_usd=budget_usd, own_budgets=own_budgets)
 
     happens()
 
