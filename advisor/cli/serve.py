@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from advisor.cli.context import ConfigOption, settings_of
-
-if TYPE_CHECKING:
-    from advisor.model.settings import Settings
-    from advisor.service.submit.state_holder import LoadModel
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +20,4 @@ def serve(config: ConfigOption = None) -> None:
     from advisor.service.submit.models import model_loader
     from advisor.service.submit.serve import run
 
-    def loader_of(settings: Settings) -> LoadModel:
-        return model_loader(settings)
-
-    run(settings_of(config), loader_of=loader_of, reload_settings=lambda: settings_of(config))
+    run(settings_of(config), loader_of=model_loader, reload_settings=lambda: settings_of(config))

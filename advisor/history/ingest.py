@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -108,11 +109,8 @@ def sacct_since(
     The last *end* counts, not the time of the last call: while slurmdbd is down, slurmctld keeps records and
     sends them later with their old times.
     """
-    try:
-        last_end = float(store.cursor(source) or "nan")
-    except ValueError:
-        last_end = float("nan")
-    if last_end != last_end:  # noqa: PLR0124 - NaN: nothing read yet, or a cursor that is not understood
+    last_end = _last_end(store.cursor(source))
+    if last_end is None:
         return max(0.0, now - _FIRST_HISTORY_SECONDS)
     return max(0.0, min(last_end, now) - overlap_seconds)
 
@@ -143,8 +141,8 @@ def ingest_sacct(
         added += store.add(outcomes, source=source)
         restarted |= {outcome.job.job_id for outcome in outcomes if outcome.restarts}
         last_end = max(last_end, *(run.end_time for run in batch))
-    known = store.cursor(source)
-    if last_end > float("-inf") and (known is None or _number(known) < last_end):
+    known = _last_end(store.cursor(source))
+    if last_end > float("-inf") and (known is None or known < last_end):
         store.set_cursor(source, repr(last_end))
     return IngestReport(
         source=source,
@@ -157,11 +155,13 @@ def ingest_sacct(
     )
 
 
-def _number(text: str) -> float:
+def _last_end(cursor: str | None) -> float | None:
+    """The last known end, epoch seconds; None where nothing was read, or the cursor is not understood."""
     try:
-        return float(text)
+        found = float(cursor or "nan")
     except ValueError:
-        return float("-inf")
+        return None
+    return None if math.isnan(found) else found
 
 
 def _join_runs(runs: list[sacct.EndedRun], known: list[Attempt]) -> tuple[list[JobOutcome], list[Attempt]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -30,16 +31,7 @@ class PaidTimes:
 
     def add_paid(self, paid: Iterable[PaidTime]) -> None:
         """Store periods of paid time; a longer one replaces its earlier version and those within it."""
-        rows = [
-            {
-                "instance_id": piece.instance_id,
-                "node": piece.node,
-                "since": piece.since,
-                "until": piece.until,
-                "usd_per_hour": piece.usd_per_hour,
-            }
-            for piece in paid
-        ]
+        rows = [asdict(piece) for piece in paid]
         if not rows:
             return
         column = paid_time.c
@@ -169,16 +161,7 @@ def _paid(
         query = sa.select(paid_time).where(paid_time.c.until > since, paid_time.c.since < until)
         if names is not None:
             query = query.where(paid_time.c.node.in_(names))
-        found += [
-            PaidTime(
-                instance_id=row.instance_id,
-                node=row.node,
-                since=row.since,
-                until=row.until,
-                usd_per_hour=row.usd_per_hour,
-            )
-            for row in connection.execute(query)
-        ]
+        found += [PaidTime(**row) for row in connection.execute(query).mappings()]
     return found
 
 

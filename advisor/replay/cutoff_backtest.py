@@ -7,7 +7,7 @@ jobs that had ended before the newest jobs were submitted; these newest jobs jud
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -130,11 +130,4 @@ def _estimated(
 
 
 def _some(jobs: PastJobs, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> PastJobs:
-    return PastJobs(
-        processors=jobs.processors[chosen],
-        wait=jobs.wait[chosen],
-        wait_variance=jobs.wait_variance[chosen],
-        run=jobs.run[chosen],
-        actual_wait=jobs.actual_wait[chosen],
-        actual_run=jobs.actual_run[chosen],
-    )
+    return PastJobs(**{field.name: getattr(jobs, field.name)[chosen] for field in fields(jobs)})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from advisor.files.whole_file import read_plain_file, replace_file
 from advisor.model.errors import BadInput
@@ -131,34 +132,16 @@ def outlook(curves: KeptCurves, curve: LimitCurve, settings: Settings) -> Outloo
 
 def _read_at(points: Sequence[BudgetPoint], usd: float, mean_wait_seconds: float) -> Outlook:
     """The curve at a budget, by straight lines between its points; it begins with no budget."""
-    before = (0.0, 0.0, 0.0, mean_wait_seconds, 0.0)
-    for point in points:
-        here = (
-            point.usd,
-            point.cost_usd,
-            point.saved_hours,
-            point.mean_wait_seconds,
-            point.moved_jobs,
-        )
-        if usd <= point.usd:
-            share = (usd - before[0]) / (here[0] - before[0])
-            cost, saved, wait, moved = (
-                one + share * (other - one) for one, other in zip(before[1:], here[1:], strict=True)
-            )
-            return Outlook(
-                budget_usd=usd,
-                cost_usd=cost,
-                saved_hours=saved,
-                mean_wait_seconds=wait,
-                moved_jobs=moved,
-                is_beyond=False,
-            )
-        before = here
+    budgets = [0.0, *(point.usd for point in points)]
+
+    def at_budget(name: str, first: float = 0.0) -> float:
+        return float(np.interp(usd, budgets, [first, *(getattr(point, name) for point in points)]))
+
     return Outlook(
         budget_usd=usd,
-        cost_usd=before[1],
-        saved_hours=before[2],
-        mean_wait_seconds=before[3],
-        moved_jobs=before[4],
-        is_beyond=True,
+        cost_usd=at_budget("cost_usd"),
+        saved_hours=at_budget("saved_hours"),
+        mean_wait_seconds=at_budget("mean_wait_seconds", mean_wait_seconds),
+        moved_jobs=at_budget("moved_jobs"),
+        is_beyond=usd > budgets[-1],
     )

@@ -74,7 +74,7 @@ def forecast_waits(queue: OnPremiseQueue) -> Floats:
     """
     if not queue.waiting:
         return np.zeros(0)
-    limits = np.array([limit_of(queued) for queued in queue.running])
+    limits = np.array([limit_seconds(queued.job) for queued in queue.running])
     running = RunningJobs(
         processors=_ints(queued.job.processors * queued.job.array_tasks for queued in queue.running),
         starts=np.array([q.start_time or queue.time for q in queue.running], dtype=np.float64),
@@ -94,7 +94,8 @@ def forecast_waits(queue: OnPremiseQueue) -> Floats:
 def seen_queue(queue: OnPremiseQueue) -> SeenQueue:
     """The queue for the submit server."""
     running = [
-        (q.job.processors * q.job.array_tasks, q.start_time or queue.time, limit_of(q)) for q in queue.running
+        (q.job.processors * q.job.array_tasks, q.start_time or queue.time, limit_seconds(q.job))
+        for q in queue.running
     ]
     waiting = [(processors, limit) for _, processors, limit in _rows(queue)]
     return SeenQueue.of(
@@ -108,17 +109,12 @@ def _rows(queue: OnPremiseQueue) -> Iterator[tuple[int, int, float]]:
     """Index of the waiting job, processors and limit of each row of the forecast."""
     machine = max(1, queue.processors)
     for index, queued in enumerate(queue.waiting):
-        job, limit = queued.job, limit_of(queued)
+        job, limit = queued.job, limit_seconds(queued.job)
         for _ in range(min(job.array_tasks, _MAX_TASKS)):
             yield index, job.processors, limit
         rest = (job.array_tasks - _MAX_TASKS) * job.processors
         if rest > 0:
             yield index, min(rest, machine), limit * math.ceil(rest / machine)
-
-
-def limit_of(queued: QueuedJob) -> float:
-    """A job's time limit, seconds."""
-    return limit_seconds(queued.job)
 
 
 def _ints(values: Iterable[int]) -> NDArray[np.int64]:

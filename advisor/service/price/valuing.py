@@ -15,11 +15,11 @@ from advisor.decide.submission.capacity import choose
 from advisor.decide.submission.cloud_terms import most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import may_be_brought_back, may_move
 from advisor.model.advice import ENDING_SECONDS, Verdict
-from advisor.model.job import Job
+from advisor.model.job import Job, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
-from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, limit_of
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits
 from advisor.service.waiting.candidates import may_be_asked
 
 AskSlowdown = Callable[[QueuedJob], float]
@@ -107,7 +107,7 @@ class Valuer:
             return []
         slowdowns = np.array([self._slowdown(queued) for queued in movable])
         chances = np.stack([self._chances.chances(queued.job) for queued in movable])
-        limits = np.array([limit_of(queued) for queued in movable])
+        limits = np.array([limit_seconds(queued.job) for queued in movable])
         likely = slowdowns * (chances * np.minimum(self._middles, limits[:, None])).sum(axis=1)
         prices, most = np.array(
             [self._usd_per_second(q, run, cloud, now) for q, run in zip(movable, likely, strict=True)]
