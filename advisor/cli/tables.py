@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 _GAP: Final = "  "
+_CONSOLE: Final = Console()
+"""Rich wraps text for a console; only its defaults matter."""
 _NARROWEST_TEXT: Final = 24
 """Least width of wrapped text; where there is less room, the table is cut into bands."""
 
@@ -141,29 +143,8 @@ def print_facts(console: Console, rows: Sequence[tuple[str, str]]) -> None:
 
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most so many columns, broken at blanks; a longer word is broken where the line ends."""
-    lines: list[str] = []
-    line = ""
-    for word in text.split(" "):
-        joined = f"{line} {word}" if line else word
-        if cell_len(joined) <= width:
-            line = joined
-            continue
-        if line:
-            lines.append(line)
-        line = word
-        while cell_len(line) > width:
-            head = _head(line, width)
-            lines.append(head)
-            line = line[len(head) :]
-    return [*lines, line]
-
-
-def _head(word: str, width: int) -> str:
-    """As much of a word as fits, at least a character."""
-    end = 1
-    while end < len(word) and cell_len(word[: end + 1]) <= width:
-        end += 1
-    return word[:end]
+    lines = Text(text, overflow="fold").wrap(_CONSOLE, width)
+    return [line.plain.rstrip(" ") for line in lines]
 
 
 def percent(share: float | None, form: str = ".1f") -> str:

@@ -15,12 +15,13 @@ from starlette.responses import Response
 from advisor.decide.explanation.display import clean
 from advisor.model.bill import day_of
 from advisor.service.admin.accuracy import accuracy_view, drift_view
-from advisor.service.admin.plots import COLOURS, styled
+from advisor.service.admin.plots import COLOURS
 from advisor.web.answers import Answers, part
-from advisor.web.plots import Drawn, drawn
+from advisor.web.plots import Drawn, add_aim, add_line, drawn_by_day
 from advisor.web.site import Site
 
 _SECONDS: Final = 900.0
+_PER_CENT: Final = (0, 101)
 _LINES: Final = tuple(COLOURS[number] for number in (0, 1, 2, 3, 5, 6))
 _KINDS: Final = (("waits", "waits", COLOURS[0]), ("run times", "runs", COLOURS[3]))
 
@@ -57,26 +58,14 @@ def _plots(data: Mapping[str, Any]) -> list[Drawn]:
         rows = [row for row in weeks if row[key]["coverage"] is not None]
         if rows:
             nominal = rows[-1][key]["nominal"]
-            figure.add_scatter(
-                x=[day_of(row["end"]) for row in rows],
-                y=[100.0 * row[key]["coverage"] for row in rows],
-                name=name,
-                mode="lines+markers",
-                line={"color": colour, "width": 3},
-            )
+            shares = [100.0 * row[key]["coverage"] for row in rows]
+            add_line(figure, name, [day_of(row["end"]) for row in rows], shares, color=colour)
     if nominal is None:
         return []
     ends = [day_of(row["end"]) for row in weeks]
-    figure.add_scatter(
-        x=ends,
-        y=[100.0 * nominal] * len(ends),
-        name="as promised",
-        mode="lines",
-        line={"color": COLOURS[4], "dash": "dash"},
-    )
-    figure.update_xaxes(title="week that ended", type="date", tickformat="%d %b", nticks=8)
-    figure.update_yaxes(range=[0, 101])
-    return [drawn(styled(figure, "Jobs within their interval", "% of jobs"))]
+    add_aim(figure, "as promised", ends, [100.0 * nominal] * len(ends))
+    figure.update_yaxes(range=_PER_CENT)
+    return [drawn_by_day(figure, "Jobs within their interval", "% of jobs", "week that ended")]
 
 
 def _drift_plots(drift: Mapping[str, Any]) -> list[Drawn]:
@@ -91,23 +80,11 @@ def _drift_plots(drift: Mapping[str, Any]) -> list[Drawn]:
         jobs[one["partition"]] += one["cases"]
     for (name, _), colour in zip(jobs.most_common(), _LINES, strict=False):
         rows = [one for one in days if one["partition"] == name]
-        figure.add_scatter(
-            x=[day_of(one["day"]) for one in rows],
-            y=[100.0 * one["coverage"] for one in rows],
-            name=html.escape(clean(name, 40)),
-            mode="lines+markers",
-            line={"color": colour, "width": 3},
-        )
+        shares = [100.0 * one["coverage"] for one in rows]
+        label = html.escape(clean(name, 40))
+        add_line(figure, label, [day_of(one["day"]) for one in rows], shares, color=colour)
     ends = sorted({day_of(one["day"]) for one in days})
-    figure.add_scatter(
-        x=ends,
-        y=[100.0 * drift["least"]] * len(ends),
-        name="least of a week",
-        mode="lines",
-        line={"color": COLOURS[4], "dash": "dash"},
-    )
-    figure.update_xaxes(title="day", type="date", tickformat="%d %b", nticks=8)
-    figure.update_yaxes(range=[0, 101])
-    return [
-        drawn(styled(figure, "Waits and run times within their interval, by partition", "% of intervals"))
-    ]
+    add_aim(figure, "least of a week", ends, [100.0 * drift["least"]] * len(ends))
+    figure.update_yaxes(range=_PER_CENT)
+    title = "Waits and run times within their interval, by partition"
+    return [drawn_by_day(figure, title, "% of intervals", "day")]

@@ -14,9 +14,9 @@ from advisor.model.bill import day_of, midnight
 from advisor.model.periods import period_name, period_span
 from advisor.service.admin.cloud_written import predicted_against_billed
 from advisor.service.admin.money import days_before, reckoned_in_words, spend_view
-from advisor.service.admin.plots import COLOURS, styled
+from advisor.service.admin.plots import COLOURS
 from advisor.web.answers import Answers, part
-from advisor.web.plots import Drawn, drawn
+from advisor.web.plots import Drawn, add_aim, add_line, drawn_by_day
 from advisor.web.site import Site
 
 _BILL_SECONDS: Final = 300.0
@@ -24,7 +24,6 @@ _SPEND_SECONDS: Final = 5.0
 _WEEK: Final = 7 * 86_400.0
 _DAY: Final = 86_400.0
 _DAYS: Final = 14
-_GREY: Final = COLOURS[4]
 
 
 def routes(site: Site, answers: Answers) -> APIRouter:
@@ -86,18 +85,12 @@ def budget_plots(spend: Mapping[str, Any], now: float) -> list[Drawn]:
         together += by_day.get(name, 0.0)
         sums.append(together if time <= now else None)
     figure = go.Figure()
-    figure.add_scatter(
-        x=names, y=sums, name="spent", mode="lines+markers", line={"color": COLOURS[0], "width": 3}
-    )
+    add_line(figure, "spent", names, sums, color=COLOURS[0])
     if budget := spend.get("budget_usd"):
         even = [budget * (number + 1) / len(days) for number in range(len(days))]
-        figure.add_scatter(
-            x=names, y=even, name="even spending", mode="lines", line={"color": _GREY, "dash": "dash"}
-        )
-    figure.update_xaxes(type="date", tickformat="%d %b", nticks=8)
-    figure.update_yaxes(rangemode="tozero")
+        add_aim(figure, "even spending", names, even)
     title = f"Spent since the {period_name(spend['budget_period'])} began (UTC)"
-    return [drawn(styled(figure, title, "US dollars"))]
+    return [drawn_by_day(figure, title, "US dollars")]
 
 
 def _by_day(by_day: Mapping[str, float], budget: float | None, now: float) -> Drawn:
@@ -108,8 +101,5 @@ def _by_day(by_day: Mapping[str, float], budget: float | None, now: float) -> Dr
         x=names, y=[by_day.get(name, 0.0) for name in names], name="spent", marker_color=COLOURS[0]
     )
     if budget:
-        line = {"color": _GREY, "dash": "dash"}
-        figure.add_scatter(x=names, y=[budget] * _DAYS, name="budget of a day", mode="lines", line=line)
-    figure.update_xaxes(type="date", tickformat="%d %b", nticks=8)
-    figure.update_yaxes(rangemode="tozero")
-    return drawn(styled(figure, "Spent by day (UTC)", "US dollars"))
+        add_aim(figure, "budget of a day", names, [budget] * _DAYS)
+    return drawn_by_day(figure, "Spent by day (UTC)", "US dollars")

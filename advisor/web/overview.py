@@ -15,14 +15,14 @@ from advisor.model.advice import Placement
 from advisor.model.bill import day_of
 from advisor.service.admin.cloud_written import nodes_written
 from advisor.service.admin.ledger_view import decision_row
-from advisor.service.admin.plots import COLOURS, styled
+from advisor.service.admin.plots import COLOURS
 from advisor.service.admin.status_report import ask_serve, status_report
 from advisor.service.admin.status_words import status_rows
 from advisor.web.answers import Answers, part
 from advisor.web.forms import person_of
 from advisor.web.money import budget_plots, money_today
 from advisor.web.nodes import by_market
-from advisor.web.plots import Drawn, drawn
+from advisor.web.plots import Drawn, add_line, drawn_by_day
 from advisor.web.site import Site
 
 _SERVE_SECONDS: Final = 5.0
@@ -93,19 +93,12 @@ def _wait_plots(waits: Mapping[str, Any]) -> list[Drawn]:
         return []
     figure = go.Figure()
     for name, key, line in (
-        ("without us (forecast)", "without_us_seconds", {"color": COLOURS[3], "width": 3, "dash": "dot"}),
-        ("with us", "with_us_seconds", {"color": COLOURS[0], "width": 3}),
+        ("without us (forecast)", "without_us_seconds", {"color": COLOURS[3], "dash": "dot"}),
+        ("with us", "with_us_seconds", {"color": COLOURS[0]}),
     ):
-        figure.add_scatter(
-            x=[day["day"] for day in days],
-            y=[day[key] / 3600.0 for day in days],
-            name=name,
-            mode="lines+markers",
-            line=line,
-        )
-    figure.update_xaxes(type="date", tickformat="%d %b", nticks=8)
-    figure.update_yaxes(rangemode="tozero")
-    return [drawn(styled(figure, "Mean wait of jobs with advice, by day of the advice", "hours"))]
+        hours = [day[key] / 3600.0 for day in days]
+        add_line(figure, name, [day["day"] for day in days], hours, **line)
+    return [drawn_by_day(figure, "Mean wait of jobs with advice, by day of the advice", "hours")]
 
 
 def _stays(site: Site, now: float) -> dict[str, Any]:

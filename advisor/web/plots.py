@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from advisor.service.admin.plots import COLOURS, styled
 
 _MAX_ROWS: Final = 200
 
@@ -50,6 +52,23 @@ def drawn(figure: go.Figure) -> Drawn:
         rows=tuple(row[1:] if alone else row for row in rows[:_MAX_ROWS]),
         left_out=max(0, len(rows) - _MAX_ROWS),
     )
+
+
+def add_line(figure: go.Figure, name: str, x: Sequence[Any], y: Sequence[Any], **line: Any) -> None:
+    """Add a line with its points; ``line`` is plotly's, such as its colour."""
+    figure.add_scatter(x=x, y=y, name=name, mode="lines+markers", line={"width": 3, **line})
+
+
+def add_aim(figure: go.Figure, name: str, x: Sequence[Any], y: Sequence[Any]) -> None:
+    """Add what the lines are compared with, dashed."""
+    figure.add_scatter(x=x, y=y, name=name, mode="lines", line={"color": COLOURS[4], "dash": "dash"})
+
+
+def drawn_by_day(figure: go.Figure, title: str, unit: str, x_title: str | None = None) -> Drawn:
+    """A figure over days, from 0 up."""
+    figure.update_xaxes(title=x_title, type="date", tickformat="%d %b", nticks=8)
+    figure.update_yaxes(rangemode="tozero")
+    return drawn(styled(figure, title, unit))
 
 
 def figure_text(figure: go.Figure) -> str:

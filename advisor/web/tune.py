@@ -24,7 +24,7 @@ from advisor.service.admin.plots import COLOURS, styled
 from advisor.service.state.applied import SettingsHistory, changes_of
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.forms import person_of, read_form
-from advisor.web.plots import drawn
+from advisor.web.plots import add_line, drawn
 from advisor.web.site import Site
 from advisor.web.wishes import MODE, PERIODS, Wish, limit_choices, wish_of
 
@@ -226,9 +226,7 @@ def _figure(curves: KeptCurves, data: Mapping[str, Any]) -> go.Figure:
             hoverinfo="skip",
         )
     saved = [0.0, *(point["saved_hours"] for point in points)]
-    figure.add_scatter(
-        x=spent, y=saved, name="hours saved", mode="lines+markers", line={"color": COLOURS[0], "width": 3}
-    )
+    add_line(figure, "hours saved", spent, saved, color=COLOURS[0])
     marks = (("in force", "now", "circle", COLOURS[4]), ("with these values", "then", "diamond", COLOURS[3]))
     for name, key, symbol, colour in marks:
         found: Outlook | None = data[key]
