@@ -41,7 +41,11 @@ _ERRORS_FOR_ALL: Final = frozenset(
 
 
 class Placing:
-    """Submits the placeholders of jobs that start hedged."""
+    """Submits the placeholders of jobs that start hedged.
+
+    Attributes:
+        awaited: Jobs that were announced; it says when :meth:`keep_announced` is due.
+    """
 
     def __init__(
         self, settings: Settings, *, places: Placeholders, record: HedgeRecord, clock: Clock
@@ -50,15 +54,7 @@ class Placing:
         self._places = places
         self._record = record
         self._clock = clock
-        self._awaited = Awaited(clock)
-
-    def expect(self, jobs: Iterable[Announced]) -> None:
-        """Await jobs that have just been submitted; may be called by any thread."""
-        self._awaited.expect(jobs)
-
-    def due_in(self) -> float:
-        """Seconds until :meth:`keep_announced` is due; infinity when no job is awaited."""
-        return self._awaited.due_in()
+        self.awaited = Awaited(clock)
 
     # --------------------------------------------------------------------------- the whole queue
 
@@ -227,7 +223,7 @@ class Placing:
 
         An announced job without an entry has no placeholder from before a crash, so none is searched for.
         """
-        awaited = self._awaited.due()
+        awaited = self.awaited.due()
         if not awaited:
             return
         settled, left = set[str](), set[str]()
@@ -243,7 +239,7 @@ class Placing:
             } - left
         finally:
             ended = self._clock.monotonic() if answered is None else answered
-            self._awaited.polled(ended - began, settled=settled, seen=left)
+            self.awaited.polled(ended - began, settled=settled, seen=left)
 
     def between(self) -> None:
         """:meth:`keep_announced` during other work; an error is logged, and the next round tries again."""

@@ -173,12 +173,13 @@ class WatchLoop:
 
     def expect(self, jobs: Iterable[Announced]) -> None:
         """Await jobs that the submit server has just answered; may be called by any thread."""
-        self._placing.expect(jobs)
+        self._placing.awaited.expect(jobs)
 
     @property
     def urgent_task(self) -> UrgentTask:
         """Submit placeholders of announced jobs: it cannot wait, so it also runs between a round's steps."""
-        return UrgentTask(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
+        placing = self._placing
+        return UrgentTask(Step("keep announced places", placing.keep_announced), placing.awaited.due_in)
 
     @property
     def _keeps_places(self) -> bool:

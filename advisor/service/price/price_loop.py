@@ -22,7 +22,7 @@ from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
-from advisor.service.price.queue_view import OnPremiseQueue, on_premise_queue
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
@@ -46,6 +46,9 @@ class PriceLoop:
         valuer: Values jobs.
         asking: Asks the submit server about a job and moves it.
         rehearse: Rehearses the site's last weeks for the first price; None: there are too few jobs so far.
+
+    Attributes:
+        cloud: The cloud as the last poll has seen it.
     """
 
     name = "price"
@@ -71,7 +74,7 @@ class PriceLoop:
         self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
-        self._cloud = CloudState()
+        self.cloud = CloudState()
         self.valued = self.worth_it = 0
 
     @property
@@ -91,12 +94,7 @@ class PriceLoop:
 
     def polled(self, cloud: CloudState) -> None:
         """Take in the cloud as a poll has seen it; may be called by any thread."""
-        self._cloud = cloud
-
-    @property
-    def cloud(self) -> CloudState:
-        """The cloud as the last poll has seen it."""
-        return self._cloud
+        self.cloud = cloud
 
     def notices(self, waiting_processors: int) -> bool:
         """Whether all waiting jobs would be valued anew with so many processors waiting."""
@@ -111,7 +109,7 @@ class PriceLoop:
         if not self._keeper.is_new:
             return
         queue = on_premise_queue(self._view.fresh(), self._settings)
-        found = self._rehearse(self._cloud, queue.processors)
+        found = self._rehearse(self.cloud, queue.processors)
         if found is not None:
             self._keeper.rehearsed(found)
 
@@ -123,7 +121,7 @@ class PriceLoop:
         due = self._due(queue)
         if not due:
             return
-        valued = self._valuer.value(due, self._valuer.waits(queue), self._cloud, snapshot.time)
+        valued = self._valuer.value(due, forecast_waits(queue), self.cloud, snapshot.time)
         self.valued += len(valued)
         for one in valued:
             self._keeper.note(_key(one.queued), index=one.value, usd=one.usd, now=snapshot.time)
@@ -151,7 +149,7 @@ class PriceLoop:
         ]
         if not named:
             return
-        waits = self._valuer.waits(queue)
+        waits = forecast_waits(queue)
         self._asking.move(
             ((queued.job.job_id, queued) for queued in named[:_MAX_ASKED]),
             lambda queued: bool(self._asking.goes(queued, waits[queued.job.job_id])),

@@ -64,16 +64,14 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     )
 
 
-def forecast_waits(queue: OnPremiseQueue) -> Floats:
-    """Seconds until each waiting job (an array: its first task) would start, were no job to come.
+def forecast_waits(queue: OnPremiseQueue) -> dict[int, float]:
+    """Job id to the seconds until the job (of an array its first task) would start, were no job to come.
 
     Jobs are taken to run to their limits: forecast run times decide no better (`advisor.replay.closed_loop`).
-
-    Returns:
-        Shape ``(waiting,)``; a year for a job larger than the machine.
+    A job larger than the machine waits a year.
     """
     if not queue.waiting:
-        return np.zeros(0)
+        return {}
     limits = np.array([limit_seconds(queued.job) for queued in queue.running])
     running = RunningJobs(
         processors=_ints(queued.job.processors * queued.job.array_tasks for queued in queue.running),
@@ -88,7 +86,8 @@ def forecast_waits(queue: OnPremiseQueue) -> Floats:
         processors=_ints(processors for _, processors, _ in rows), limits=limits, runs=limits
     )
     found = closed_queue_starts(queue.processors, queue.time, running, waiting) - queue.time
-    return np.clip(found[[first[index] for index in range(len(queue.waiting))]], 0.0, NO_LIMIT_SECONDS)
+    waits = np.clip(found, 0.0, NO_LIMIT_SECONDS)
+    return {queued.job.job_id: float(waits[first[index]]) for index, queued in enumerate(queue.waiting)}
 
 
 def seen_queue(queue: OnPremiseQueue) -> SeenQueue:

@@ -246,8 +246,5 @@ class Slices:
         except RetryLater:
             return {}
         if snapshot.time != self._waits[0]:
-            queue = on_premise_queue(snapshot, self._settings)
-            waits = forecast_waits(queue)
-            found = {q.job.job_id: float(wait) for q, wait in zip(queue.waiting, waits, strict=True)}
-            self._waits = snapshot.time, found
+            self._waits = snapshot.time, forecast_waits(on_premise_queue(snapshot, self._settings))
         return self._waits[1]

@@ -19,7 +19,6 @@ from advisor.model.job import Job, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
-from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits
 from advisor.service.waiting.candidates import may_be_asked
 
 AskSlowdown = Callable[[QueuedJob], float]
@@ -86,18 +85,13 @@ class Valuer:
         edges = chances.edges
         self._middles = np.sqrt(np.concatenate((edges[:1] ** 2 / edges[1], edges[:-1])) * edges)
 
-    def waits(self, queue: OnPremiseQueue) -> Mapping[int, float]:
-        """Job id to the forecast wait from now on, seconds."""
-        waits = forecast_waits(queue)
-        return {q.job.job_id: float(wait) for q, wait in zip(queue.waiting, waits, strict=True)}
-
     def value(
         self, jobs: Sequence[QueuedJob], waits: Mapping[int, float], cloud: CloudState, now: float
     ) -> list[Valued]:
         """Value the jobs that may move and would wait; those without a slice that saves time are left out.
 
         Args:
-            waits: :meth:`waits`.
+            waits: See `forecast_waits`.
             now: Epoch seconds.
         """
         movable = [

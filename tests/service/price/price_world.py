@@ -23,7 +23,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
-from advisor.service.price.queue_view import on_premise_queue
+from advisor.service.price.queue_view import forecast_waits, on_premise_queue
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode
@@ -168,7 +168,7 @@ class World:
         """Every waiting job's value now."""
         queue = on_premise_queue(self.slurm.snapshot(self.hands.wall), self.settings)
         valuer = Valuer(self.settings, chances=self.chances, slowdown=lambda _queued: 1.05, has_slices=True)
-        return valuer.value(queue.waiting, valuer.waits(queue), self.cloud, self.hands.wall)
+        return valuer.value(queue.waiting, forecast_waits(queue), self.cloud, self.hands.wall)
 
     @property
     def moved(self) -> list[int]:
