@@ -121,7 +121,6 @@ class _Counts:
     """How far each task is, in a file that the processes share; a thread tells the sum.
 
     Args:
-        sizes: Size of each task.
         tick: Called with the sum of all tasks' progress, a few times a second.
         what: Is counted.
     """

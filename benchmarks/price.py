@@ -19,7 +19,7 @@ from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.observation.site_view import cluster_state
-from advisor.service.price.queue_view import on_premise_queue
+from advisor.service.price.queue_view import forecast_waits, on_premise_queue
 from advisor.service.price.valuing import Valuer
 
 _NOW = 1_800_000_000.0
@@ -59,7 +59,7 @@ def _measured(
 
     def value() -> int:
         queue = on_premise_queue(snapshot, settings)
-        return len(valuer.value(queue.waiting, valuer.waits(queue), cloud, snapshot.time))
+        return len(valuer.value(queue.waiting, forecast_waits(queue), cloud, snapshot.time))
 
     _seconds(value)  # compiled, or loaded
     again = float(np.median([_seconds(value) for _ in range(rounds)]))

@@ -32,9 +32,6 @@ class LaunchBatches:
     """Launches instances for the nodes that have none. Its caller holds the lock of launches.
 
     Args:
-        settings: The settings of EC2.
-        journal: The record of launches.
-        launches: Makes the launches.
         account: Returns what the account has paid for already, which is used first.
     """
 
@@ -63,7 +60,6 @@ class LaunchBatches:
 
         Args:
             capacities: Node without an instance to its requested capacity.
-            listed: The instances that EC2 lists.
             report: Nodes that may not be launched are in it; launched and failed nodes are added.
             jobs: The nodes of each job that has several. Of these nodes all or none are launched.
             ends: When the jobs of a node end at the latest, epoch seconds.

@@ -141,7 +141,6 @@ def paid_book(
     """Count what is paid for.
 
     Args:
-        ours: Our instances.
         busy: Nodes that have a job; None: all, which leaves what more could be launched.
     """
     book = PaidBook(_rows(account, settings, prices))

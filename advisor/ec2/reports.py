@@ -33,7 +33,6 @@ class LaunchReport:
 
     Attributes:
         launched: The nodes with an instance, including those that had one already.
-        failed: The nodes without an instance, and the reason.
         parked: The quota errors by which a purchase option has become unavailable in this launch. Later
             launches do not repeat them, so that the admin is notified once.
     """

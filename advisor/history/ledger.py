@@ -44,7 +44,6 @@ class BriefDecision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         time: Epoch seconds.
         reason: Code of the decisive answer.
-        wait, run: Forecasts on-premise.
     """
 
     advice_id: str

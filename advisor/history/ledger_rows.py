@@ -39,7 +39,6 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         predicted_run_seconds, predicted_run_variance: The same for the run time.
         actual_wait_seconds, actual_run_seconds: From the first submission to the last start, and from there
             to the end.
-        processors: Requested processors.
         saved_seconds_estimate: Predicted on-premise wait minus actual wait of a moved job: an *estimate* of
             the wait avoided. None for other jobs, and for one that was brought back.
         predicted_start_seconds, actual_start_seconds: From the advice of a moved job to its start in the

@@ -20,7 +20,6 @@ class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         job: The job as submitted; ``job.job_id`` is 0 when the advice was given inside ``sbatch``.
-        estimates: The estimates behind questions 2 and 3.
     """
 
     advice: Advice
@@ -70,7 +69,6 @@ class BriefRecord(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         job: Its ``account``.
-        estimates: ``wait`` and ``run``.
     """
 
     job: _BriefJob

@@ -41,7 +41,6 @@ class CloudHost(msgspec.Struct):
     """A host that the connector has asked for.
 
     Attributes:
-        request: The request.
         asked: Epoch seconds.
         is_up: Whether LSF has shown it.
         closing: Why it is to take no new job; empty: it may.
@@ -63,7 +62,6 @@ class HostRequest(msgspec.Struct):
 
     Attributes:
         is_return: Whether hosts are given back.
-        nodes: The hosts.
         time: Epoch seconds.
         is_read: Whether the connector has asked for its state: it knows its id.
         account: The connector's ``rc_account``.

@@ -39,7 +39,6 @@ class JobsInEvents:
         finished: Jobs that have finished since the last look.
         began_anew: Whether the file was another one than at the last look.
         malformed: Lines of this file that could not be read.
-        problems: The first of them, and why.
     """
 
     jobs: tuple[LiveJob, ...]

@@ -40,7 +40,6 @@ def joined(
     left it alone after it had asked.
 
     Args:
-        jobs: Jobs without advice.
         advice: What was given to submissions and belongs to no job yet.
         burst_queues: The queues to which the esub moves jobs.
     """

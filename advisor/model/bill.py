@@ -51,7 +51,6 @@ class NodeUse:
     """One run of a job on one node; a job on several nodes, or requeued, has several.
 
     Attributes:
-        node: The node.
         start, end: Epoch seconds; ``end`` of a running job is the last poll that showed it.
         processors: Cores it held there.
         account: Slurm account; empty for a job without one.

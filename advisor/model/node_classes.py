@@ -59,7 +59,6 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         name: The key in ``ec2.classes``; empty for the nodes that no class names.
-        nodes_total: Usable nodes.
         processors_per_node, memory_mb_per_node: Size of its smallest node; the memory in MiB.
         gpus_per_node, gpu_type: The type is empty where the class names none.
         features: Those that all its nodes have.

@@ -52,7 +52,6 @@ class DeadlinePlan(NamedTuple):
 
     Attributes:
         chances: The chances that spot is available in the next steps.
-        terms: The input of the plan.
         costs: Seconds on-demand, shape (steps + 1, 2 * classes of age, slacks, 3): by steps left, spell (of
             spot first, then without it), slack, and market that runs.
     """

@@ -26,10 +26,7 @@ class RecordedAdvice:
         advice_id: Finds the whole advice in the ledger.
         placement, mode, reason, size: Those of :class:`~advisor.model.advice.Advice`; the reason is that of
             the decisive answer.
-        capacity: The requested capacity.
-        detail: The detail of the decisive answer.
         time_limit: The user's limit, and the limit to which it was raised.
-        hedge: Its hedged start, if it has one.
         origin: The partition it was moved from, unless it was the first on-premise one.
         numbers: The advice's numbers by name, in its units (``advisor.decide.explanation.phrases.UNITS``,
             else seconds), four digits.

@@ -70,10 +70,8 @@ def promise_message(
     """The line for a job that names a time; None for all others.
 
     Args:
-        job: The job that is submitted.
         values: The advice's numbers by name.
         time: When the advice was given, epoch seconds.
-        settings: The settings in force.
         moved: The sentence that tells the user that the job was moved, which begins the line; None: the job
             was not moved.
     """

@@ -55,10 +55,8 @@ def match(
     """Choose for each waiting task the node on which it starts now, if any.
 
     Args:
-        view: The present nodes.
         cores: int64 array, shape (tasks,): Cores of each waiting task, in the queue's order.
         during: float64 array, shape (tasks,): Expected run time of each, seconds.
-        stability: Survival of the nodes.
 
     Returns:
         int64 array, shape (tasks,): Row of the node, or ``NOWHERE`` for a task that waits for the next event.

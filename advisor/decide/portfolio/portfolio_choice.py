@@ -71,7 +71,6 @@ class Chooser:
     Args:
         margin: Share of the champion's loss that must be saved; see :func:`unless_champion`.
         hold_seconds: Each policy is judged by following it for so long, and the champion afterwards.
-        seed: Seed of the random draws among poor policies.
     """
 
     def __init__(

@@ -31,7 +31,6 @@ class Options:
 
     Attributes:
         policies: The portfolio; the published sixty come first.
-        cloud: Nodes, boot time and billing.
         runtimes: Which run times are known.
         hold_seconds: A policy is simulated for this time, the champion afterwards.
         margins: One selection for each: share of the champion's loss that a policy must save to be chosen.

@@ -70,7 +70,6 @@ class DemandPrice:
     """The demand of the last weeks, and the price that follows from it.
 
     Args:
-        pace: How the price follows.
         time: Seconds; demand is observed from here.
     """
 
@@ -88,7 +87,6 @@ class DemandPrice:
         Args:
             key: Identifies the job and the slice.
             index: Seconds saved per unit of cost.
-            cost: Expected cost.
             now: The present time, seconds.
         """
         seen = self._seen.get(key)

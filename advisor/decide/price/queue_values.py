@@ -59,7 +59,6 @@ def value_queue(chances: Floats, edges: Floats, offers: QueueOffers, *, loss_wei
     Args:
         chances: Probability of each bin of each job's run time on-premise, shape ``(n, bins)``.
         edges: Upper edges of the bins, shape ``(bins,)``, seconds, ascending.
-        offers: The terms of the cloud for each job.
         loss_weight: Number of saved hours that one lost hour outweighs.
     """
     found = np.empty((3, len(offers.limits)))

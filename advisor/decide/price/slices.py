@@ -46,7 +46,6 @@ class Slice(NamedTuple):
         value: Expected saving over expected cost, seconds per unit of cost; negative: no slice saves time.
         stop: Run time at which it ends, seconds of on-premise run time from the job's start; the limit for a
             whole run.
-        cost: Expected cost.
         saving: Expected saving, seconds.
         chance: Probability that the job ends within the slice.
     """
@@ -95,7 +94,6 @@ def best_slice(
         limit: The job's time limit, seconds.
         elapsed: The time that it has run in the cloud already, in seconds of on-premise run time.
         wait: Seconds until its start on-premise, where it would begin anew.
-        offer: Start, slowdown and cost in the cloud.
         loss_weight: Number of saved hours that one lost hour outweighs.
         longest: The longest slice that the money at hand pays for, seconds of on-premise run time.
     """

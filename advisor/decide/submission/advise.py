@@ -39,10 +39,6 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     The four questions (docs/designs/0001) in their order; the first that is not answered YES keeps the job
     on-premise, and later ones are not asked. Pure: no clock, no I/O, no randomness.
 
-    Args:
-        state: Cluster and cloud at the job's submission.
-        estimates: Predicted wait, run time and size.
-
     Returns:
         The advice. In shadow mode it has the same answers and changes nothing: no partition, features or
         priority.

@@ -29,7 +29,6 @@ class SnapshotRow:
     """One waiting or running job of a live snapshot (a row of squeue); times in seconds.
 
     Attributes:
-        processors: Processors requested or held.
         requested_time: Time limit; None where unknown or unlimited.
         start_time: None while the job waits.
         tasks: Tasks of a job array in this row; each counts as a job.

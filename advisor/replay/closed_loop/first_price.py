@@ -26,7 +26,6 @@ def first_price(world: World, policy: PricedPolicy, *, pace: Pace, earlier_jobs:
     Args:
         world: The world before its first job.
         policy: The policy that decides those rows; it begins with the pace's first price.
-        pace: How the price follows demand and money.
         earlier_jobs: The largest number of rows before the window; older ones than the price remembers are
             left out.
     """

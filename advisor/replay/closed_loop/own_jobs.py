@@ -48,7 +48,6 @@ def as_on_premise(table: JobTable, cloud: Mapping[int, tuple[float, str | None]]
     """The jobs with the run times and partitions that they would have had on-premise.
 
     Args:
-        table: The jobs.
         cloud: Row of a job that ran in the cloud to its run time on-premise, seconds, and its partition.
     """
     names = dict.fromkeys(table.names.get("queue", ()))
@@ -90,7 +89,6 @@ def window(fitting: JobTable, *, since: float, machine: int) -> LoopJobs:
     Args:
         fitting: The jobs in submission order; see :func:`that_fit`.
         since: Beginning, in the table's seconds.
-        machine: Processors on-premise.
 
     Raises:
         BadInput: Nothing was submitted since (``whatif.empty``).

@@ -27,7 +27,6 @@ class Terms:
     """A policy, and the settings that it has of its own; each policy reads only its own.
 
     Attributes:
-        policy: One of :data:`POLICIES`.
         loss_weight: `price`: how many saved hours one lost hour outweighs.
         fixed_price: `price`: seconds that a core-second has to save; None: the budget sets the price.
         uncertainty_limit: `price`: largest standard deviation of a saving, seconds.

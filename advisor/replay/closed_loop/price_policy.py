@@ -55,7 +55,6 @@ class PricePolicy(PricedPolicy):
 
     Args:
         forecasts: Makes untaught forecasts of run times.
-        pace: How the price follows demand and money.
         loss_weight: How many saved hours one lost hour outweighs.
         earlier_jobs: Rows before the window on which the price is rehearsed, so that it does not begin blind;
             0: it begins with ``pace.first_price``.

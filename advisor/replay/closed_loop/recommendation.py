@@ -96,7 +96,6 @@ def begin_of(fitting: JobTable, weeks: int) -> float:
 
     Args:
         fitting: The jobs in submission order; see :func:`~advisor.replay.closed_loop.own_jobs.that_fit`.
-        weeks: Number of weeks of the window.
 
     Raises:
         BadInput: Fewer than four weeks, or fewer than 500 jobs (``recommend.short``).
@@ -125,9 +124,7 @@ def curve_of(
     """Rehearse the price with several budgets.
 
     Args:
-        jobs: The window.
         asked: The cloud, its price, and the number of processes.
-        terms: The price's own settings.
         usd: Budgets of a month beside the usual shares, whose budgets are rounded to two digits.
     """
     months = jobs.span / _MONTH

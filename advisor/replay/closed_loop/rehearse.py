@@ -25,7 +25,6 @@ class Rehearsal:
 
     Attributes:
         policies: Names of the policies, each once; ``all-on-premise`` is among them.
-        world: The cloud, the clock, and the share of the budget.
         usd_per_core_hour: On-demand.
         shares: Further budget shares, for the curve.
         processes: Policies that are simulated at the same time.

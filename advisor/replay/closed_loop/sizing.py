@@ -34,7 +34,6 @@ class Plan:
     """The parameters of the plan.
 
     Attributes:
-        terms: The price as it is set.
         usd_per_core_hour, own_usd_per_core_hour: On-demand, and of an owned or reserved core.
         node_cores: Cores of a node: sizes are whole nodes.
         target_wait_seconds: Longest mean wait; None: that of the present size all on-premise.

@@ -160,7 +160,6 @@ class World:
     """One site while a policy decides for it.
 
     Args:
-        options: The cloud, the money and the clock.
         tokens: The money; None: the budget share accrues evenly.
     """
 

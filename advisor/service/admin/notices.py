@@ -29,7 +29,6 @@ class Condition:
 
     Attributes:
         key: Identifies the problem; it stays the same while numbers in the text change.
-        text: The condition, and what to do.
         is_event: It is sent at once and only once, and has no end.
     """
 

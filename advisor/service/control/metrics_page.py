@@ -64,7 +64,6 @@ class MetricsPage:
 
     Args:
         address: Host and port to listen on; port 0 takes any free one.
-        text: The page.
     """
 
     def __init__(self, address: tuple[str, int], text: Callable[[], bytes]) -> None:

@@ -56,16 +56,11 @@ class PollLoop:
     """Polls Slurm, hands the poll to the features, and publishes the site's state.
 
     Args:
-        settings: The settings in force.
-        slurm: Polled.
         view: Keeps the snapshot for the other loops.
-        cloud: Boot times and money.
         is_open: Whether spot and on-demand capacity can be had.
         status: The fields of status.json that no poll shows.
-        clock: Wall and monotonic time.
         features: Take in each poll and add to the state that is published.
         prices: Prices in force; the settings' own without it.
-        instances: Our instances as EC2 last listed them.
         account: What the account has paid for already.
         stop_of: The stop of a job that keeps a place.
     """

@@ -55,8 +55,6 @@ class Control:
 
     Args:
         settings: The settings in force; they are read again only at the next start.
-        connections: The connections to Slurm and EC2.
-        clock: Wall and monotonic time.
         notifier: Says to systemd that the process is ready, alive or stopping.
 
     Raises:

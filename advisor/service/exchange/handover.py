@@ -48,7 +48,6 @@ class HandOver:
     Attributes:
         identity: A unique id, which sorts by time.
         operation: ``resume``, ``suspend`` or ``resume_fail``.
-        nodes: Node names.
         time: When slurmctld asked, epoch seconds.
         jobs: Node to the job for which it is resumed, if Slurm names one.
         priorities: Node to that job's priority, if Slurm names it (from 26.05 on).

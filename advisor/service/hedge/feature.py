@@ -23,7 +23,6 @@ class HedgeFeature(Feature):
 
     Args:
         slowdown: How many times longer a job runs in the cloud than on-premise.
-        wake_poll: Begins a poll of Slurm early.
         slices: Decides about slices; None where the policy is not the price.
     """
 

@@ -50,7 +50,6 @@ class WatchLoop:
     """Watches jobs that may have to be requeued.
 
     Args:
-        settings, slurm, places, view, small_jobs, clock: What the loop reads and acts on.
         slowdown: Without it the settings' s(c).
         pause: Sleeps for some seconds; None: by the clock.
         slices: Decides about slices; None where the policy is not the price.

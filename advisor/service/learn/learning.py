@@ -46,7 +46,6 @@ class LearnLoop:
     """Keeps history, ledger and estimators up to date with the cluster.
 
     Args:
-        sizes: The size model: small or large.
         ratios: How much longer jobs run in the cloud.
         meter: What cloud nodes have cost; None where another program launches them.
         run_times: Run times as distributions; None where no decision asks for them.

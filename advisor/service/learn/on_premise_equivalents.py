@@ -32,9 +32,6 @@ def on_premise_outcome(
     accounting names the burst partition; the ledger names the partition to which the user submitted the job.
 
     Args:
-        outcome: The finished job.
-        settings: The settings in force.
-        store: The history, with the ledger.
         ratio: Returns the learned s(c); None: s(c) of the settings.
     """
     if outcome.partition != settings.cluster.burst_partition:

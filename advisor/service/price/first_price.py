@@ -48,7 +48,6 @@ def rehearsed_demand(here: JobTable, terms: SiteTerms, now: float) -> DemandKept
 
     Args:
         here: Jobs that ran on-premise, in submission order, times in epoch seconds.
-        terms: The site's budget and cloud.
         now: Epoch seconds; the demand ends here.
 
     Returns:

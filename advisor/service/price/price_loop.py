@@ -43,12 +43,7 @@ class PriceLoop:
 
     Args:
         keeper: The price and the tokens; it is told what demand is seen.
-        valuer: Values jobs.
-        asking: Asks the submit server about a job and moves it.
         rehearse: Rehearses the site's last weeks for the first price; None: there are too few jobs so far.
-
-    Attributes:
-        cloud: The cloud as the last poll has seen it.
     """
 
     name = "price"

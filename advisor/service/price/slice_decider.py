@@ -39,10 +39,7 @@ class Slices:
     """Asks the price again about jobs that run in the cloud and keep a place on-premise.
 
     Args:
-        keeper: The price and the tokens.
-        chances: Forecasts of run times.
         slowdown: s(c) of a queued job.
-        cloud: The cloud as the last poll has seen it.
         strain: How often promises to jobs like this one are broken of late, 0 to 1.
         fallen_back: Partitions whose jobs stay on-premise because their forecasts do not hold.
     """
@@ -85,7 +82,6 @@ class Slices:
         """The stop of a further run of a job that has come back, as :meth:`next_stop`; None: it waits here.
 
         Args:
-            queued: The job, which waits on-premise.
             ran_seconds: The time that it has run in the cloud: it is known to need longer.
         """
         job, wait = queued.job, self._forecast().get(queued.job.job_id, 0.0)

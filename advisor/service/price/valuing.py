@@ -69,7 +69,6 @@ class Valuer:
     """Values waiting jobs, each time by the run times that are known by then.
 
     Args:
-        chances: Forecasts of run times.
         slowdown: s(c) of a queued job.
         has_slices: Whether jobs that may be requeued keep their place on-premise while they run in the
             cloud.

@@ -24,7 +24,6 @@ class Poll:
     """What one poll of Slurm saw.
 
     Attributes:
-        snapshot: The queue and the nodes.
         cluster: The on-premise partitions, summed up for decisions.
         cloud: The burst partition as decisions at that moment assume it: free nodes, prices, spending.
     """

@@ -107,7 +107,6 @@ class LoopRunner:
     """Runs one loop, once or again and again.
 
     Args:
-        clock: Wall and monotonic time.
         urgent_task: The task to run between rounds when it is due; `request_urgent_task` says that it may be.
     """
 

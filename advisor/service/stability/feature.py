@@ -44,7 +44,6 @@ class StabilityFeature(Feature):
         pool_order: Orders the pools of a launch; of spot pools, the one whose instances last longest comes
             first.
         closed_pools: Pools and purchase options whose breakers are open.
-        prices: The prices in force.
         lost_together: Called once for each loss of several instances of a pool.
     """
 
