@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
+import msgspec
 import structlog
 
 from advisor.ec2.pools import Target
@@ -27,7 +27,10 @@ from advisor.model.errors import AdvisorError, TellAdmin
 
 _COMPACT_AFTER_LINES: Final = 5000
 _MAX_BYTES: Final = 256 * 1024 * 1024
-_NODE: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")
+
+Node: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}\Z")]
+Instances: TypeAlias = Mapping[Node, Annotated[str, msgspec.Meta(pattern=r"\Ai-")]]
+"""Node to instance id."""
 
 _log = structlog.get_logger("advisor.ec2")
 
@@ -53,13 +56,13 @@ class Intent:
     """
 
     token: str
-    nodes: tuple[str, ...]
+    nodes: tuple[Node, ...]
     option: Capacity
     instance_type: str
     subnet_id: str | None
     requested: Capacity
     time: float
-    instances: Mapping[str, str]
+    instances: Instances
     pools: tuple[tuple[str, str | None], ...] = ()
     least: int = 1
     target: Target | None = None
@@ -174,8 +177,8 @@ class Journal:
         unreadable = 0
         for line in content.splitlines():
             try:
-                self._replay(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+                self._replay(msgspec.json.decode(line))
+            except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 unreadable += 1  # a line cut short by a crash, or one of a newer release
             self._lines += 1
         if unreadable:
@@ -210,24 +213,9 @@ class Journal:
             return
         token = record["token"]
         if event == "intent":
-            self._intents[token] = Intent(
-                token=token,
-                nodes=_names(record["nodes"]),
-                option=Capacity(record["option"]),
-                instance_type=record["instance_type"],
-                subnet_id=record["subnet_id"],
-                requested=Capacity(record["requested"]),
-                time=float(record["time"]),
-                instances=_instances(record["instances"]),
-                pools=tuple((str(kind), subnet) for kind, subnet in record.get("pools", ())),
-                least=int(record.get("least", 1)),
-                target=None if record.get("target") is None else Target(**record["target"]),
-                group=str(record.get("group", "")),
-                efa=bool(record.get("efa", False)),
-                done=bool(record["done"]),
-            )
+            self._intents[token] = msgspec.convert(record, Intent)
         elif token in self._intents:
-            instances = _instances(record.get("instances", {}))
+            instances = msgspec.convert(record.get("instances", {}), Instances)
             if instances:
                 self._intents[token] = replace(self._intents[token], instances=instances, done=True)
             else:
@@ -264,19 +252,3 @@ def _write_whole(descriptor: int, line: bytes) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, length)
         raise
-
-
-def _names(found: Any) -> tuple[str, ...]:
-    """The node names in a line; raises ValueError if they are malformed."""
-    if not isinstance(found, list) or not all(isinstance(n, str) and _NODE.fullmatch(n) for n in found):
-        raise ValueError(found)
-    return tuple(found)
-
-
-def _instances(found: Any) -> dict[str, str]:
-    """Node to instance id, from a line; raises ValueError if they are malformed."""
-    instances = dict(found)
-    _names(list(instances))
-    if not all(isinstance(i, str) and i.startswith("i-") for i in instances.values()):
-        raise ValueError(found)
-    return instances
