@@ -57,12 +57,10 @@ class BudgetTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetRow:
-    """One way to spend the same sum.
+class Spending:
+    """How a way to spend has kept its budgets.
 
     Attributes:
-        saved_hours: Turnaround of all jobs, against all on-premise.
-        core_hours: Paid in the cloud.
         spent_share: Share spent of the site's budgets over the time of the log.
         demand_share: What was spent of each budget and period over what could have been: the budget, or what
             jobs that would have saved time cost, whichever is less; nan where that is not recorded.
@@ -70,16 +68,10 @@ class BudgetRow:
         exceeded: Those of them that were exceeded.
     """
 
-    name: str
-    saved_hours: float
-    mean_wait_seconds: float
-    core_hours: float
-    spent_share: float
-    demand_share: float
-    budgets: int
-    exceeded: int
-    moved_jobs: int
-    seconds: float
+    spent_share: float = 0.0
+    demand_share: float = math.nan
+    budgets: int = 0
+    exceeded: int = 0
 
 
 class _AskedPolicy(PricePolicy):
@@ -125,10 +117,7 @@ class _Task:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Done:
     result: LoopResult
-    spent_share: float
-    demand_share: float
-    budgets: int
-    exceeded: int
+    spending: Spending
     seconds: float
 
 
@@ -159,8 +148,8 @@ def replay_budgets(jobs: LoopJobs, terms: BudgetTerms, tick: Tick | None = None)
     done = side_by_side(_simulate, tasks, sizes, processes=terms.processes, tick=tick)
     usual = done[0].result.end - jobs.submit
     rows = [_row(task.name, jobs, one, usual) for task, one in zip(tasks[1:], done[1:], strict=True)]
-    capped = max(row.saved_hours for row in rows if row.name != PERIOD_PRICE)
-    paced = next(row.saved_hours for row in rows if row.name == PERIOD_PRICE)
+    capped = max(row["saved_hours"] for row in rows if row["name"] != PERIOD_PRICE)
+    paced = next(row["saved_hours"] for row in rows if row["name"] == PERIOD_PRICE)
     return {
         "trace": jobs.table.name,
         "jobs": len(jobs),
@@ -170,29 +159,26 @@ def replay_budgets(jobs: LoopJobs, terms: BudgetTerms, tick: Tick | None = None)
         "carry_over": terms.carries_over,
         "on_premise_mean_wait_seconds": float((usual - jobs.run).mean()),
         "saved_vs_daily_cap": paced / capped if capped > 0.0 else None,
-        "rows": [_plain(row) for row in rows],
+        "rows": rows,
         "seconds": time.perf_counter() - began,
     }
 
 
-def _plain(row: BudgetRow) -> dict[str, Any]:
-    return {name: None if value != value else value for name, value in asdict(row).items()}  # noqa: PLR0124
-
-
-def _row(name: str, jobs: LoopJobs, done: _Done, usual: np.ndarray[Any, Any]) -> BudgetRow:
+def _row(name: str, jobs: LoopJobs, done: _Done, usual: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """One way to spend the same sum; the hours saved are those of all jobs, against all on-premise."""
     turnaround = done.result.end - jobs.submit
-    return BudgetRow(
-        name=name,
-        saved_hours=float((usual - turnaround).sum()) / _HOUR,
-        mean_wait_seconds=float((turnaround - jobs.run).mean()),
-        core_hours=float(done.result.cost.sum()) / _HOUR,
-        spent_share=done.spent_share,
-        demand_share=done.demand_share,
-        budgets=done.budgets,
-        exceeded=done.exceeded,
-        moved_jobs=int(done.result.moved.sum()),
-        seconds=done.seconds,
-    )
+    spending = asdict(done.spending)
+    if math.isnan(done.spending.demand_share):
+        spending["demand_share"] = None
+    return {
+        "name": name,
+        "saved_hours": float((usual - turnaround).sum()) / _HOUR,
+        "mean_wait_seconds": float((turnaround - jobs.run).mean()),
+        "core_hours": float(done.result.cost.sum()) / _HOUR,
+        **spending,
+        "moved_jobs": int(done.result.moved.sum()),
+        "seconds": done.seconds,
+    }
 
 
 def _simulate(task: _Task, tick: Tick | None) -> _Done:
@@ -201,14 +187,7 @@ def _simulate(task: _Task, tick: Tick | None) -> _Done:
     jobs, terms = task.jobs, task.terms
     if task.name == ON_PREMISE:
         result = World(jobs, terms.world, Policy()).run(progress)
-        return _Done(
-            result=result,
-            spent_share=0.0,
-            demand_share=math.nan,
-            budgets=0,
-            exceeded=0,
-            seconds=time.perf_counter() - began,
-        )
+        return _Done(result=result, spending=Spending(), seconds=time.perf_counter() - began)
     period, make = _WAYS[task.name]
     policy, tokens = make(), _tokens(jobs, terms, period)
     result = World(jobs, terms.world, policy, tokens).run(progress)
@@ -222,14 +201,13 @@ def _simulate(task: _Task, tick: Tick | None) -> _Done:
     demand = math.nan
     if isinstance(policy, _AskedPolicy):
         demand = _demand_share(policy.asked, tokens, spent, result)
-    return _Done(
-        result=result,
+    spending = Spending(
         spent_share=float(result.cost.sum()) / (terms.world.budget_share * jobs.core_seconds),
         demand_share=demand,
         budgets=sum(money.spent > 0.0 for money in spent.values()),
         exceeded=exceeded,
-        seconds=time.perf_counter() - began,
     )
+    return _Done(result=result, spending=spending, seconds=time.perf_counter() - began)
 
 
 def _tokens(jobs: LoopJobs, terms: BudgetTerms, period: str) -> PeriodTokens:

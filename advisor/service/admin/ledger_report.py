@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ class Day:
     Attributes:
         kept, moved, would_move: Jobs that stayed; that were moved; that would have been moved without shadow
             mode.
-        saved_seconds: Estimated wait avoided (:class:`advisor.history.ledger.LedgerRow`), by the day of the
+        saved_seconds_estimate: Wait avoided (:class:`advisor.history.ledger.LedgerRow`), by the day of the
             advice.
         cost_usd: Cost of the jobs with advice on that day, whenever they ran.
     """
@@ -39,7 +39,7 @@ class Day:
     kept: int = 0
     moved: int = 0
     would_move: int = 0
-    saved_seconds: float = 0.0
+    saved_seconds_estimate: float = 0.0
     cost_usd: float = 0.0
 
 
@@ -49,7 +49,7 @@ class Sums:
 
     jobs: int = 0
     moved: int = 0
-    saved_seconds: float = 0.0
+    saved_seconds_estimate: float = 0.0
     cost_usd: float = 0.0
 
     def add(self, row: LedgerRow) -> None:
@@ -57,16 +57,7 @@ class Sums:
         self.cost_usd += row.cost_usd or 0.0
         if row.saved_seconds_estimate is not None:
             self.moved += 1
-            self.saved_seconds += row.saved_seconds_estimate
-
-    def summary(self) -> dict[str, float | int]:
-        """As plain data."""
-        return {
-            "jobs": self.jobs,
-            "moved": self.moved,
-            "saved_seconds_estimate": self.saved_seconds,
-            "cost_usd": self.cost_usd,
-        }
+            self.saved_seconds_estimate += row.saved_seconds_estimate
 
 
 @dataclass(slots=True)
@@ -175,7 +166,7 @@ class LedgerReport:
             day = self._day(row.time)
             day.cost_usd += row.cost_usd or 0.0
             if row.saved_seconds_estimate is not None:
-                day.saved_seconds += row.saved_seconds_estimate
+                day.saved_seconds_estimate += row.saved_seconds_estimate
                 continue
             wait = run = _NO_INTERVAL
             if given := self._bounded.get(row.advice_id):
@@ -196,7 +187,7 @@ class LedgerReport:
             "kept": sum(day.kept for day in days),
             "moved": sum(day.moved for day in days),
             "would_move": sum(day.would_move for day in days),
-            "saved_seconds_estimate": sum(day.saved_seconds for day in days),
+            "saved_seconds_estimate": sum(day.saved_seconds_estimate for day in days),
             "cost_usd": sum(day.cost_usd for day in days),
             "money": self.money,
             "placed_by_users": self.placed_by_users,
@@ -205,22 +196,12 @@ class LedgerReport:
             "runs": self.runs.summary(),
             "reasons": dict(self.reasons.most_common()),
             "outcomes_by_reason": [
-                {"reason": reason, **one.summary()}
+                {"reason": reason, **asdict(one)}
                 for reason, one in sorted(self.outcomes.items(), key=lambda item: (-item[1].jobs, item[0]))
             ],
-            "days": [
-                {
-                    "date": _date(number),
-                    "kept": day.kept,
-                    "moved": day.moved,
-                    "would_move": day.would_move,
-                    "saved_seconds_estimate": day.saved_seconds,
-                    "cost_usd": day.cost_usd,
-                }
-                for number, day in sorted(self.days.items())
-            ],
+            "days": [{"date": _date(number), **asdict(day)} for number, day in sorted(self.days.items())],
             "accounts": [
-                {"account": name, **one.summary()}
+                {"account": name, **asdict(one)}
                 for name, one in sorted(
                     self.accounts.items(), key=lambda item: (-item[1].cost_usd, -item[1].jobs, item[0])
                 )[:_MAX_ACCOUNTS]

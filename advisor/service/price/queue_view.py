@@ -17,8 +17,6 @@ from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.observation.site_view import without_doubles
 from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
 
-Floats = NDArray[np.float64]
-
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
 
