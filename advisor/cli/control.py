@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
 from advisor.cli.context import ConfigOption, settings_of
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("control")(control)
 
 
 def control(config: ConfigOption = None) -> None:

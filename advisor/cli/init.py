@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from advisor.service.admin.found_site import FoundSite, Proposal
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("init")(init)
-
-
 def init(
     *,
     file: Annotated[

@@ -16,8 +16,8 @@ from advisor.cli.output import stderr, with_wide
 from advisor.cli.progress import tells_steps
 from advisor.model.errors import AdvisorError, BadInput
 
-# Modules with `register(app)`, in the order of `advisor --help`. They are named, not imported: a command
-# loads only its own module, and this floor imports none of the floor `papers`, which is above it.
+# The modules of the commands (`_add`), in the order of `advisor --help`. They are named, not imported: a
+# command loads only its own module, and this floor imports none of the floor `papers`, which is above it.
 COMMANDS: tuple[str, ...] = (
     "advisor.cli.serve",
     "advisor.cli.control",
@@ -109,6 +109,29 @@ def _modules_of(words: Sequence[str]) -> tuple[str, ...]:
     return COMMANDS
 
 
+def _add(app: typer.Typer, name: str) -> None:
+    """Add the command of a module: the function that has its name, else what its ``register`` adds.
+
+    The function of a module ``replay_waiting`` is ``waiting``, a command of ``advisor replay``.
+    """
+    module = import_module(name)
+    if hasattr(module, "register"):
+        module.register(app)
+        return
+    group, _, command = name.rpartition(".")[2].rpartition("_")
+    (_replay_group(app) if group else app).command(command)(getattr(module, command))
+
+
+def _replay_group(app: typer.Typer) -> typer.Typer:
+    """The group ``advisor replay`` of the application; it is made where no module has asked for it yet."""
+    for registered in app.registered_groups:
+        if registered.name == "replay" and registered.typer_instance is not None:
+            return registered.typer_instance
+    made = typer.Typer(no_args_is_help=True, help="Replay logs through the decisions.")
+    app.add_typer(made, name="replay")
+    return made
+
+
 def application(words: Sequence[str] = ()) -> typer.Typer:
     """All commands; or, if it is known where the one of these words is, that one alone."""
     made = typer.Typer(
@@ -121,7 +144,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     )
     made.callback()(_main)
     for name in _modules_of(words):
-        import_module(name).register(made)
+        _add(made, name)
     _finish_commands(made)
     return made
 

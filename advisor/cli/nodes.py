@@ -5,18 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("nodes")(nodes)
 
 
 def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:

@@ -13,11 +13,6 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("notify")(notify)
-
-
 def notify(
     test: Annotated[
         bool, typer.Option("--test", help="Send one notice of no trouble, to see whether it arrives.")

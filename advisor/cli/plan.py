@@ -40,11 +40,6 @@ class _Asked:
     processes: int
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor plan``."""
-    app.command("plan")(plan)
-
-
 def plan(
     *,
     since: SinceOption = "90d",

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from advisor.replay.closed_loop.rehearse import Rehearsal
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor recommend``."""
-    app.command("recommend")(recommend)
-
-
 _Weeks = Annotated[
     int, typer.Option(min=4, help="Rehearse the last so many weeks of the history, up to its newest job.")
 ]

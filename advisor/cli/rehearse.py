@@ -73,11 +73,6 @@ ProcessesOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor rehearse``."""
-    app.command("rehearse")(rehearse)
-
-
 def rehearse(
     *,
     trace: TraceOption,

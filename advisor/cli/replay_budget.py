@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse import (
@@ -27,11 +26,6 @@ from advisor.parallel import cores
 from advisor.replay.traces import find_trace
 
 _TEACHING_ROWS: Final = 1_000
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay budget``."""
-    replay_group(app).command("budget")(budget)
 
 
 def budget(

@@ -10,15 +10,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import percent, print_table
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay deadline``."""
-    replay_group(app).command("deadline")(deadline)
 
 
 def deadline(

@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import percent, print_table
@@ -50,11 +49,6 @@ ErrorOption = Annotated[
         help="Error of the run-time forecasts: standard deviation of log(forecast / actual).",
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay pools``."""
-    replay_group(app).command("pools")(pools)
 
 
 def pools(

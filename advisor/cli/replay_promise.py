@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import say_too_large, ticking
 from advisor.cli.rehearse import BootOption, JobsOption, NodesOption, SlowdownOption
@@ -19,11 +18,6 @@ from advisor.replay.traces import find_trace
 
 _TEACHING_ROWS: Final = 2_000
 _TEACHING_SHARE: Final = 0.1
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay promise``."""
-    replay_group(app).command("promise")(promise)
 
 
 def promise(

@@ -17,11 +17,6 @@ from advisor.cli.progress import working
 from advisor.service.admin.since import parse_since
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor report``."""
-    app.command("report")(report)
-
-
 def report(
     *,
     out: Annotated[

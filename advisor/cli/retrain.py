@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from advisor.predict.size.size_model import SizeModel
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("retrain")(retrain)
-
-
 def peak_rss_mb() -> float:
     """Most memory this process has held, MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

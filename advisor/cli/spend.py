@@ -14,11 +14,6 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("spend")(spend)
-
-
 def spend(
     since: Annotated[
         str, typer.Option("--since", help="Compare predicted with actual cost of jobs since then.")

@@ -14,11 +14,6 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_facts
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status")(status)
-
-
 def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Show modes, ages, queue, cloud nodes, what keeps jobs from the cloud, and the last errors.
 

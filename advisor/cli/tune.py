@@ -70,11 +70,6 @@ class _Log:
     encoder: Encoder
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("tune")(tune)
-
-
 def tune(
     *,
     trace: TraceOption = None,

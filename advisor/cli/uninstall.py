@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 _SECONDS = 120.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("uninstall")(uninstall)
-
-
 def uninstall(
     *,
     config: ConfigOption = None,

@@ -57,11 +57,6 @@ ProcessesOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor whatif``."""
-    app.command("whatif")(whatif)
-
-
 def whatif(
     *,
     since: SinceOption = "30d",

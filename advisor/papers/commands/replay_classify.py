@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -25,11 +24,6 @@ class Mode(enum.StrEnum):
 
     PAPER = "paper"
     ADVISOR = "advisor"
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay classify``."""
-    replay_group(app).command("classify")(classify)
 
 
 def classify(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -31,11 +30,6 @@ _SKIP = 10_000
 """Rows before the window of the paper's tables."""
 _MONTH_JOBS = 500
 WAYS = ("optimal", "without_cutoff", "with_cutoff", "advisor")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    replay_group(app).command("placement")(placement)
 
 
 def placement(

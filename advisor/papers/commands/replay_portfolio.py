@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -46,11 +45,6 @@ class Policies(enum.StrEnum):
 
     PAPER = "paper"
     BEYOND = "beyond"
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay portfolio``."""
-    replay_group(app).command("portfolio")(portfolio)
 
 
 def portfolio(  # noqa: PLR0917  (typer passes options by name)

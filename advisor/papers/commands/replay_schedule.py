@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -17,11 +16,6 @@ from advisor.cli.whatif import ProcessesOption
 from advisor.papers.commands.choices import chosen
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay schedule``."""
-    replay_group(app).command("schedule")(schedule)
 
 
 def schedule(

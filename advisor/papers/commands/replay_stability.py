@@ -8,18 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import ProcessesOption
 from advisor.papers.commands.choices import chosen
 from advisor.parallel import cores
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay stability``."""
-    replay_group(app).command("stability")(stability)
 
 
 def stability(  # noqa: PLR0917 - typer passes options by name

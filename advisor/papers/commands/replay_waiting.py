@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import replay_group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
@@ -36,11 +35,6 @@ class DispatchOption(enum.StrEnum):
     FCFS = "fcfs"
     SJF = "sjf"
     EASY = "easy"
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``advisor replay waiting``."""
-    replay_group(app).command("waiting")(waiting)
 
 
 def fixed_cores_of(text: str) -> int | None:

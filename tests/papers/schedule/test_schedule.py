@@ -7,14 +7,13 @@ import math
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from advisor.cli.main import application
 from advisor.model.errors import BadInput
 from advisor.papers.classify.classify import ClassifiedJobs
 from advisor.papers.classify.classify_plots import write_classify
 from advisor.papers.cluster.demand import DOUBTFUL, LARGE, PROBED, SMALL
-from advisor.papers.commands import replay_schedule
 from advisor.papers.placement.placement_plots import write_placement
 from advisor.papers.schedule.schedule import (
     PROBE,
@@ -160,9 +159,7 @@ def test_log_out_of_order_is_sorted(tmp_path):
 
 @pytest.fixture
 def app():
-    app = typer.Typer()
-    replay_schedule.register(app)
-    return app
+    return application(("replay", "schedule"))
 
 
 def test_command_prints_one_object_and_writes_the_page(app, tmp_path):
