@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 
@@ -34,7 +34,6 @@ class MemoryUnits(StrEnum):
 DatabaseOption = Annotated[
     str | None, typer.Option("--database", help="SQLAlchemy URL of the history; the settings' by default.")
 ]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings file.", dir_okay=False)]
 RefuseOption = Annotated[
     bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line instead of skipping it.")
 ]
@@ -50,11 +49,7 @@ def register(app: typer.Typer) -> None:
 
 def history_url(database: str | None, config: Path | None) -> str:
     """URL of the history: the option's, else the settings'."""
-    if database is not None:
-        return database
-    from advisor.config import load
-
-    return load(config, os.environ).settings.history_url
+    return loaded_settings(config).settings.history_url if database is None else database
 
 
 @ingest.command("swf")
@@ -105,14 +100,13 @@ def ingest_sacct(
     """
     import time
 
-    from advisor.config import load
     from advisor.history.ingest import sacct_since
     from advisor.history.store import HistoryStore
     from advisor.model.errors import BadInput
     from advisor.service.observation.accounting import ingest_accounting
     from advisor.slurm.cli import CliBackend
 
-    settings = load(config, os.environ).settings
+    settings = loaded_settings(config).settings
     if settings.cluster.scheduler == "lsf":
         mend = "Use `advisor ingest lsb.acct --source slurm LOGDIR`"
         raise BadInput("this cluster is LSF's, which has no sacct", where="cluster.scheduler", mend=mend)

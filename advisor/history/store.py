@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from advisor.history._jobs import Attempt, FinishedJobs
@@ -53,7 +52,5 @@ class HistoryStore(FinishedJobs, LedgerSummaries, PaidTimes):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 import msgspec
@@ -49,9 +48,7 @@ class SubmitClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -111,7 +111,7 @@ class LearnLoop:
             Step("note costs", self.note_costs),
             Step("bill of today", self.costs.bill_today),
             Step("save knowledge", self.save_knowledge),
-            Step("save sizes", self.save_sizes),
+            Step("save sizes", self._sizes.save),
             *(() if self._run_times is None else (Step("save run times", self._run_times.save),)),
         )
 
@@ -186,10 +186,6 @@ class LearnLoop:
         now, stands_by = self._clock.monotonic(), self._settings.cluster.policy == "price"
         if (not stands_by or now - self._saved >= _STANDBY_SAVE_SECONDS) and self._knowledge.save():
             self._saved = now
-
-    def save_sizes(self) -> None:
-        """Save the size model for the submit server, once a minute."""
-        self._sizes.save()
 
     def note_costs(self) -> None:
         """Store what jobs cost in the cloud: those that have ended, and known ones that have run again."""

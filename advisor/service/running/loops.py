@@ -34,7 +34,7 @@ class Step:
     """One action of a loop's round."""
 
     name: str
-    run: Callable[[], None]
+    run: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
