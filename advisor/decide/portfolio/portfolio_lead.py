@@ -31,21 +31,16 @@ HYSTERESIS: Final = 0.01
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """The contender of best utility so far, with hysteresis.
-
-    Attributes:
-        hysteresis: A contender takes over when its utility is better by this share.
-    """
+    """The contender of best utility so far, with hysteresis."""
 
     first: int
-    hysteresis: float = HYSTERESIS
     _current: int = -1
 
     def after(self, utility: Floats) -> int:
         """Index of the leader, given each contender's utility so far."""
         current = self.first if self._current < 0 else self._current
         best = int(np.argmax(utility))
-        if utility[best] > utility[current] * (1.0 + self.hysteresis):
+        if utility[best] > utility[current] * (1.0 + HYSTERESIS):
             current = best
         self._current = current
         return current
@@ -154,7 +149,6 @@ def leaders_of(
     of_champions = champions[1:]
     champion = np.array([alone[policy][k] for k, policy in enumerate(of_champions)]).reshape(-1, 4)
     utility = utility_of(np.stack([champion, *contenders]) + before, options)
-    utility[1:] /= 1.0 + options.hurdle
     each = _each_day(options)
     if options.first_leader != CHAMPION:
         all_rows = np.arange(len(utility))

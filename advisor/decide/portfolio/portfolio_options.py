@@ -34,8 +34,6 @@ class Options:
         runtimes: Which run times are known.
         hold_seconds: A policy is simulated for this time, the champion afterwards.
         margins: One selection for each: share of the champion's loss that a policy must save to be chosen.
-        hurdle: A selection leads only while its utility is better than the champion's by this share and the
-            hysteresis.
         evidence: Standard errors by which its days must also be better (`Days.evidence`); the same for a
             champion of another order of jobs.
         first_leader: Index of the selection that leads until another contender has the better days
@@ -53,7 +51,6 @@ class Options:
     beta: float = 1.0
     hold_seconds: float = 300.0
     margins: tuple[float, ...] = (0.0, 0.05)
-    hurdle: float = 0.0
     evidence: float = 0.0
     first_leader: int = CHAMPION
     day_seconds: float = DAY_SECONDS

@@ -50,18 +50,6 @@ def test_a_policy_of_another_kind_has_the_whole_prior():
     assert champions_of(found, before, guessed).tolist() == [1, 1, 1]
 
 
-def test_a_selection_leads_only_beyond_the_hurdle():
-    """Five per cent, on top of a per cent's loyalty."""
-    led = leaders_of(
-        [checkpoints(0.5, 0.5, 0.5)],
-        np.zeros(4, np.int64),
-        [checkpoints(0.52, 0.56, 0.50)],
-        np.zeros(4),
-        Options(hurdle=0.05),
-    )
-    assert led.tolist() == [CHAMPION, CHAMPION, 0, CHAMPION]
-
-
 def led_by(champion, *selections, first: int = 0) -> list[int]:
     """Leaders day by day, each contender charged so much a day."""
     options = replace(DAILY, first_leader=first)
@@ -161,7 +149,7 @@ def test_a_selection_leads_from_enough_evidence_until_half_of_it_is_gone():
 
 
 def test_the_leader_changes_with_hysteresis():
-    leader = Leader(first=0, hysteresis=0.01)
+    leader = Leader(first=0)
     assert leader.after(np.array([1.0, 1.009])) == 0
     assert leader.after(np.array([1.0, 1.02])) == 1
     assert leader.after(np.array([1.005, 1.0])) == 1
