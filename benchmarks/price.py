@@ -54,7 +54,7 @@ def run(*, seed: int, rounds: int, tell: Callable[[str], None]) -> dict[str, Any
 def _measured(
     snapshot: ClusterSnapshot, settings: Settings, chances: RunTimesOfJobs, rounds: int
 ) -> dict[str, float]:
-    valuer = Valuer(settings, chances=chances, slowdown=lambda _queued: 1.05, has_slices=True)
+    valuer = Valuer(settings, chances=chances.chances, slowdown=lambda _queued: 1.05, has_slices=True)
     cloud = CloudState(on_demand_usd_per_core_hour=0.05, processors_per_node=_PROCESSORS, nodes_total=100)
 
     def value() -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from advisor.ec2.tags import INTENT_TAG, NODE_TAG, as_mapping, node_of
+from advisor.ec2.tags import NODE_TAG, as_mapping, node_of
 from advisor.model.advice import Capacity
 
 # A stopped or hibernated instance runs no job, so it counts as gone (F21). It still costs money.
@@ -36,7 +36,6 @@ class Instance:
     state_reason: str
     node: str | None
     has_node_tag: bool
-    intent: str | None
     option: Capacity
     instance_type: str
     zone: str
@@ -78,7 +77,6 @@ def as_instance(raw: Mapping[str, Any], *, node: str | None = None) -> Instance:
         state_reason=(raw.get("StateReason") or {}).get("Code", "") or "",
         node=node_of(tags, launch_index) or node,
         has_node_tag=NODE_TAG in tags,
-        intent=tags.get(INTENT_TAG),
         option=Capacity.SPOT if raw.get("InstanceLifecycle") == "spot" else Capacity.ON_DEMAND,
         instance_type=raw.get("InstanceType", ""),
         zone=raw.get("Placement", {}).get("AvailabilityZone", ""),

@@ -18,7 +18,6 @@ from advisor.lsf.fields import Fields, MalformedRecord
 _SUB_NAME: Final = 0x01
 _SUB_QUEUE: Final = 0x02
 _SUB_HOST: Final = 0x04
-_SUB_EXCLUSIVE: Final = 0x40
 _SUB_PRE_EXECUTION: Final = 0x100000
 _SUB_MAIL_USER: Final = 0x400000
 _SUB_RERUNNABLE: Final = 0x4000
@@ -90,7 +89,6 @@ class LiveJob:
     description: str = ""
     priority: int | None = None
     rerunnable: bool = False
-    exclusive: bool = False
     interactive: bool = False
     explicit_queue: bool = False
     deferred: bool = False
@@ -141,7 +139,7 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
         description="" if is_ibm_lsf or not len(fields) else fields.text("description"),
         is_ibm_lsf=is_ibm_lsf,
         priority=None if priority < 0 else priority,
-        rerunnable=bool(options & _SUB_RERUNNABLE), exclusive=bool(options & _SUB_EXCLUSIVE),
+        rerunnable=bool(options & _SUB_RERUNNABLE),
         interactive=bool(options & _SUB_INTERACTIVE), explicit_queue=bool(options & _SUB_QUEUE),
         deferred=bool(begin or options2 & _SUB2_HOLD),
     )  # fmt: skip

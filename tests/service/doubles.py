@@ -132,7 +132,6 @@ def make_instance(
         "state_reason": "",
         "node": node,
         "has_node_tag": True,
-        "intent": None,
         "option": Capacity.SPOT,
         "instance_type": "c5.xlarge",
         "zone": "us-east-1a",

@@ -144,13 +144,8 @@ class RunTimesOfJobs:
         self.promises = PromisesKnown() if promises is None else promises
         self._lock = threading.Lock()
 
-    @property
-    def edges(self) -> Floats:
-        """Upper edges of the bins, seconds, shape ``(bins,)``, ascending."""
-        return GRID
-
     def chances(self, job: Job) -> Floats:
-        """Probability of each bin, shape ``(bins,)``; nothing above the job's time limit."""
+        """Probability of each bin of `GRID`, shape ``(bins,)``; nothing above the job's time limit."""
         with self._lock:
             return self._known.forecast(_numbers(job))
 

@@ -280,7 +280,7 @@ class Features:
             keeper=keeper,
             valuer=Valuer(
                 settings,
-                chances=self.learn.run_times,
+                chances=self.learn.run_times.chances,
                 slowdown=self.learn.slowdown,
                 has_slices=self.hedge is not None and settings.hedge.enabled,
             ),
@@ -292,7 +292,7 @@ class Features:
             settings,
             view=shared.view,
             keeper=keeper,
-            chances=self.learn.run_times,
+            chances=self.learn.run_times.chances,
             slowdown=self.learn.slowdown,
             cloud=lambda: loop.cloud,
             strain=self.learn.run_times.strain,

@@ -25,7 +25,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
-from advisor.predict.run_times.grid import GRID, Floats
+from advisor.predict.run_times.grid import Floats
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
 from advisor.service.running.clock import Clock
@@ -72,13 +72,8 @@ class RunTimeKnowledge:
         self._open = Counter[str]()  # promises of jobs in the queue, by kind
         self._saved_at, self._is_changed = -math.inf, False
 
-    @property
-    def edges(self) -> Floats:
-        """Upper edges of the bins, seconds, shape ``(bins,)``, ascending."""
-        return GRID
-
     def chances(self, job: Job) -> Floats:
-        """Probability of each bin, shape ``(bins,)``; nothing above the job's time limit."""
+        """Probability of each bin of `GRID`, shape ``(bins,)``; nothing above the job's time limit."""
         return self._known.chances(job)
 
     def learn(self) -> None:

@@ -20,12 +20,13 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.levels import Kind
+from advisor.predict.run_times.grid import GRID
 from advisor.service.learn.on_premise_equivalents import on_premise_job
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import forecast_waits, on_premise_queue
-from advisor.service.price.valuing import AskSlowdown, RunChances
+from advisor.service.price.valuing import AskChances, AskSlowdown
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class Slices:
         *,
         view: SharedView,
         keeper: PriceKeeper,
-        chances: RunChances,
+        chances: AskChances,
         slowdown: AskSlowdown,
         cloud: Callable[[], CloudState],
         strain: Callable[[Job], float],
@@ -165,7 +166,7 @@ class Slices:
     def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
         here = on_premise_job(queued, self._settings).job
         return comes_back(
-            ended_of(self._chances.chances(here)),
+            ended_of(self._chances(here)),
             limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
             slowdown=self._slowdown(queued),
             left=deadline - self._view.fresh().time,
@@ -185,11 +186,11 @@ class Slices:
         longest: float = math.inf,
     ) -> Slice:
         here = on_premise_job(queued, self._settings).job
-        chances = self._chances.chances(here)
-        forget_below(chances, self._chances.edges, ran_seconds / offer.slowdown)
+        chances = self._chances(here)
+        forget_below(chances, GRID, ran_seconds / offer.slowdown)
         return best_slice(
             chances,
-            self._chances.edges,
+            GRID,
             limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
             elapsed=elapsed / offer.slowdown,
             wait=wait,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from advisor.model.job import Job, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
+from advisor.predict.run_times.grid import GRID
 from advisor.service.waiting.candidates import may_be_asked
 
+AskChances = Callable[[Job], Floats]
+"""The probability of each bin of a job's run time on-premise, by `GRID`; nothing above its time limit."""
 AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""
 
@@ -32,19 +35,6 @@ _SEEN_BY_THE_HOOK_ALONE: Final = frozenset(
     {Reason.EXPLICIT_PARTITION, Reason.MORE_MEMORY_THAN_BURST, Reason.BURST_BUFFER, Reason.HETEROGENEOUS}
 )
 """Rules that kept a job on-premise at its submission by what squeue does not show."""
-
-
-class RunChances(Protocol):
-    """Run times on-premise as distributions over bins."""
-
-    @property
-    def edges(self) -> Floats:
-        """Upper edges of the bins, shape ``(bins,)``, seconds, ascending."""
-        ...
-
-    def chances(self, job: Job) -> Floats:
-        """Probability of each bin, shape ``(bins,)``; nothing above the job's time limit."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +65,13 @@ class Valuer:
     """
 
     def __init__(
-        self, settings: Settings, *, chances: RunChances, slowdown: AskSlowdown, has_slices: bool
+        self, settings: Settings, *, chances: AskChances, slowdown: AskSlowdown, has_slices: bool
     ) -> None:
         self._settings = settings
         self._chances = chances
         self._slowdown = slowdown
         self._has_slices = has_slices
-        edges = chances.edges
-        self._middles = np.sqrt(np.concatenate((edges[:1] ** 2 / edges[1], edges[:-1])) * edges)
+        self._middles = np.sqrt(np.concatenate((GRID[:1] ** 2 / GRID[1], GRID[:-1])) * GRID)
 
     def value(
         self, jobs: Sequence[QueuedJob], waits: Mapping[int, float], cloud: CloudState, now: float
@@ -99,7 +88,7 @@ class Valuer:
         if not movable:
             return []
         slowdowns = np.array([self._slowdown(queued) for queued in movable])
-        chances = np.stack([self._chances.chances(queued.job) for queued in movable])
+        chances = np.stack([self._chances(queued.job) for queued in movable])
         limits = np.array([limit_seconds(queued.job) for queued in movable])
         likely = slowdowns * (chances * np.minimum(self._middles, limits[:, None])).sum(axis=1)
         prices, most = np.array(
@@ -118,9 +107,7 @@ class Valuer:
             paid_starts=starts + transfers / usd_per_second,
             are_whole=np.array([not self.is_sliced(queued.job) for queued in movable]),
         )
-        found = value_queue(
-            chances, self._chances.edges, offers, loss_weight=self._settings.price.loss_weight
-        )
+        found = value_queue(chances, GRID, offers, loss_weight=self._settings.price.loss_weight)
         worst = most * (starts + slowdowns * found.stops + ENDING_SECONDS) + transfers
         return [
             Valued(

@@ -41,8 +41,6 @@ NODES: tuple[Node, ...] = (make_node("fixed1", processors=8), make_node("fixed2"
 class Chances:
     """Nine in ten jobs run a known share of their limit, the others to their limit."""
 
-    edges: Floats = GRID
-
     def __init__(self) -> None:
         self.share: dict[int, float] = {}
         self.asked = 0
@@ -118,7 +116,7 @@ class World:
             self.settings,
             keeper=self.keeper,
             valuer=Valuer(
-                self.settings, chances=self.chances, slowdown=lambda _queued: 1.05, has_slices=True
+                self.settings, chances=self.chances.chances, slowdown=lambda _queued: 1.05, has_slices=True
             ),
             asking=Asking(
                 Moves(self.settings, slurm=self.slurm, state=MOVES.at(self.folder), **parts),  # type: ignore[arg-type]
@@ -167,7 +165,9 @@ class World:
     def valued(self) -> list[Valued]:
         """Every waiting job's value now."""
         queue = on_premise_queue(self.slurm.snapshot(self.hands.wall), self.settings)
-        valuer = Valuer(self.settings, chances=self.chances, slowdown=lambda _queued: 1.05, has_slices=True)
+        valuer = Valuer(
+            self.settings, chances=self.chances.chances, slowdown=lambda _queued: 1.05, has_slices=True
+        )
         return valuer.value(queue.waiting, forecast_waits(queue), self.cloud, self.hands.wall)
 
     @property

@@ -27,8 +27,6 @@ HOUR = 3600.0
 class Runs:
     """Half of the jobs run ten minutes, the others an hour."""
 
-    edges: Floats = GRID
-
     def chances(self, _job: Job) -> Floats:
         found = np.zeros(len(GRID))
         found[bin_of(600.0)] = found[bin_of(HOUR)] = 0.5
@@ -59,7 +57,7 @@ def site(
         world.settings,
         view=world.view,
         keeper=world.keeper,
-        chances=runs or Runs(),
+        chances=(runs or Runs()).chances,
         slowdown=lambda _queued: 1.05,
         cloud=lambda: replace(world.cloud, on_demand_open=is_open),
         strain=lambda _job: strain,
