@@ -65,9 +65,8 @@ class RunTimeKnowledge:
         self._ratio = ratio
         self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
         self._position: int | None = None
-        self._places: dict[
-            int, tuple[float, NDArray[np.int64]]
-        ] = {}  # job seen in the queue to its submission's
+        # job seen in the queue: when it was submitted, and where the experts looked then
+        self._places: dict[int, tuple[float, NDArray[np.int64]]] = {}
         self._promised: dict[int, str] = {}  # job in the queue to its first advice
         self._open = Counter[str]()  # promises of jobs in the queue, by kind
         self._saved_at, self._is_changed = -math.inf, False
