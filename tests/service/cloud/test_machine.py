@@ -73,7 +73,7 @@ def test_whatever_happens_to_reservations() -> None:
 
 def test_whatever_happens_to_clocks() -> None:
     @seed(0 if "ADVISOR_STORIES" not in os.environ else int.from_bytes(os.urandom(4)))
-    @options(STORIES // PARTS // 2)
+    @options(STORIES // PARTS)
     @given(story=stories(*OF_CLOCKS), budget_usd=BUDGETS, own_budgets=st.booleans())
     def happens(story: Any, budget_usd: float, *, own_budgets: bool) -> None:
         tell(story, budget_usd=budget_usd, own_budgets=own_budgets)
