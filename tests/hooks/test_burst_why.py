@@ -102,10 +102,16 @@ def test_it_says_what_advisor_why_says(login: LoginNode, advice: Advice) -> None
     assert said.stdout.startswith(f"It starts in {where}")
 
 
-def test_numbers_have_their_units(login: LoginNode) -> None:
+DEAR = (
+    '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"price.too_dear","size":"unknown",'
+    '"n":{"hour_costs":2,"hour_may_cost":0.5,"slice_chance":0.1171}}'
+)
+
+
+@pytest.mark.parametrize("comment", [admin_comment(moved()), DEAR], ids=["moved", "too dear"])
+def test_numbers_have_their_units(login: LoginNode, comment: str) -> None:
     from advisor.decide.explanation.admin_comment import parse_admin_comment
 
-    comment = admin_comment(moved())
     login.shows(comment)
     said = login.run("burst-why", "12345").stdout
     recorded = parse_admin_comment(comment)
