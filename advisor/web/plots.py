@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from advisor.service.admin.plots import COLOURS, styled
 
 _MAX_ROWS: Final = 200
+_TICKS: Final = 8  # the largest number of ticks on an axis of days
+_DAY_MILLISECONDS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,11 @@ def add_aim(figure: go.Figure, name: str, x: Sequence[Any], y: Sequence[Any]) ->
 
 
 def drawn_by_day(figure: go.Figure, title: str, unit: str, x_title: str | None = None) -> Drawn:
-    """A figure over days, from 0 up."""
-    figure.update_xaxes(title=x_title, type="date", tickformat="%d %b", nticks=8)
+    """A figure over ISO dates, from 0 up; of a few days each has its tick, and none between two."""
+    days = [date.fromisoformat(day) for trace in figure.data for day in trace.x]
+    is_short = bool(days) and (max(days) - min(days)).days < _TICKS
+    step = _DAY_MILLISECONDS if is_short else None
+    figure.update_xaxes(title=x_title, type="date", tickformat="%d %b", nticks=_TICKS, dtick=step)
     figure.update_yaxes(rangemode="tozero")
     return drawn(styled(figure, title, unit))
 

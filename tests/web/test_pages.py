@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from advisor.service.control.metrics_page import MetricsPage
 from advisor.service.exchange import status_file
-from advisor.web.plots import figure_text
+from advisor.web.plots import add_line, drawn_by_day, figure_text
 from tests.commands import app
 from tests.web.conftest import Ask
 
@@ -249,6 +249,20 @@ def test_the_link_to_the_data_asks_for_the_same(client: TestClient) -> None:
     assert link is not None
     page = client.get("/decisions" + link[1].replace("&amp;", "&")).json()
     assert [row["user"] for row in page["decisions"]] == ["ann"]
+
+
+def test_an_axis_of_a_few_days_names_each_of_them_once() -> None:
+    """With one day plotly would divide it, and name it again at each part."""
+
+    def step(*days: str) -> object:
+        figure = go.Figure()
+        add_line(figure, "spent", days, [1.0] * len(days))
+        return json.loads(drawn_by_day(figure, "Spent", "US dollars").text)["layout"]["xaxis"].get("dtick")
+
+    assert step("2026-11-28") == 86_400_000
+    assert step("2026-11-21", "2026-11-28") == 86_400_000
+    assert step("2026-11-20", "2026-11-28") is None
+    assert step() is None
 
 
 def test_no_text_in_a_figure_ends_its_element() -> None:
