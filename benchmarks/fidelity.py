@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from advisor.arrays import Floats
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.world import Policy, World, WorldOptions
@@ -33,7 +34,6 @@ from benchmarks.fidelity_day import (
     run_day,
 )
 
-Floats = NDArray[np.float64]
 FAST_SCHEDULER: Final = "sched_interval=2,bf_interval=1,bf_resolution=1,bf_max_time=30,batch_sched_delay=0"
 _ENOUGH: Final = 1000.0  # times what all jobs use: the plan decides, not the budget
 

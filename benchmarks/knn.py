@@ -15,16 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
+from advisor.arrays import Floats
 from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import CUNHA_TABLE_I
 from advisor.predict.knn.parameters import KnnParameters
 from benchmarks.timing import microseconds_each, percentiles
 
-Floats = NDArray[np.float64]
 Tell = Callable[[str], None]
 
 USERS, GROUPS, QUEUES = 250, 25, 6

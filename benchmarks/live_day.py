@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools
 from advisor.decide.price.tokens import DAY
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import UNKNOWN_CODE, JobTable
@@ -38,8 +39,6 @@ _PROGRAMS: Final = 12
 _LIMITS: Final = (1, 2, 3, 5)  # minutes
 _SHORTEST: Final = 2.0
 _LONGEST: Final = 110.0
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.price.tokens import DAY, Tokens
 from advisor.decide.submission.policy import in_force
 from advisor.model.settings import Settings
@@ -28,8 +29,6 @@ from benchmarks.live_day import (
     USD_PER_NODE_HOUR,
     LiveDay,
 )
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

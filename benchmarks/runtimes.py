@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.price.slices import forget_below
 from advisor.model.table import JobTable
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, mean, quantile, survival
@@ -23,7 +24,6 @@ from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.sources import load_table
 from benchmarks.timing import percentiles
 
-Floats = NDArray[np.float64]
 Tell = Callable[[str], None]
 
 _LEVELS: Final = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -17,12 +17,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimate
-
-Floats = NDArray[np.float64]
 
 _TAIL: Final = 0.05
 """Share of true values beyond each bound of an interval of 90 %."""

@@ -16,14 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.site import PerformanceRatios, Ratio
-
-Floats: TypeAlias = NDArray[np.float64]
 
 MIN_JOBS: Final = 3
 """Minimum of cloud runs to learn anything, and for a value of a partition or application."""

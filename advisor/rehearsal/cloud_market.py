@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.replay.spot_traces import malformed, read_spot_counts, text_of
-from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT, Ec2Market, Floats, Steps, StockOut
+from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT, Ec2Market, Steps, StockOut
 
 _HOUR: Final = 3600.0
 

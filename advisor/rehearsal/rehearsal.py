@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.settings import Settings
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.machines import Paid
@@ -23,7 +24,6 @@ from advisor.rehearsal.site import SimulatedSite, SiteShape, with_folders
 from advisor.rehearsal.virtual_time import VirtualTime
 from advisor.testing.memory_slurm_records import BURST, ENDED, MemoryJob
 
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called with (jobs submitted, all)."""
 

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
+from advisor.arrays import Bools, Floats
 
 SCALES: Final = 48
 """Candidates for a: quantiles of the variances seen, the last one above them all."""
@@ -44,14 +43,14 @@ class PastJobs:
         ratio = overhead * self.processors + baseline
         return self.actual_wait + self.actual_run - boot_seconds - ratio * self.actual_run
 
-    def looks_faster(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Booleans:
+    def looks_faster(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Bools:
         """Mask of jobs whose predicted turnaround is shorter in the cloud; False where it is unknown."""
         slowdown = overhead * self.processors + baseline - 1.0
         with np.errstate(invalid="ignore"):  # 0*inf and NaN are unknown, see the next line but one
             penalty = boot_seconds + np.where(slowdown == 0.0, 0.0, slowdown * self.run)
             return np.isfinite(self.wait) & np.isfinite(penalty) & (self.wait > penalty)
 
-    def sure_enough(self, overhead: float, scale: float, decay: float) -> Booleans:
+    def sure_enough(self, overhead: float, scale: float, decay: float) -> Bools:
         """Mask of jobs whose predicted wait has a variance below the cutoff."""
         cutoff = scale * np.exp(-decay * overhead * self.processors)
         return np.asarray(self.wait_variance < cutoff)

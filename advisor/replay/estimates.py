@@ -9,6 +9,7 @@ from typing import Final, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.estimate import Estimate
 from advisor.model.table import JobTable
 from advisor.predict.knn.estimator import KnnEstimator
@@ -16,7 +17,6 @@ from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Target
 from advisor.predict.knn.parameters import KnnParameters
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Tick: TypeAlias = Callable[[int], None]
 

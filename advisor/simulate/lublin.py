@@ -11,11 +11,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from advisor.arrays import Floats, Ints
 
 SECONDS_PER_DAY = 86_400.0
 SLOTS_PER_DAY = 48

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.model.table import JobTable
 from advisor.simulate import lublin
-from advisor.simulate.lublin import Floats, Ints
 from advisor.simulate.pool.pool import Pool
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from advisor.arrays import Floats
 
 SPOT: Final = "spot"
 ON_DEMAND: Final = "on-demand"

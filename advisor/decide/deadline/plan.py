@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.decide.deadline.moment import Market, Moment
-from advisor.predict.survival.hazard import Floats
 from advisor.predict.survival.spot_spells import SpotChances
 
 STEPS: Final = 360

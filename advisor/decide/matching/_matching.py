@@ -6,15 +6,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.model.node_view import NodeRecords, NodeView
 from advisor.predict.survival.hazard import stays, wasted
 from advisor.predict.survival.node_survival import SurvivalModel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 NOWHERE = -1
 BACKLOG = 0.25

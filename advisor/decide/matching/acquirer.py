@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from advisor.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from advisor.decide.matching._matching import BACKLOG, NOWHERE, Floats, Ints, Weights, match_all
+from advisor.arrays import Floats, Ints
+from advisor.decide.matching._matching import BACKLOG, NOWHERE, Weights, match_all
 from advisor.model.node_view import NodeView
 from advisor.predict.survival.node_survival import SurvivalModel
 

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.simulate.portfolio.online import Outcomes
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SMART_SHARE: Final = 0.6
 """lambda of section 4: share of the simulated policies that become smart."""

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio.portfolio import Budget, Floats, TimeConstrainedSelector, Worth
+from advisor.arrays import Floats
+from advisor.decide.portfolio.portfolio import Budget, TimeConstrainedSelector, Worth
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import NodeChoice, RentingPolicy
 from advisor.simulate.portfolio.state import Rules

@@ -12,8 +12,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from advisor.arrays import Bools, Floats
 
 DAY_SECONDS: Final = 86_400.0
 _DAY_JOBS: Final = 5.0
@@ -32,7 +31,7 @@ class Days:
     """
 
     loss: Floats
-    tells: Flags
+    tells: Bools
 
     @classmethod
     def of(

@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.portfolio.portfolio_evidence import Days
 from advisor.decide.portfolio.portfolio_options import CHAMPION, PRIOR_JOBS_WARM, Options, prior_jobs
 from advisor.simulate.portfolio.cluster import Totals
 from advisor.simulate.portfolio.state import CHARGED, JOBS, SLOWDOWN, WORK
-
-Floats = NDArray[np.float64]
 
 REFUTED: Final = 1.5
 """Standard errors at which a first leader other than the champion, or its successor, is replaced."""

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.portfolio.portfolio import Worth
 from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
 from advisor.decide.portfolio.portfolio_lead import champions_of, leaders_of, rows_of, utility_of
@@ -27,8 +28,6 @@ from advisor.decide.portfolio.replay_progress import Progress, Steps
 from advisor.model.table import JobTable
 from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
 from advisor.simulate.portfolio.policies import RentingPolicy
-
-Floats = NDArray[np.float64]
 
 LONG_QUEUE: Final = 100
 """From this number of waiting jobs on, choices are made more rarely: a simulation's time grows with its

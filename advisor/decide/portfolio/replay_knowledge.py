@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio.portfolio_lead import Floats, rows_of
+from advisor.arrays import Floats
+from advisor.decide.portfolio.portfolio_lead import rows_of
 from advisor.decide.portfolio.portfolio_options import Options, prior_jobs
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable

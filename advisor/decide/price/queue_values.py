@@ -9,12 +9,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.compiled import compiled
-from advisor.decide.price.slices import Floats, best_of_stops
-
-Bools = NDArray[np.bool_]
+from advisor.decide.price.slices import best_of_stops
 
 
 class QueueOffers(NamedTuple):

@@ -15,13 +15,9 @@ import math
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.model.site import Price
-
-Floats = NDArray[np.float64]
 
 MAX_CLOUD_STARTS: Final = 2
 """How often a job that keeps its place may go to the cloud: users expect few restarts.

@@ -11,12 +11,10 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.predict.run_times.grid import GRID, MAX_SECONDS, STEP, bin_of, mean, quantile
-
-Floats = NDArray[np.float64]
 
 _HALVINGS: Final = 40
 _ROUNDING: Final = 1e-9

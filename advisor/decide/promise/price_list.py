@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from advisor.arrays import Floats
 from advisor.decide.promise.chances import (
-    Floats,
     kept_there,
     late_by_loss,
     mean_run,

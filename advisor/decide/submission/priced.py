@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.price.slices import CloudOffer, Floats, Slice, best_slice, usd_for_shorter
+from advisor.decide.price.slices import CloudOffer, Slice, best_slice, usd_for_shorter
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
 from advisor.decide.submission.capacity import choose, kind_of_node

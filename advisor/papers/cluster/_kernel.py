@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Ints
 from advisor.compiled import compiled
 from advisor.papers.cluster._passes import backfill, enqueue, may_backfill, schedule, send_to_cloud
 from advisor.papers.cluster._state import (
@@ -23,7 +24,6 @@ from advisor.papers.cluster._state import (
     DONE,
     RUNNING,
     WAITING,
-    Ints,
     Rules,
     State,
     queue_insert,

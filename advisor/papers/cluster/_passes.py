@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.arrays import Ints
 from advisor.compiled import compiled
 from advisor.papers.cluster._state import (
     CLOUD,
     RUNNING,
     WAITING,
-    Ints,
     Rules,
     is_before,
     queue_insert,

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
-
-Ints = NDArray[np.int64]
 
 AHEAD, WAITING, RUNNING, DONE, CLOUD = 0, 1, 2, 3, 4
 """Where a job is."""

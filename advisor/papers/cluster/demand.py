@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 STARVED, SMALL, DOUBTFUL, PROBED, LARGE = 0, 1, 2, 3, 4
 """Classes in the order they are served; no job is submitted as starved. ``DOUBTFUL``: perhaps small."""

@@ -9,10 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.papers.cluster._kernel import advance
 from advisor.papers.cluster._state import CLOUD, CLUSTER, DONE, JOB, Rules, State
-from advisor.papers.cluster.demand import LARGE, Demand, Floats, Ints
+from advisor.papers.cluster.demand import LARGE, Demand
 from advisor.papers.cluster.policies import EASY, Correction, Order, Policy
 from advisor.simulate.heap import ENDING
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.papers.forests.submission_features import COLUMNS, REQUEST, SINCE, UNKNOWN
-
-Floats = NDArray[np.float64]
 
 
 class LiveJobs:

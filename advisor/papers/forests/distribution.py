@@ -16,9 +16,9 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 
 BINS: Final = 40

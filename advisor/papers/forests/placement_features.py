@@ -12,8 +12,8 @@ from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.papers.forests._placement_lags import (
     Lags,
     LiveJobs,
@@ -31,8 +31,6 @@ from advisor.papers.forests.submission_features import (
     Submission,
     fill_features,
 )
-
-Floats = NDArray[np.float64]
 
 DEFAULT_REQUEST_SECONDS: Final = 86_400.0
 """A job without a time limit counts as requesting one day."""

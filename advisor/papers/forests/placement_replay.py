@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.table import JobTable
 from advisor.papers.forests.placement_features import EventKind, PlacementFeatures
 from advisor.papers.forests.submission_features import FEATURES, Submission
-
-Floats = NDArray[np.float64]
 
 
 def features_of(

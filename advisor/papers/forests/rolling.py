@@ -11,13 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.papers.forests.distribution import DistributionForest, Distributions, ForestSettings
 from advisor.predict.knn.fitness import Target
 from advisor.replay.estimates import Known
-
-Floats = NDArray[np.float64]
 
 TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
 
 # Columns of a job in the queue or on the machine.
 PROCESSORS, REQUEST, SINCE, QUEUE, USER = range(5)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
 
 # How a hedge ended.
 NOT_HEDGED, FINISHED, STOPPED, RESTARTED, STAYED = range(5)

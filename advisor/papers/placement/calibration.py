@@ -27,13 +27,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.papers.forests.distribution import EDGES, fill_quantiles
 from advisor.papers.forests.submission_features import FEATURES
-
-Floats = NDArray[np.float64]
 
 COVERAGE: Final = 0.9
 """Promised share of truths within a forecast's interval."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import BINS, Distributions
@@ -18,7 +19,6 @@ from advisor.papers.placement.calibration import COVERAGE, IntervalCalibration, 
 from advisor.predict.knn.fitness import Target
 from advisor.replay.estimates import Known
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 __all__ = ["COVERAGE", "ForecastColumns", "ForecastOptions", "estimates_at", "forecast_rows"]

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.papers.placement.hedge_budget import Budget
 from advisor.papers.placement.hedging import STOPS, choose_stop
-
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 
 _LONGER = 1.25
 """A hedge that has used up what it reserved by its time limit, and runs on, asks for a quarter more."""
@@ -33,7 +31,7 @@ class HedgeTable:
     ending: NDArray[np.int8]
     gain: Floats
     stay_seconds: Floats
-    stays: Booleans
+    stays: Bools
     processors: Floats
     slowdown: Floats
     limit: Floats

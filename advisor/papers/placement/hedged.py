@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.compiled import compiled
 from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import EDGES
@@ -19,8 +20,6 @@ from advisor.papers.placement.hedging import PRICES, STOPS
 from advisor.papers.placement.pacing import Pacer
 from advisor.predict.knn.fitness import Target
 
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
 _STOP_AT_ONE: Final = 1e5
@@ -134,7 +133,7 @@ def _fill(  # noqa: PLR0917 (compiled functions take positions only)
     ending: NDArray[np.int8],
     gain: Floats,
     stay_seconds: Floats,
-    stay: Booleans,
+    stay: Bools,
 ) -> None:
     for n in range(len(wait)):
         if np.isnan(wait_mass[n, 0]) or np.isnan(run_mass[n, 0]):

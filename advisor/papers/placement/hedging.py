@@ -12,11 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.papers.placement._hedge_curves import best_stop
-
-Floats = NDArray[np.float64]
 
 STOPS: Final[Floats] = np.concatenate([[0.0], np.geomspace(10.0, 3e6, 36)])
 """Stop-losses looked at, seconds in the cloud; 0 is no hedge, the last no stop-loss to speak of."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Bools
 from advisor.model.settings import PlacementSettings
 from advisor.model.table import JobTable
 from advisor.papers.placement.forecast_rows import ForecastColumns, estimates_at
@@ -13,7 +13,6 @@ from advisor.papers.placement.record import RuleTerms
 from advisor.papers.placement.record_in_time import Fate, RecordInTime
 from advisor.predict.knn.fitness import Target
 
-Booleans = NDArray[np.bool_]
 _TERMS = RuleTerms()
 
 
@@ -23,7 +22,7 @@ def sent_by_the_advisor(
     placement: PlacementSettings,
     first: int = 0,
     terms: RuleTerms = _TERMS,
-) -> Booleans:
+) -> Bools:
     """Where the rule sends the forecast rows: True for the cloud.
 
     The record takes in each candidate when it has ended (on-premise, as the log says), so that nothing is

@@ -15,11 +15,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.papers.placement.hedging import PRICES
-
-Floats = NDArray[np.float64]
 
 REMEMBERED: Final = 5_000
 """Newest ended jobs that are remembered; older ones are dropped, because the mix of jobs changes."""

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.table_row import job_of
 from advisor.history.parameters import untuned_of
@@ -45,9 +46,7 @@ from advisor.predict.knn.tuning import GeneticSettings, tune
 from advisor.replay.cutoff_choice import ChosenCutoff, PastJobs, choose_cutoff
 from advisor.replay.estimates import EstimateColumns, estimate_rows
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 
 FACTORS: Final = (0.01, 0.05, 0.10, 0.20, 0.30, 0.40, 0.50, 0.75, 1.00, 10.00)
 """Overheads per processor of the paper's Tables III to V."""
@@ -306,7 +305,7 @@ def _published(factor: float, options: PlacementOptions) -> PlacementSettings:
 
 
 def _factor_row(
-    factor: float, sent: dict[str, Booleans], saved: Floats, hedged: tuple[HedgeOutcome, ...]
+    factor: float, sent: dict[str, Bools], saved: Floats, hedged: tuple[HedgeOutcome, ...]
 ) -> FactorRow:
     optimum = float(saved[saved > 0].sum())
     outcomes = {name: Outcome.of(jobs, saved, optimum) for name, jobs in sent.items()}
@@ -317,7 +316,7 @@ def _sent(
     cases: Sequence[tuple[Job, SiteState, Estimates]],
     placement: PlacementSettings,
     cutoff: Cutoff | None = None,
-) -> Booleans:
+) -> Bools:
     """Where the decision function sends the jobs: True for the cloud."""
     settings = Settings(placement=placement, cluster=ClusterSettings(policy="cunha2017"))
     return np.array(

@@ -8,12 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.papers.placement.hedged import HedgeOutcome, HedgePoint
 from advisor.predict.knn.fitness import Target
 from advisor.replay.cutoff_choice import ChosenCutoff
-
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +29,7 @@ class Outcome:
     fraction_of_optimal: float | None
 
     @classmethod
-    def of(cls, sent: Booleans, saved: Floats, optimum: float) -> Self:
+    def of(cls, sent: Bools, saved: Floats, optimum: float) -> Self:
         """Add up the jobs that were sent; `optimum` is the clairvoyant's sum."""
         total = float(saved[sent].sum())
         return cls(
@@ -162,7 +160,7 @@ def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _by_month(inside: Booleans, epoch: Floats) -> tuple[MonthCoverage, ...]:
+def _by_month(inside: Bools, epoch: Floats) -> tuple[MonthCoverage, ...]:
     months = np.floor(epoch).astype("datetime64[s]").astype("datetime64[M]")
     return tuple(
         MonthCoverage(

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.papers.classify.classify import ClassifiedJobs, classify_table
@@ -23,7 +24,6 @@ from advisor.papers.cluster.policies import EASY_PLUS_PLUS, Order, Policy
 from advisor.parallel import Tick, side_by_side
 from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
 
-Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
 TAU_SECONDS: Final = 60.0

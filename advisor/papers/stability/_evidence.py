@@ -6,13 +6,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats, Ints
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 CONSTANT, POOL_RATE, OWN_RATE, AGE, PRESENCE, OTHERS, SINE, COSINE = range(8)
 """Places of what is known of a node; see ``advisor.papers.stability.evidence``."""

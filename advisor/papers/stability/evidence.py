@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.arrays import Bools, Floats, Ints
 from advisor.papers.stability._evidence import (
     AGE,
     COSINE,
@@ -22,9 +23,6 @@ from advisor.papers.stability._evidence import (
     HOUR_SECONDS,
     SINE,
     WIDTH,
-    Bools,
-    Floats,
-    Ints,
     Learned,
     Past,
     Weighing,

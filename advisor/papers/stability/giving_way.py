@@ -13,10 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def least_lost(cores: Ints, elapsed: Floats, excess: int) -> Ints:

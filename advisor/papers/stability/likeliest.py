@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.decide.matching._matching import NOWHERE, chance
 from advisor.model.node_view import NodeView
 from advisor.predict.survival.node_survival import SurvivalModel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @compiled

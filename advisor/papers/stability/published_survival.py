@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from advisor.predict.survival.hazard import AGES, Floats
+from advisor.arrays import Bools, Floats
+from advisor.predict.survival.hazard import AGES
 from advisor.predict.survival.node_survival import (
     DAY,
     SHRINK,
@@ -14,8 +14,6 @@ from advisor.predict.survival.node_survival import (
     shrink_probabilities,
     shrink_sizes,
 )
-
-Bools = NDArray[np.bool_]
 
 _MIN_SURVIVAL = 1e-6  # the longest interval of a window always ends at zero: less than this is no evidence
 

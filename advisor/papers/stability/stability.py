@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.papers.stability.node_traces import NodePool, load_nodes
 from advisor.papers.stability.stability_run import (
     ACQUIRER_ONLY,
@@ -30,7 +31,7 @@ from advisor.papers.stability.stability_run import (
 from advisor.papers.stability.survival_scores import survival_scores
 from advisor.papers.stability.task_files import load_tasks
 from advisor.papers.stability.world.cluster import Outcome
-from advisor.papers.stability.world.nodes import Floats, NodeChanges, node_changes
+from advisor.papers.stability.world.nodes import NodeChanges, node_changes
 from advisor.papers.stability.world.tasks import RUNTIMES, TaskMix, Tasks, draw_tasks
 from advisor.parallel import side_by_side
 

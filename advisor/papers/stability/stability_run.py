@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.decide.matching.acquirer import AcquirerRules, acquire
 from advisor.decide.matching.matching import NOWHERE, OURS, MatchRules, match
 from advisor.model.node_view import NODE_RECORD, NodeView
@@ -27,7 +28,7 @@ from advisor.papers.stability.world.cluster import (
     Cluster,
     Outcome,
 )
-from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
+from advisor.papers.stability.world.nodes import NodeChanges
 from advisor.papers.stability.world.tasks import Tasks
 from advisor.predict.survival.node_survival import Intervals, SurvivalModel
 

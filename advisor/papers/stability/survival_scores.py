@@ -7,10 +7,11 @@ from collections import deque
 import numpy as np
 from scipy.stats import rankdata
 
+from advisor.arrays import Floats, Ints
 from advisor.papers.stability.evidence import survival_with_evidence
 from advisor.papers.stability.published_survival import published
 from advisor.papers.stability.world.baselines import Shrinks
-from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
+from advisor.papers.stability.world.nodes import NodeChanges
 from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, SurvivalModel
 
 HORIZON = 3600.0

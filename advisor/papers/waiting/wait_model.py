@@ -18,11 +18,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.papers.forests.distribution import EDGES, DistributionForest, ForestSettings
 from advisor.papers.waiting.world._state import Forest
 from advisor.papers.waiting.world._trees import chances_of_more, outlook
-
-Floats = NDArray[np.float64]
 
 MIN_EXAMPLES: Final = 500
 """With fewer examples nothing is forecast: doubt means waiting, as without a model."""

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.papers.waiting.waiting_worlds import WaitScores, rented_cost
 from advisor.papers.waiting.world.costs import CostModel
 from advisor.papers.waiting.world.world import Outcome, Workload
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 SURE = 0.5
 _BINS = 10
 
@@ -99,7 +97,7 @@ def scores_of(
     return result
 
 
-def matthews(predicted: Flags, happened: Flags, also_neither: int = 0) -> float:
+def matthews(predicted: Bools, happened: Bools, also_neither: int = 0) -> float:
     """Matthews correlation coefficient; NaN where one side never varies.
 
     Args:
@@ -118,7 +116,7 @@ def matthews(predicted: Flags, happened: Flags, also_neither: int = 0) -> float:
     return (both * neither - false_alarm * missed) / norm if norm else math.nan
 
 
-def brier_skill(chance: Floats, happened: Flags) -> float:
+def brier_skill(chance: Floats, happened: Bools) -> float:
     """One minus the mean squared error over that of the base rate; NaN where nothing varies."""
     if not len(chance):
         return math.nan
@@ -126,7 +124,7 @@ def brier_skill(chance: Floats, happened: Flags) -> float:
     return 1.0 - float(np.mean((chance - happened) ** 2)) / base if base else math.nan
 
 
-def calibration(chance: Floats, happened: Flags) -> list[dict[str, float]]:
+def calibration(chance: Floats, happened: Bools) -> list[dict[str, float]]:
     """By tenths of the predicted chance: jobs, mean chance, share that happened."""
     bins = np.minimum((chance * _BINS).astype(np.int64), _BINS - 1)
     return [

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Ints
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.papers.waiting.waiting_policies import LengthFrom, WaitFrom, WaitingPolicy
@@ -20,8 +21,6 @@ from advisor.papers.waiting.world.world import (
     WorldRules,
     workload_of,
 )
-
-Ints = NDArray[np.int64]
 
 
 def workload_from(table: JobTable, costs: CostModel, seed: int) -> Workload:

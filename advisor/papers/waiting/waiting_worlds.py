@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.waiting.wait_model import RollingForest
 from advisor.papers.waiting.world.costs import CostModel
@@ -31,8 +32,6 @@ from advisor.papers.waiting.world.world import (
     WorldRules,
 )
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
 
 DAY = 86_400.0

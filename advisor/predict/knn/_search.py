@@ -11,13 +11,9 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats, Ints
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 
 BLOCK: Final = 512
 """Cases whose distances are summed together: their 4 KiB of sums fit the first-level cache."""
@@ -35,8 +31,8 @@ class Base(NamedTuple):
     cases: Floats  # (features, slots)
     labels: Floats
     times: Floats
-    job_ids: Integers
-    nominal: Booleans  # from here on (features,)
+    job_ids: Ints
+    nominal: Bools  # from here on (features,)
     low: Floats
     high: Floats
     weights: Floats
@@ -55,7 +51,7 @@ class Scratch(NamedTuple):
 
     sums: Floats  # (BLOCK,)
     best: Floats  # (k,) squared distances, nearest first
-    slots: Integers  # (k,)
+    slots: Ints  # (k,)
     ordered: Floats  # (2, k) labels in order, and their kernels
 
 

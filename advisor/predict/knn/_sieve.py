@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-from advisor.predict.knn._search import SMALLEST_RANGE, Base, Floats, Integers, Scratch, insert, weigh
+from advisor.predict.knn._search import SMALLEST_RANGE, Base, Scratch, insert, weigh
 
 Bytes = NDArray[np.uint8]
 Singles = NDArray[np.float32]
@@ -56,9 +57,9 @@ class Sieve(NamedTuple):
     codes: Bytes  # (features, slots)
     rows: Floats  # (slots, features): one case is two cache lines
     outcomes: Floats  # (2, slots): labels, times
-    job_ids: Integers  # (slots,)
+    job_ids: Ints  # (slots,)
     scales: Floats  # (5, features): weight, lowest, highest, whether nominal, whether of the buckets
-    starts: Integers  # (buckets + 1,) first slot of each bucket, then the number of slots
+    starts: Ints  # (buckets + 1,) first slot of each bucket, then the number of slots
     keys: Floats  # (buckets, features) a case of each bucket
 
 
@@ -67,11 +68,11 @@ class SieveScratch(NamedTuple):
 
     bounds: Singles  # (slots,)
     levels: Floats  # (buckets,)
-    near: Integers  # (k,) the slots of the smallest bounds
+    near: Ints  # (k,) the slots of the smallest bounds
     near_bounds: Singles  # (k,)
     query: Floats  # (features,)
     best: Floats  # as of _search.Scratch
-    slots: Integers
+    slots: Ints
     ordered: Floats
 
 
@@ -107,7 +108,7 @@ def _grouping(base: Base, cases: Floats) -> list[int]:
     return sorted(chosen, key=lambda feature: len(np.unique(cases[feature])))
 
 
-def _buckets(columns: Floats) -> tuple[Integers, Integers]:
+def _buckets(columns: Floats) -> tuple[Ints, Ints]:
     """Order of cases that brings equal columns together, the first most significant; begin of each bucket."""
     count = columns.shape[1]
     if len(columns) == 0:
@@ -202,7 +203,7 @@ def _count_to(bounds: Singles, limit: np.float32) -> int:
 
 
 @compiled
-def _smallest(bounds: Singles, first: int, near: Integers, near_bounds: Singles, found: int) -> int:
+def _smallest(bounds: Singles, first: int, near: Ints, near_bounds: Singles, found: int) -> int:
     """Insert the slots of the smallest bounds into the sorted list ``near``; returns its length."""
     k = len(near)
     if found == k and _count_to(bounds, near_bounds[k - 1]) == 0:

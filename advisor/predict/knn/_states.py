@@ -10,14 +10,11 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.model.cluster import ClusterState
 from advisor.model.table import JobTable
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,12 +22,12 @@ class StateColumns:
     """One state per row: the fields of :class:`ClusterState` as arrays of one length."""
 
     time: Floats
-    queue_size: Integers
+    queue_size: Ints
     queued_work_core_seconds: Floats
     remaining_work_core_seconds: Floats
-    free_processors: Integers
-    total_processors: Integers
-    running_jobs: Integers
+    free_processors: Ints
+    total_processors: Ints
+    running_jobs: Ints
     running_mean_processors: Floats
     running_mean_age_seconds: Floats
     waiting_mean_processors: Floats
@@ -109,10 +106,10 @@ class _Events(NamedTuple):
     start: Floats
     end: Floats
     settled: Floats  # when nothing of the request is left: at its limit or its end
-    by_start: Integers
-    by_end: Integers
-    by_settled: Integers
-    processors: Integers
+    by_start: Ints
+    by_end: Ints
+    by_settled: Ints
+    processors: Ints
     request: Floats
 
 
@@ -121,7 +118,7 @@ class _Events(NamedTuple):
 
 
 @compiled
-def _fill_waiting(events: _Events, count: Integers, work: Floats, size: Floats, age: Floats) -> None:
+def _fill_waiting(events: _Events, count: Ints, work: Floats, size: Floats, age: Floats) -> None:
     """Number, requested work, mean processors and mean age of the waiting jobs at each submission."""
     submit, start, by_start = events.submit, events.start, events.by_start
     n, waiting, waiting_processors, following = len(submit), 0, 0, 0
@@ -147,9 +144,7 @@ def _fill_waiting(events: _Events, count: Integers, work: Floats, size: Floats, 
 
 
 @compiled
-def _fill_running(
-    events: _Events, total_processors: int, integers: Integers, size: Floats, age: Floats
-) -> None:
+def _fill_running(events: _Events, total_processors: int, integers: Ints, size: Floats, age: Floats) -> None:
     """Free and total processors and number of running jobs; their mean processors and mean age."""
     start, end, by_start, by_end = events.start, events.end, events.by_start, events.by_end
     n, running, running_processors, most_busy, next_start, next_end = len(start), 0, 0, 0, 0, 0

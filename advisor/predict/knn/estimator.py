@@ -13,13 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimate
 from advisor.predict.knn import _search, _sieve
 from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
-
-Floats = NDArray[np.float64]
 
 FIRST_ROOM: Final = 1024
 LARGEST_VALUE: Final = _sieve.LARGEST_VALUE

@@ -17,13 +17,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.predict.knn.tracker import StateColumns
-
-Floats = NDArray[np.float64]
 
 DAY: Final = 86_400.0
 EPOCH_WEEKDAY: Final = 3  # 1970-01-01 was a Thursday; Monday is 0

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.knn import _search
@@ -17,7 +18,6 @@ from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder, FeatureSchema
 from advisor.predict.knn.parameters import MAX_NEIGHBOURS, KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 
-Floats = NDArray[np.float64]
 Target: TypeAlias = Literal["wait", "run"]
 
 TEST_ENTRIES: Final = 500

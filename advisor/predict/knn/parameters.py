@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.predict.knn.features import FeatureSchema
-
-Floats = NDArray[np.float64]
 
 MAX_NEIGHBOURS: Final = 1000
 

@@ -21,11 +21,10 @@ from pymoo.core.problem import Problem
 from pymoo.operators.crossover.sbx import SBX
 from pymoo.operators.mutation.pm import PM
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.predict.knn.fitness import Fitness, SearchSpace, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters
-
-Floats = NDArray[np.float64]
 
 _MAX_THREADS: Final = 8
 SPREAD: Final = 10.0

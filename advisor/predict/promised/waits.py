@@ -12,12 +12,10 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.predict.intervals import WAIT_CLASSES, WAIT_SCALE, wait_class
-
-Floats = NDArray[np.float64]
 
 _EDGES: Final[Floats] = np.arange(-8.0, 1.55, 0.1)
 """Upper edges of the hazard's bins; later starts are in one more."""

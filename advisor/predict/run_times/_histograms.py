@@ -12,12 +12,11 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.predict.run_times.job_numbers import JobNumbers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Whole = int | np.int64
 
@@ -73,8 +72,8 @@ _TABLE: Final = (
     _Expert(_USER_LATELY, _USER, _ABSOLUTE, _SHORT),
     _Expert(_JOB_LATELY, _SAME_JOB, _ABSOLUTE, _SHORT),
 )
-PARENT_OF: Final[Integers] = np.array([expert.parent for expert in _TABLE])
-ORIGIN_OF: Final[Integers] = np.array([expert.origin for expert in _TABLE])
+PARENT_OF: Final[Ints] = np.array([expert.parent for expert in _TABLE])
+ORIGIN_OF: Final[Ints] = np.array([expert.origin for expert in _TABLE])
 DECAY_OF: Final = np.array([expert.decay for expert in _TABLE])
 
 _NEAR: Final = 12  # bins; larger distances of a former run time from the request are not distinguished
@@ -178,7 +177,7 @@ def _is_known(requested: float) -> bool:
 
 
 @compiled
-def look_up(memory: Memory, job: JobNumbers, out: Integers) -> None:
+def look_up(memory: Memory, job: JobNumbers, out: Ints) -> None:
     """Write each expert's key for a job, shape (EXPERTS,), then the origins, shape (ORIGINS,)."""
     user, account, executable, queue, processors, requested = job
     top = request_bin(requested)

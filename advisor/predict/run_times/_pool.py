@@ -15,14 +15,13 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.predict.run_times._histograms import (
     DECAY_OF,
     EXPERTS,
     ORIGIN_OF,
     PARENT_OF,
-    Floats,
-    Integers,
     Memory,
     find,
     record,
@@ -79,7 +78,7 @@ class Pooled(NamedTuple):
     """
 
     said: Floats
-    sizes: Integers
+    sizes: Ints
     logs: Floats
     linear_weights: Floats
     logarithmic: Floats
@@ -102,7 +101,7 @@ class Pooled(NamedTuple):
 
 
 @compiled
-def ask(memory: Memory, place: Integers, top: int, pooled: Pooled) -> None:
+def ask(memory: Memory, place: Ints, top: int, pooled: Pooled) -> None:
     """Write each expert's distribution, with nothing above ``top``, and the size of its sample."""
     for i in range(EXPERTS):
         of_expert = pooled.said[i]
@@ -226,7 +225,7 @@ def adjust(weights: Weights, pooled: Pooled, top: int, run_bin: int) -> None:
 
 
 @compiled
-def tell(memory: Memory, place: Integers, run_bin: int) -> None:
+def tell(memory: Memory, place: Ints, run_bin: int) -> None:
     """Tell every expert the run time of a job that has ended."""
     memory.clock[0] += 1
     for i in range(EXPERTS):

@@ -9,11 +9,9 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
 
 # adjacent edges differ by a factor of 1.28, which is finer than any forecast; queues rarely allow 60 days
 BINS: Final = 64

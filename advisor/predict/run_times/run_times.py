@@ -15,13 +15,14 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.model.errors import BadInput
 from advisor.model.estimate import NO_ESTIMATE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job, JobOutcome, family, limit_seconds
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.known import PromisesKnown
-from advisor.predict.run_times._histograms import PLACES, WAYS, Floats, Integers, Memory, look_up, request_bin
+from advisor.predict.run_times._histograms import PLACES, WAYS, Memory, look_up, request_bin
 from advisor.predict.run_times._pool import Pooled, Weights, adjust, ask, pool, tell
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, quantile
 from advisor.predict.run_times.job_numbers import JobNumbers
@@ -58,13 +59,13 @@ class RunTimes:
         _forecast(self._memory, self._weights, self.look_up(job), job.requested_seconds, self._pooled)
         return self._pooled.mixed.copy()
 
-    def look_up(self, job: JobNumbers) -> Integers:
+    def look_up(self, job: JobNumbers) -> Ints:
         """The keys of the experts' histograms for a job now, shape (PLACES,), for :meth:`learn`."""
         place = np.empty(PLACES, np.int64)
         look_up(self._memory, job, place)
         return place
 
-    def learn(self, job: JobNumbers, run_seconds: float, *, place: Integers | None = None) -> None:
+    def learn(self, job: JobNumbers, run_seconds: float, *, place: Ints | None = None) -> None:
         """Learn a job that has ended; a run time above the requested time counts as the requested time.
 
         Args:
@@ -108,7 +109,7 @@ class RunTimes:
 
 
 @compiled
-def _forecast(memory: Memory, weights: Weights, place: Integers, requested: float, pooled: Pooled) -> None:
+def _forecast(memory: Memory, weights: Weights, place: Ints, requested: float, pooled: Pooled) -> None:
     top = request_bin(requested)
     ask(memory, place, top, pooled)
     pool(weights, pooled, top)
@@ -116,7 +117,7 @@ def _forecast(memory: Memory, weights: Weights, place: Integers, requested: floa
 
 @compiled
 def _learn(
-    memory: Memory, weights: Weights, place: Integers, requested: float, run: float, pooled: Pooled
+    memory: Memory, weights: Weights, place: Ints, requested: float, run: float, pooled: Pooled
 ) -> None:
     _forecast(memory, weights, place, requested, pooled)
     top = request_bin(requested)
@@ -149,12 +150,12 @@ class RunTimesOfJobs:
         with self._lock:
             return self._known.forecast(_numbers(job))
 
-    def look_up(self, job: Job) -> Integers:
+    def look_up(self, job: Job) -> Ints:
         """Where the experts look for a job now, for :meth:`learn`; see :meth:`RunTimes.look_up`."""
         with self._lock:
             return self._known.look_up(_numbers(job))
 
-    def learn(self, outcome: JobOutcome, *, place: Integers | None = None) -> None:
+    def learn(self, outcome: JobOutcome, *, place: Ints | None = None) -> None:
         """Learn a job that has ended, with the run time that it would have on-premise.
 
         Args:

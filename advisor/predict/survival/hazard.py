@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-
-Floats = NDArray[np.float64]
 
 FINEST_SECONDS = 30.0
 """The grid is linear below this age: traces are sampled no more often than every half minute."""

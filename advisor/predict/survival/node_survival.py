@@ -13,19 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from advisor.predict.survival.hazard import (
-    AGES,
-    FINEST_SECONDS,
-    MAX_SECONDS,
-    Floats,
-    stays,
-)
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from advisor.arrays import Bools, Floats, Ints
+from advisor.predict.survival.hazard import AGES, FINEST_SECONDS, MAX_SECONDS, stays
 
 DAY = 86400.0
 GROWTH, SHRINK = 0, 1

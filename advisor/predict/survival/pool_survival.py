@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.model.spot_pools import LASTS_HOURS
-from advisor.predict.survival.hazard import Floats, stays
+from advisor.predict.survival.hazard import stays
 from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, SurvivalModel, fit_survival
 
 HOUR: Final = 3600.0

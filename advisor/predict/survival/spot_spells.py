@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict.survival.hazard import Floats, stays
+from advisor.arrays import Floats
+from advisor.predict.survival.hazard import stays
 from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, fit_survival
 
 PRIOR_HOURS: Final = (0.25, 1.0, 4.0, 16.0)

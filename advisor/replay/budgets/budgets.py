@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from advisor.arrays import Ints
 from advisor.decide.price.period_budget import PeriodMoney
 from advisor.decide.price.slices import Slice
 from advisor.model.bill import day_of
@@ -21,7 +22,7 @@ from advisor.model.errors import BadInput
 from advisor.model.periods import period_span
 from advisor.parallel import Tick, side_by_side
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
-from advisor.replay.closed_loop.log import Ints, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.period_tokens import PeriodPurse, PeriodTokens
 from advisor.replay.closed_loop.plain_policies import Overflow
 from advisor.replay.closed_loop.price_policy import PricePolicy

@@ -9,8 +9,9 @@ from typing import Final, Self
 import numpy as np
 from scipy.stats import rankdata
 
+from advisor.arrays import Floats, Ints
 from advisor.model.table import UNKNOWN_CODE
-from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.world import LoopResult
 
 MAX_RATIO: Final = 1.25

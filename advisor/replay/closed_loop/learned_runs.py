@@ -6,10 +6,11 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.predict.run_times.grid import GRID
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
-from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 
 _MAX_HISTORY: Final = 100_000
 """Rows before the window that teach, the newest."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _SHORTEST_RUN = 1e-3  # seconds; a job of run time 0 would end before it starts
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.arrays import Floats
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.world import LoopResult
 
 TAU_SECONDS: Final = 60.0

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.submission.table_row import job_of
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
@@ -23,7 +24,6 @@ from advisor.predict.knn.fitness import Target, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import ClusterTracker, StateColumns, states_of
 from advisor.predict.knn.tuning import GeneticSettings, tune
-from advisor.replay.closed_loop.log import Floats
 from advisor.replay.closed_loop.world import World
 from advisor.replay.estimates import EstimateColumns, estimate_rows
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from advisor.arrays import Ints
 from advisor.decide.price.period_budget import PeriodMoney, period_money, price_share
 from advisor.model.bill import cost_by_day, day_of
 from advisor.model.periods import period_span
-from advisor.replay.closed_loop.log import Ints
 
 _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.replay.closed_loop.first_price import EARLIER_JOBS, PricedPolicy, first_price
-from advisor.replay.closed_loop.log import Floats
 from advisor.replay.closed_loop.world import Policy, World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
 from advisor.decide.price.slices import (
     MAX_CLOUD_STARTS,
@@ -21,7 +22,7 @@ from advisor.decide.submission.priced import saving_deviation
 from advisor.model.estimate import Estimate
 from advisor.predict.intervals import Intervals
 from advisor.replay.closed_loop.first_price import EARLIER_JOBS, PricedPolicy, first_price
-from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.world import World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once

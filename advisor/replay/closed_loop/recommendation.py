@@ -12,11 +12,12 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.parallel import Tick
 from advisor.replay.closed_loop.fidelity import Fidelity, fidelity_of
-from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms
 from advisor.replay.closed_loop.rehearse import Rehearsal

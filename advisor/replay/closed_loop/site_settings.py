@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import structs
 
+from advisor.arrays import Floats
 from advisor.decide.submission.cloud_terms import boot_seconds, ratio_of, usd_per_core_hour
 from advisor.decide.submission.policy import READ_BY, in_force
 from advisor.decide.submission.rules import keeps_place, may_be_brought_back, may_move
@@ -20,7 +21,7 @@ from advisor.model.settings import Settings
 from advisor.model.site import Cutoff, SiteState
 from advisor.replay.closed_loop.ambati2021 import PUBLISHED
 from advisor.replay.closed_loop.first_price import EARLIER_JOBS
-from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.own_jobs import OwnJobs
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, POLICIES, Terms
 from advisor.replay.closed_loop.tasks import Task

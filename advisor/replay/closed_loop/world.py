@@ -15,9 +15,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.price.demand_price import DemandPrice
 from advisor.decide.price.tokens import Tokens
-from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.replay.closed_loop.log import LoopJobs
 from advisor.simulate.pool.pool import Event, Pool
 from advisor.simulate.pool.rules import Rules
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.replay.spot_traces import SpotCounts, malformed, read_spot_counts, text_of
 
-Floats = NDArray[np.float64]
 _COLUMNS: Final = {"timestamp", "az", "instance_type", "price_usd_per_hour"}
 
 

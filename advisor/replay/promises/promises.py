@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.promise.chances import Floats, ended_of, mean_run
+from advisor.arrays import Floats
+from advisor.decide.promise.chances import ended_of, mean_run
 from advisor.decide.promise.price_list import (
     Levels,
     Offer,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from advisor.arrays import Floats
 
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):

@@ -11,6 +11,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.promise.promised import kind_of
 from advisor.history.ledger import Wanted
@@ -25,7 +26,6 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
-from advisor.predict.run_times.grid import Floats
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
 from advisor.service.running.clock import Clock

@@ -18,8 +18,9 @@ from typing import Final
 import numpy as np
 import structlog
 
+from advisor.arrays import Floats
 from advisor.decide.portfolio.portfolio_evidence import DAY_SECONDS
-from advisor.decide.portfolio.portfolio_lead import Floats, utility_of
+from advisor.decide.portfolio.portfolio_lead import utility_of
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options, usual_evidence, usual_margins
 from advisor.decide.portfolio.portfolio_standing import standing, steps_of
 from advisor.decide.portfolio.replay_knowledge import prior_of

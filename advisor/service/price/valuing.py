@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.price.queue_values import QueueOffers, value_queue
-from advisor.decide.price.slices import Floats
 from advisor.decide.submission.capacity import choose
 from advisor.decide.submission.cloud_terms import most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import may_be_brought_back, may_move

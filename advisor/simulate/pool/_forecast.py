@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import ENDING, heap_push
-from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, Arrays, Floats, advance
+from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, Arrays, advance
 
 
 @compiled

@@ -10,17 +10,14 @@ copy, forecast its queue.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records, heap_pop, heap_push
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
 """Where a job is, as far as the pool knows."""

@@ -10,13 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats, Ints
 from advisor.compiled import compiled
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _MAX_TRIES = 1000
 
@@ -30,7 +26,7 @@ class Running(NamedTuple):
 
 
 @compiled
-def pick_nodes(usable: Flags, count: int, chosen: Flags) -> None:
+def pick_nodes(usable: Bools, count: int, chosen: Bools) -> None:
     """Choose ``count`` of the usable nodes: the smallest row of neighbours that suffices, or the longest."""
     chosen[:] = False
     left = usable.copy()
@@ -54,7 +50,7 @@ def pick_nodes(usable: Flags, count: int, chosen: Flags) -> None:
 
 @compiled
 def will_run(
-    running: Running, avail: Flags, count: int, now: float, window: tuple[float, float], chosen: Flags
+    running: Running, avail: Bools, count: int, now: float, window: tuple[float, float], chosen: Bools
 ) -> float:
     """When ``count`` of the nodes ``avail`` are free by the limits of what runs; infinite: never.
 
@@ -127,11 +123,11 @@ def _end_of_group(running: Running, freed: Ints, done: int, limit: float) -> tup
 def planned_start(
     running: Running,
     times: Floats,
-    open_nodes: Flags,
+    open_nodes: Bools,
     steps: int,
     job: tuple[int, float, bool],
     window: tuple[float, float],
-    chosen: Flags,
+    chosen: Bools,
 ) -> float:
     """When a job may start on the nodes ``chosen`` beside the reservations; infinite: not, or not now.
 
@@ -162,7 +158,7 @@ def planned_start(
 
 
 @compiled
-def _usable(times: Floats, open_nodes: Flags, steps: int, begin: float, end: float, avail: Flags) -> float:
+def _usable(times: Floats, open_nodes: Bools, steps: int, begin: float, end: float, avail: Bools) -> float:
     """Find the nodes that are open from ``begin`` to ``end``, and when others open; infinite: never."""
     avail[:] = True
     later = np.inf
@@ -183,7 +179,7 @@ def _usable(times: Floats, open_nodes: Flags, steps: int, begin: float, end: flo
 
 
 @compiled
-def _overlaps(times: Floats, open_nodes: Flags, steps: int, start: float, end: float, chosen: Flags) -> bool:
+def _overlaps(times: Floats, open_nodes: Bools, steps: int, start: float, end: float, chosen: Bools) -> bool:
     for step in range(steps):
         until = times[step + 1] if step + 1 < steps else np.inf
         if times[step] < end and until > start:
@@ -194,7 +190,7 @@ def _overlaps(times: Floats, open_nodes: Flags, steps: int, start: float, end: f
 
 
 @compiled
-def reserve(times: Floats, open_nodes: Flags, steps: int, start: float, end: float, chosen: Flags) -> int:
+def reserve(times: Floats, open_nodes: Bools, steps: int, start: float, end: float, chosen: Bools) -> int:
     """Close the nodes ``chosen`` from ``start`` to ``end``; the new number of steps, larger by 2 at most."""
     for time in (start, end):
         place = steps

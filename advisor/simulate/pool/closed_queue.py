@@ -6,18 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._forecast import forecast_starts
-from advisor.simulate.pool._kernel import (
-    EVENT,
-    JOB,
-    RUNNING,
-    SCALARS,
-    WAITING,
-    Arrays,
-    Floats,
-    Ints,
-)
+from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays
 
 
 class RunningJobs(NamedTuple):

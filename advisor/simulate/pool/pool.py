@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._forecast import forecast_starts
@@ -19,8 +20,6 @@ from advisor.simulate.pool._kernel import (
     STARTS,
     WAITING,
     Arrays,
-    Floats,
-    Ints,
     advance,
     dequeue,
     enqueue,

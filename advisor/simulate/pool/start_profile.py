@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import ENDING
-from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, Floats, advance
+from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, advance
 
 _OVERDUE_SECONDS: Final = 1.0
 """A running job that has exceeded its limit is assumed to end within this time, seconds."""

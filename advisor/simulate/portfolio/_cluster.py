@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records, heap_pop, heap_push
 from advisor.simulate.portfolio._next import next_moment, tick_of
@@ -23,8 +24,6 @@ from advisor.simulate.portfolio.state import (
     SLOWDOWN,
     SLOWDOWN_BOUND,
     WORK,
-    Floats,
-    Ints,
     Rules,
 )
 

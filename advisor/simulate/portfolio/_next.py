@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio._tick import (
@@ -20,7 +21,7 @@ from advisor.simulate.portfolio._tick import (
     wanted,
 )
 from advisor.simulate.portfolio.policies import JobOrder, Provisioning, Release
-from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Rules
 
 _ODM, _ODX = int(Provisioning.ODM), int(Provisioning.ODX)
 _FCFS, _WSPT = int(JobOrder.FCFS), int(JobOrder.WSPT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.arrays import Bools, Floats, Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio._next import next_moment, tick_of
@@ -27,15 +28,7 @@ from advisor.simulate.portfolio._tick import (
     priority_of_next,
     weight_of,
 )
-from advisor.simulate.portfolio.state import (
-    SLOWDOWN_BOUND,
-    Flags,
-    Floats,
-    Ints,
-    OnlineState,
-    Readiness,
-    Rules,
-)
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, OnlineState, Readiness, Rules
 
 CHARGED, SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4
 """Columns of the outcome: seconds charged that were not yet; the sum of the bounded slowdowns; seconds
@@ -307,7 +300,7 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
 
 
 @compiled
-def copy_shared_outcomes(policies: Records, shared: SharedPlans, outcome: Floats, is_shared: Flags) -> None:
+def copy_shared_outcomes(policies: Records, shared: SharedPlans, outcome: Floats, is_shared: Bools) -> None:
     """Copy outcomes to all policies whose plan was simulated; ``is_shared``, shape (n,), marks them."""
     for index in range(len(policies)):
         same = find_plan(shared, policies[index])

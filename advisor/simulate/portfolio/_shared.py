@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio._tick import CHOICE_MATTERED, ORDER_MATTERED
-from advisor.simulate.portfolio.state import NODE, Floats, Ints, OnlineState
+from advisor.simulate.portfolio.state import NODE, OnlineState
 
 PLAN = np.dtype(
     [(name, np.int64) for name in ("provisioning", "order", "choice", "headroom", "backfill")]

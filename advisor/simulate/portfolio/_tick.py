@@ -12,10 +12,11 @@ import math
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
-from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Rules
 
 _ODA, _ODB, _ODE, _ODM = (
     int(Provisioning.ODA),

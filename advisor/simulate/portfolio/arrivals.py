@@ -18,9 +18,10 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.simulate.portfolio._tick import charge, weight_of
 from advisor.simulate.portfolio.policies import JobOrder
-from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Ints, Readiness, Rules
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Readiness, Rules
 
 REMEMBERED: Final = 256
 """Recent jobs that stand for the expected ones."""

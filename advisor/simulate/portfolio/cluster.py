@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.simulate.heap import ENDING
@@ -27,7 +28,6 @@ from advisor.simulate.portfolio.state import (
     PREDICTED,
     REQUESTED,
     WAITING,
-    Floats,
     Rules,
 )
 

@@ -9,22 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio import _online
 from advisor.simulate.portfolio._shared import empty_shared_plans
 from advisor.simulate.portfolio.arrivals import NOTHING
 from advisor.simulate.portfolio.policies import RentingPolicy, as_records
-from advisor.simulate.portfolio.state import (
-    CLUSTER,
-    JOB,
-    NODE,
-    WAITING,
-    Flags,
-    Floats,
-    OnlineState,
-    Readiness,
-    Rules,
-)
+from advisor.simulate.portfolio.state import CLUSTER, JOB, NODE, WAITING, OnlineState, Readiness, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,7 +129,7 @@ class OnlineSimulator:
         )
         return self._outcomes()
 
-    def same_plan(self) -> tuple[Outcomes, Flags]:
+    def same_plan(self) -> tuple[Outcomes, Bools]:
         """Outcomes of all policies whose plan was simulated for the last situation, and which these are.
 
         Nothing is simulated. The returned arrays are overwritten by the next call.

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.simulate.heap import Records
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 SLOWDOWN_BOUND = 10.0
 """Seconds: shorter run times count as this in the bounded slowdown (section 2)."""

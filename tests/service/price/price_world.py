@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.decide.price.slices import Floats
 from advisor.history.records import AdviceRecord
 from advisor.model import CloudState, Job, Node, Placement
 from advisor.model.errors import RetryLater

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.decide.price.slices import Floats
 from advisor.model import Capacity, Job
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import GRID, bin_of

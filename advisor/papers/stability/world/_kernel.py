@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.papers.stability.world._state import (
     DONE,
@@ -24,8 +25,6 @@ from advisor.papers.stability.world._state import (
     TICK,
     WAITING,
     Checkpoints,
-    Floats,
-    Ints,
     State,
 )
 from advisor.simulate.heap import Records, heap_pop, heap_push

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.simulate.heap import Records
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 AHEAD, WAITING, RUNNING, DONE, DROPPED = 0, 1, 2, 3, 4
 """Where a task is; a copy is dropped when another copy of it is done."""

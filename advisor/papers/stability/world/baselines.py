@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.model.node_view import NodeRecords
-from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
+from advisor.papers.stability.world.nodes import NodeChanges
 
 NOWHERE = -1
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.papers.stability.world import _kernel
 from advisor.papers.stability.world._state import (
@@ -25,7 +26,7 @@ from advisor.papers.stability.world._state import (
     Checkpoints,
     State,
 )
-from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
+from advisor.papers.stability.world.nodes import NodeChanges
 from advisor.papers.stability.world.tasks import Tasks
 from advisor.simulate.heap import ENDING, Records
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
-from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges, node_changes
+from advisor.papers.stability.world.nodes import NodeChanges, node_changes
 
 MINUTE = 60.0
 DAY = 86400.0

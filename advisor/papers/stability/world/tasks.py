@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
-from advisor.papers.stability.world.nodes import Floats, Ints
 
 MINUTE = 60.0
 Runtimes: TypeAlias = Literal["uniform", "gaussian", "pareto"]

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-from advisor.papers.waiting.world._state import Floats
 from advisor.simulate.heap import Records
 
 KINDS: Final = 3

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.decide.submission.waiting_policy import LEAVES, RENTS, SPECULATES, by_length, by_wait
 from advisor.papers.cluster._state import queue_insert, queue_remove, running_insert, running_remove
@@ -23,7 +24,6 @@ from advisor.papers.waiting.world._state import (
     RUNNING,
     SPECULATING,
     WAITING,
-    Floats,
     Forest,
     Rules,
     World,

@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-from advisor.papers.waiting.world._state import SIZE_CLASSES, Floats, Rules, World
+from advisor.papers.waiting.world._state import SIZE_CLASSES, Rules, World
 from advisor.simulate.heap import Records
 
 DAY: Final = 86_400.0

@@ -12,10 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.papers.cluster._state import Ints
+from advisor.arrays import Floats, Ints
 from advisor.simulate.heap import ENDING, Records
-
-Floats = NDArray[np.float64]
 
 AHEAD, SPECULATING, WAITING, RUNNING, DONE, RENTED = range(6)
 """Where a job is; ``RENTED``: for good, on on-demand or (a speculation that ended in time) on spot."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
-from advisor.papers.waiting.world._state import Floats, Forest
+from advisor.papers.waiting.world._state import Forest
 
 
 @compiled

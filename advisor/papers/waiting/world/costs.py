@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.model.errors import BadInput
-from advisor.papers.waiting.world._state import Floats
 
 DAY_SECONDS = 86_400.0
 

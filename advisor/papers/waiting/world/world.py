@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Bools, Floats, Ints
 from advisor.decide.submission.waiting_policy import LEAVES, RENTS, SPECULATES, WAITS
 from advisor.model.errors import BadInput
 from advisor.papers.waiting.world import _kernel
@@ -19,16 +20,12 @@ from advisor.papers.waiting.world._state import (
     RUNNING,
     SIZE_CLASSES,
     WORLD,
-    Floats,
     Forest,
     Rules,
     World,
     heap,
 )
 from advisor.simulate.heap import ENDING
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 SAMPLE_COLUMNS = 2 + FEATURES
 NO_TREES_EDGES = np.array([0.0, 1.0])
@@ -139,11 +136,11 @@ class Outcome:
     """
 
     start: Floats
-    on_fixed: Flags
+    on_fixed: Bools
     spot_seconds: Floats
     ondemand_seconds: Floats
     restarts: Ints
-    left_early: Flags
+    left_early: Bools
 
 
 def no_trees() -> Forest:
@@ -233,10 +230,10 @@ class Simulation:
         """The kernel's records, for reading."""
         return self._world.job  # type: ignore[no-any-return]
 
-    def ended(self, by: float, rows: slice) -> Flags:
+    def ended(self, by: float, rows: slice) -> Bools:
         """Which of these jobs have ended by a moment, wherever they ran."""
         job = self._world.job[rows]
-        found: Flags = (job["where"] >= RUNNING) & (job["end"] <= by)
+        found: Bools = (job["where"] >= RUNNING) & (job["end"] <= by)
         return found
 
     @property

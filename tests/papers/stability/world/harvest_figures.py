@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.papers.stability.world.nodes import Floats, NodeChanges
+from advisor.arrays import Floats
+from advisor.papers.stability.world.nodes import NodeChanges
 
 MINUTE, HOUR = 60.0, 3600.0
 STEADY_FOR = 2.6

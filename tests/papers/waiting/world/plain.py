@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from advisor.papers.waiting.world._state import Floats
-from advisor.papers.waiting.world.world import Ints, Mode, Workload
+from advisor.arrays import Floats, Ints
+from advisor.papers.waiting.world.world import Mode, Workload
 
 
 class PlainWorld:
