@@ -22,11 +22,6 @@ _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
 def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Check settings, Slurm, sockets, database, models and EC2; say how to mend what is wrong.
 

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from advisor.slurm.recorded_advice import JobRecordInSlurm
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("why")(why)
-
-
 def why(
     job: Annotated[
         str, typer.Argument(metavar="JOBID", help="The job as Slurm writes it: 95, 95_2, 97+1, 94.0.")
