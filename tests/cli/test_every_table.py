@@ -26,6 +26,7 @@ WALKED = {
     "decisions": [],
     "config show": ["--origin"],
     "config check": [],
+    "config history": [],
     "traces list": [],
     "rehearse": ["--trace", "synthetic:600:1", "--processes", "1"],
     "replay placement": ["--trace", "synthetic:600:1", "--no-tune", "--factors", "0.01,0.5"],
@@ -40,7 +41,7 @@ WALKED = {
 NOT_WALKED = {
     "advise", "why", "whatif",  # with tests of their own; sentences, or the same tables
     "portfolio undo", "ingest swf", "ingest sacct", "ingest lsb.acct", "report", "retrain", "traces get",
-    "config set", "budget set", "init", "uninstall", "notify",  # a line or two each
+    "config set", "config undo", "budget set", "init", "uninstall", "notify",  # a line or two each
     "recommend", "replay deadline", "replay pools", "web link", "bench pages",  # with tests of their own
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
