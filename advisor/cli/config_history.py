@@ -27,8 +27,14 @@ def history(
     """List the changes of settings by commands and pages, newest first: who, when, why, from what to what."""
     entries = list(reversed(_history(config).entries()))[:limit]
 
+    from advisor.decide.explanation.display import clean
+    from advisor.service.admin.since import clock_text
+
     def draw(console: Console) -> None:
-        cells = [(str(one.number), _moment(one.time), one.author, one.reason, _words(one)) for one in entries]
+        cells = [
+            (str(one.number), clock_text(one.time), clean(one.author, 40), clean(one.reason), _words(one))
+            for one in entries
+        ]
         print_table(console, ("number", "when", "who", "why", "what"), cells, text="what")
 
     emit({"changes": entries}, output, draw)
@@ -54,13 +60,12 @@ def _history(config: Path | None) -> SettingsHistory:
     return SettingsHistory(config or loaded.path or default_path(), loaded.settings.paths.state)
 
 
-def _moment(time: float) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
-
-
 def _words(entry: Applied) -> str:
-    changes = (f"{one.key}: {one.before or 'default'} to {one.after or 'default'}" for one in entry.changes)
+    from advisor.decide.explanation.display import clean
+
+    changes = (
+        f"{one.key}: {clean(one.before or 'default', 200)} to {clean(one.after or 'default', 200)}"
+        for one in entry.changes
+    )
     undone = "" if entry.undoes is None else f" (undoes {entry.undoes})"
     return "; ".join(changes) + undone

@@ -288,12 +288,15 @@ class Fleet:
         Raises:
             TellAdmin: There is such a thing. It is over when the next try succeeds.
         """
-        for what, failure in sorted(self._refused.items()):
-            raise TellAdmin(
-                f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the "
-                "policy of this host's role with docs/iam.md; this is over when the next try succeeds",
-                code=f"ec2.{FailureClass.ADMIN.value}",
-            )
+        if not self._refused:
+            return
+        what = min(self._refused)
+        failure = self._refused[what]
+        raise TellAdmin(
+            f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the policy of "
+            "this host's role with docs/iam.md; this is over when the next try succeeds",
+            code=f"ec2.{FailureClass.ADMIN.value}",
+        )
 
     def mark_requested(self, nodes: Iterable[str]) -> None:
         """Note that Slurm needs these nodes now: `terminate_orphans` spares their instances."""

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 
-from advisor.arrays import Floats
+from advisor.arrays import Floats, Ints
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.promise.promised import kind_of
 from advisor.history.ledger import Wanted
@@ -66,7 +65,7 @@ class RunTimeKnowledge:
         self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
         self._position: int | None = None
         # job seen in the queue: when it was submitted, and where the experts looked then
-        self._places: dict[int, tuple[float, NDArray[np.int64]]] = {}
+        self._places: dict[int, tuple[float, Ints]] = {}
         self._promised: dict[int, str] = {}  # job in the queue to its first advice
         self._open = Counter[str]()  # promises of jobs in the queue, by kind
         self._saved_at, self._is_changed = -math.inf, False
@@ -89,7 +88,7 @@ class RunTimeKnowledge:
 
     def _build(self, outcomes: Sequence[JobOutcome]) -> None:
         """Learn the history in the order of submissions and ends, as if it happened now."""
-        places: dict[int, NDArray[np.int64]] = {}
+        places: dict[int, Ints] = {}
         ends = [outcome.end_time for outcome in outcomes]
         moments = [*ends, *(outcome.job.submit_time for outcome in outcomes)]
         for event in np.argsort(moments, kind="stable").tolist():
@@ -99,7 +98,7 @@ class RunTimeKnowledge:
             else:
                 places[row] = self._known.look_up(outcomes[row].job)
 
-    def _place_of(self, job: Job) -> NDArray[np.int64] | None:
+    def _place_of(self, job: Job) -> Ints | None:
         """Where the experts looked at the job's submission; None: it was not seen in the queue."""
         submitted, place = self._places.get(job.array_job_id or job.job_id, (math.nan, None))
         return place if abs(submitted - job.submit_time) <= SAME_MOMENT_SECONDS else None
@@ -168,8 +167,8 @@ class RunTimeKnowledge:
             if self._places.get(job.job_id, (math.nan,))[0] != job.submit_time:
                 self._places.pop(job.job_id, None)  # so that the newest jobs are the last ones
                 self._places[job.job_id] = job.submit_time, self._known.look_up(job)
-        for oldest in list(self._places)[: max(0, len(self._places) - _MOST_PLACES)]:
-            del self._places[oldest]
+        while len(self._places) > _MOST_PLACES:
+            del self._places[next(iter(self._places))]
         if self._settings.promise.enabled:
             self._count_open(jobs)
 
@@ -219,7 +218,7 @@ class RunTimeKnowledge:
             self._models.save(RUN_TIMES_KIND, self._known.to_arrays(), {"position": self._position})
             self._saved_at, self._is_changed = now, False
 
-    def _learn(self, outcome: JobOutcome, place: NDArray[np.int64] | None) -> None:
+    def _learn(self, outcome: JobOutcome, place: Ints | None) -> None:
         self._known.promises.levels.learn_size(outcome.job.processors * limit_seconds(outcome.job))
         if outcome.is_whole and outcome.run_seconds > 0.0:
             here = on_premise_outcome(outcome, self._settings, self._store, self._ratio)
