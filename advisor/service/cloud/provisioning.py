@@ -345,8 +345,8 @@ class ProvisionLoop:
         """Measure how long nodes took to boot."""
         if not self._booting:
             return
-        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
-        for node in self._view.fresh().nodes:
+        snapshot, polled = self._view.fresh_poll()
+        for node in snapshot.nodes:
             asked = self._booting.get(node.name)
             if asked is None or polled <= asked:
                 continue

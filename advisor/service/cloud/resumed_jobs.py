@@ -77,9 +77,8 @@ class ResumedJobs:
             for node in hand_over.nodes
             if self._newest.get(node, hand_over.identity) == hand_over.identity
         ]
-        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
         try:
-            snapshot = self._view.fresh()
+            snapshot, polled = self._view.fresh_poll()
         except RetryLater:
             return nodes
         if polled <= self.asked_at(hand_over):
@@ -96,9 +95,8 @@ class ResumedJobs:
         if not hand_over.jobs:
             return {}
         known: dict[int, QueuedJob] = {}
-        polled = self._view.poll_began
         try:
-            snapshot = self._view.fresh()
+            snapshot, polled = self._view.fresh_poll()
         except RetryLater:
             polled = -math.inf
         else:

@@ -138,8 +138,8 @@ class UnbegunJobs:
         """Let the jobs that run by now again not be requeued."""
         if not self._record.requeueable():
             return
-        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
-        known = {queued.job.job_id: queued for queued in self._view.fresh().jobs}
+        snapshot, polled = self._view.fresh_poll()
+        known = {queued.job.job_id: queued for queued in snapshot.jobs}
         with self._lock:
             for job_id in self._record.requeueable():
                 queued = known.get(job_id)

@@ -48,6 +48,11 @@ class SharedView:
             )
         return snapshot
 
+    def fresh_poll(self) -> tuple[ClusterSnapshot, float]:
+        """The last snapshot, and when its poll began at the latest: see :meth:`fresh`, :attr:`poll_began`."""
+        began = self.poll_began  # first: the snapshot may be a newer one
+        return self.fresh(), began
+
     @property
     def poll_began(self) -> float:
         """When the last poll of Slurm began, monotonic seconds; it may not show what happened later."""
