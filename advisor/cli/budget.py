@@ -94,7 +94,7 @@ def set_budget(
     The file keeps its comments; the one before stays beside it. Prints what changes, and the commands that
     apply it. The page Tune lists the change and undoes it.
     """
-    from advisor.cli.config import plain_written, tell_written, write_settings
+    from advisor.cli.config_values import plain_written, tell_written, write_settings
     from advisor.service.admin.budgets_view import changes_for
 
     payer = _payer(account, user)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from advisor.cli.config_history import history, undo
+from advisor.cli.config_values import json_row, plain_written, setting_rows, tell_written, write_settings
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_facts, print_table
 
 if TYPE_CHECKING:
     from advisor.config import Finding, LoadedSettings
-    from advisor.config.definitions import Definition
 
 config_app = typer.Typer(no_args_is_help=True, help="Show, explain, check and change the settings.")
 
 
 def register(app: typer.Typer) -> None:
     """Add ``advisor config``."""
-    from advisor.cli import config_history  # noqa: F401 -- it adds its commands
-
     app.add_typer(config_app, name="config")
 
 
@@ -54,7 +52,7 @@ def show(
     from advisor.config.reference import toml_text
 
     loaded = loaded_settings(config)
-    rows = _rows(loaded, names or [])
+    rows = setting_rows(loaded, names or [])
 
     def draw(console: Console) -> None:
         if names:
@@ -72,47 +70,7 @@ def show(
             hidden = len(rows) - len(shown)
             console.print(Text(f"{hidden} expert settings have their defaults; --expert lists them."))
 
-    emit({"path": loaded.path, "settings": [_json_row(row) for row in rows]}, output, draw)
-
-
-def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Settings in force: all, or those of the sections and keys that are named."""
-    from advisor.config.definitions import definitions
-    from advisor.config.explaining import did_you_mean
-    from advisor.config.redacting import redacted
-    from advisor.config.reference import values_of
-    from advisor.model.errors import BadInput
-
-    known = [word for one in definitions() for word in (one.section, one.key)]
-    for name in names:
-        if name not in known:
-            raise BadInput(
-                f"there is no section and no setting {name[:80]}",
-                where="config show",
-                mend=did_you_mean(name, dict.fromkeys(known)),
-                code="config.unknown",
-            )
-    values = values_of(loaded.settings)
-    return [
-        {
-            "key": definition.key,
-            "value": redacted(values[definition.key]),
-            "unit": definition.unit,
-            "default": definition.default,
-            "source": loaded.origins[definition.key].source,
-            "origin": str(loaded.origins[definition.key]),
-            "expert": definition.expert,
-        }
-        | (_explanation(definition) if names else {})
-        for definition in definitions()
-        if not names or definition.section in names or definition.key in names
-    ]
-
-
-def _explanation(definition: Definition) -> dict[str, str]:
-    from advisor.config.explaining import describe
-
-    return {"limits": describe(definition), "meaning": definition.meaning, "reason": definition.why}
+    emit({"path": loaded.path, "settings": [json_row(row) for row in rows]}, output, draw)
 
 
 def _explain(console: Console, rows: Sequence[dict[str, Any]]) -> None:
@@ -130,14 +88,6 @@ def _explain(console: Console, rows: Sequence[dict[str, Any]]) -> None:
             ("why this default", row["reason"]),
         ]
         print_facts(console, facts)
-
-
-def _json_row(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity: there it is the text ``inf``, so that it differs from an unset value."""
-    return {
-        name: "inf" if isinstance(value, float) and value == float("inf") else value
-        for name, value in row.items()
-    }
 
 
 @config_app.command("check")
@@ -287,106 +237,5 @@ def set_values(
     emit(plain_written(result), output, lambda console: tell_written(console, result))
 
 
-def write_settings(
-    config: Path | None, asked: Mapping[str, Any], reason: str, *, undoes: int | None = None
-) -> dict[str, Any]:
-    """Write settings into the file and the history, and say what they were and what applies the change.
-
-    None takes a setting out of the file. ``undoes`` is the number of the change that this one takes back.
-
-    Raises:
-        BadInput: See :meth:`advisor.service.state.applied.SettingsHistory.apply`; that nothing changes is no
-            error here.
-    """
-    from advisor.config.editing import former_of, to_take_effect
-    from advisor.config.redacting import redacted
-
-    loaded = loaded_settings(config)
-    before = {row["key"]: row for row in _rows(loaded, [])}
-    path = config or loaded.path or default_path()
-    number = _write(path, loaded.settings.paths.state, asked, reason, undoes)
-    rows = [
-        {
-            **row,
-            "before": before[row["key"]]["value"],
-            "written": redacted(row["value"] if asked[row["key"]] is None else asked[row["key"]]),
-        }
-        for row in _rows(loaded_settings(config), list(asked))
-        if row["key"] in asked
-    ]
-    former = former_of(path)
-    return {
-        "path": path,
-        "former": former if former.exists() else None,
-        "settings": rows,
-        "change": number,
-        "to_take_effect": [
-            line
-            for line in to_take_effect(asked, loaded.settings.paths.slurm_conf.parent)
-            if number is None or not line.startswith("systemctl reload ")  # they watch the history
-        ],
-    }
-
-
-def _write(path: Path, state: Path, asked: Mapping[str, Any], reason: str, undoes: int | None) -> int | None:
-    """Write settings; returns the change's number in the history, None where there is none to write into."""
-    import time
-
-    from advisor.config.editing import write_back
-    from advisor.model.errors import BadInput
-    from advisor.service.state.applied import SettingsHistory
-
-    if not state.is_dir():  # nothing is installed here
-        write_back(path, asked)
-        return None
-    try:
-        made = SettingsHistory(path, state).apply(
-            asked, author=_author(), reason=reason, now=time.time(), undoes=undoes
-        )
-    except BadInput as error:
-        if error.code != "config.unchanged":
-            raise
-        return None
-    return made.number
-
-
-def _author() -> str:
-    """The Unix user; with sudo the one who used it."""
-    import os
-
-    from advisor.files.owners import user_name
-
-    if os.geteuid() == 0 and (name := os.environ.get("SUDO_USER")):
-        return name
-    return user_name(os.geteuid())
-
-
-def plain_written(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What :func:`write_settings` returned, for JSON."""
-    return {**result, "settings": [_json_row(row) for row in result["settings"]]}
-
-
-def tell_written(console: Console, result: Mapping[str, Any]) -> None:
-    """Print what :func:`write_settings` returned."""
-    from advisor.config.reference import toml_text
-
-    for row in result["settings"]:
-        written, was = toml_text(row["written"]), toml_text(row["before"])
-        console.print(Text(f"{row['key']} = {written} (was {was})"))
-        if row["source"] == "environment":
-            console.print(Text(f"  but {row['origin']} in this environment overrides the file", "yellow"))
-    number, former = result["change"], result["former"]
-    told = "" if number is None else f" as change {number}, which running daemons take up by themselves"
-    if number is None and former is not None:
-        told = f"; the former file is {former}"
-    end = ". To apply the change:" if result["to_take_effect"] else "."
-    console.print(Text(f"Written to {result['path']}{told}{end}"))
-    for line in result["to_take_effect"]:
-        console.print(Text(f"  {line}"))
-
-
-def default_path() -> Path:
-    """The settings file where none is named."""
-    from advisor.config import DEFAULT_PATH
-
-    return DEFAULT_PATH
+config_app.command("history")(history)
+config_app.command("undo")(undo)

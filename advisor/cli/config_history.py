@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from advisor.cli.config import config_app, default_path, plain_written, tell_written, write_settings
+from advisor.cli.config_values import default_path, plain_written, tell_written, write_settings
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from advisor.service.state.records import Applied
 
 
-@config_app.command("history")
 def history(
     limit: Annotated[int, typer.Option(min=1, help="So many of the newest changes.")] = 20,
     config: ConfigOption = None,
@@ -40,7 +39,6 @@ def history(
     emit({"changes": entries}, output, draw)
 
 
-@config_app.command("undo")
 def undo(
     number: Annotated[int, typer.Argument(help="The change's number in `advisor config history`.")],
     reason: Annotated[str, typer.Option(help="Why; without it: undo of change NUMBER.")] = "",

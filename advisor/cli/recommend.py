@@ -73,7 +73,7 @@ def recommend(
     on-premise. A job that leaves the queue lets the others start sooner, so the hours are those of all jobs.
     Nothing is written without --write.
     """
-    from advisor.cli.config import tell_written, write_settings
+    from advisor.cli.config_values import tell_written, write_settings
 
     begun = time.perf_counter()
     settings = settings_of(config)
