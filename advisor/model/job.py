@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from advisor.model.checkpoint_word import NO_CHECKPOINT, at_risk_seconds
 from advisor.model.periods import USER
 
 PLACEHOLDER_PREFIX: Final = "place-of-"
@@ -135,6 +136,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return payers_of(self.account, self.user)
 
     @property
+    def at_risk_seconds(self) -> float:
+        """Run time that it loses at most when it is stopped and started again; infinite: all of it."""
+        return at_risk_seconds(self.comment) if self.comment else NO_CHECKPOINT
+
+    @property
     def placeholder_for(self) -> int | None:
         """The job for which this one is the placeholder; None for any other job."""
         return placeholder_target(self.name)
@@ -162,6 +168,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             waiting.
         nodes: Node list expression.
         advice_id: The advice the job was submitted under, where the scheduler kept it (Slurm: AdminComment).
+        goes_on: Whether the last run went on from a checkpoint of an earlier one.
     """
 
     job: Job
@@ -174,11 +181,12 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     nodes: str | None = None
     advice_id: str | None = None
     first_start_time: float | None = None
+    goes_on: bool = False
 
     @property
     def is_whole(self) -> bool:
-        """Whether its last run was complete; else its run time is only a lower bound."""
-        return self.state not in CUT_SHORT
+        """Whether its last run was the whole job's; else its run time is only a lower bound."""
+        return self.state not in CUT_SHORT and not self.goes_on
 
     @property
     def first_wait_seconds(self) -> float | None:

@@ -194,7 +194,12 @@ class CloudWorld(CloudEvents):
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
         )
         interruptions = InterruptionLoop(
-            settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=record, **shared
+            settings,
+            instances=lambda: reconcile.last_listed,
+            jobs=slurm,
+            record=record,
+            tries=context.spot_tries,
+            **shared,
         )
         notices = NoticeLoop(
             source=Interruptions(settings.ec2, CLUSTER, connect=self.ec2.connect),

@@ -195,7 +195,12 @@ class StabilityWorld:
                 clock=clock,
             ),
             InterruptionLoop(
-                settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=said, **shared
+                settings,
+                instances=lambda: reconcile.last_listed,
+                jobs=slurm,
+                record=said,
+                tries=context.spot_tries,
+                **shared,
             ),
             provision,
             reconcile,

@@ -180,6 +180,13 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "for one and runs {performance_ratio} times as long, done {predicted_saving} sooner."
             ),
         },
+        Reason.PROMISE_ON_SPOT: {
+            "checkpoint": (
+                "It starts on spot, where its promise may cost about {predicted_cost}, and {worst_cost} at "
+                "most: if EC2 takes the instance back, it goes on from its last checkpoint, on spot again "
+                "where that leaves time. That is too late with a chance of {late_by_loss}."
+            ),
+        },
         Reason.CLOUD_NOT_FASTER: {
             "staging": (
                 "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
@@ -321,6 +328,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "chance_here": "chance to be in time here",
         "chance_there": "chance to be in time in the cloud",
         "late_by_loss": "chance to be too late by the loss of a spot instance",
+        "checkpoint": "work that a new start loses at most",
         "free_in": "done for nothing within",
         "soonest_in": "done at the soonest within",
         "soonest_costs": "what that costs",

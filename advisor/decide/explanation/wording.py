@@ -6,6 +6,7 @@ unit.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -25,6 +26,7 @@ from advisor.model.advice import (
     TimeLimit,
     Verdict,
 )
+from advisor.model.checkpoint_word import HOW_TO_WRITE, checkpoint_of
 from advisor.model.settings import ClusterSettings
 
 _DEVIATION: Final = re.compile(r" \((?:±|by |of )?\{\w+\}\)")
@@ -98,6 +100,15 @@ def unread_comment_message(advice: Advice) -> str | None:
     if advice.decisive.reason != Reason.DATA_UNKNOWN:
         return None
     return clean(f"Burst Advisor: stays here. {sentence(advice.decisive)}", MESSAGE_LIMIT)
+
+
+def with_unread_checkpoint(line: str | None, comment: str | None) -> str | None:
+    """The line of ``sbatch``, which also says where a comment's ``checkpoint=`` is no time."""
+    said = checkpoint_of(comment)
+    if said is None or not math.isnan(said):
+        return line
+    wrong = f"the comment's checkpoint= is no time: write {HOW_TO_WRITE}"
+    return clean(f"{line}; {wrong}" if line else f"Burst Advisor: {wrong}", MESSAGE_LIMIT)
 
 
 def explanation(advice: Advice) -> str:

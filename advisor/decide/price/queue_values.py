@@ -26,6 +26,7 @@ class QueueOffers(NamedTuple):
         usd_per_second: Price of the nodes that the job would use, US dollars per second.
         paid_starts: The part of ``starts`` that is paid, seconds: the boot, where EC2 bills it.
         are_whole: True for a job that must not be requeued: it gets one slice up to its limit.
+        checkpoints: Run time there that the job loses at most when it is stopped, seconds; infinite: all.
     """
 
     limits: Floats
@@ -35,6 +36,7 @@ class QueueOffers(NamedTuple):
     usd_per_second: Floats
     paid_starts: Floats
     are_whole: Bools
+    checkpoints: Floats
 
 
 class QueueValues(NamedTuple):
@@ -75,6 +77,7 @@ def _value(  # noqa: PLR0917  (compiled: no keywords)
     usd_per_second: Floats,
     paid_starts: Floats,
     are_whole: Bools,
+    checkpoints: Floats,
     loss_weight: float,
     found: Floats,
 ) -> None:
@@ -92,5 +95,6 @@ def _value(  # noqa: PLR0917  (compiled: no keywords)
             are_whole[i],
             loss_weight,
             math.inf,  # the money at hand is asked for when one of them is to move
+            checkpoints[i] / slowdowns[i],
         )
         found[0, i], found[1, i], found[2, i] = value, stop, cost

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from advisor.arrays import Floats
 from advisor.compiled import compiled
+from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.model.site import Price
 
 MAX_CLOUD_STARTS: Final = 2
@@ -62,6 +63,8 @@ class CloudOffer(NamedTuple):
         cost_per_second: US dollars per second of its nodes, or its processors, where costs are core-seconds.
         paid_start_seconds: The part of ``start_seconds`` that is paid: the boot, where EC2 bills it.
         is_whole: True for a job that must not be requeued: it gets one slice up to its limit.
+        checkpoint_seconds: Run time there that the job loses at most when it is stopped and started again;
+            infinite: all of it.
     """
 
     start_seconds: float
@@ -69,6 +72,7 @@ class CloudOffer(NamedTuple):
     cost_per_second: float
     paid_start_seconds: float
     is_whole: bool
+    checkpoint_seconds: float = NO_CHECKPOINT
 
 
 def best_slice(
@@ -89,7 +93,7 @@ def best_slice(
         edges: Upper edges of the bins, shape ``(bins,)``, seconds, ascending.
         limit: The job's time limit, seconds.
         elapsed: The time that it has run in the cloud already, in seconds of on-premise run time.
-        wait: Seconds until its start on-premise, where it would begin anew.
+        wait: Seconds until its start on-premise, where it would begin anew, or from its last checkpoint.
         loss_weight: Number of saved hours that one lost hour outweighs.
         longest: The longest slice that the money at hand pays for, seconds of on-premise run time.
     """
@@ -107,6 +111,7 @@ def best_slice(
             offer.is_whole,
             loss_weight,
             longest,
+            offer.checkpoint_seconds / offer.slowdown,
         )
     )
 
@@ -132,8 +137,13 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
     is_whole: bool,  # noqa: FBT001  (compiled: no keywords)
     loss_weight: float,
     longest: float,
+    checkpoint: float,
 ) -> tuple[float, float, float, float, float]:
-    """Compiled :func:`best_slice`: (index, stop, cost, saving, chance)."""
+    """Compiled :func:`best_slice`: (index, stop, cost, saving, chance).
+
+    With checkpoints a slice in which the job does not end saves time as well: what it has kept when it stops,
+    or when its turn on-premise comes before that, need not be done there.
+    """
     best_index, best_stop, best_cost, best_saving, best_chance = -1.0, 0.0, 0.0, 0.0, 0.0
     left = 0.0
     past = elapsed * (1.0 + _ROUNDING) + _MOMENT
@@ -143,6 +153,8 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
     if left <= 0.0:
         return best_index, best_stop, best_cost, best_saving, best_chance
     saving, ended_cost, chance = 0.0, 0.0, 0.0
+    had = max(0.0, elapsed - checkpoint)
+    turn = elapsed + max(0.0, wait - start) / slowdown
     for k in range(probabilities.shape[0]):
         if edges[k] <= past or probabilities[k] == 0.0:
             continue
@@ -152,7 +164,8 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         stop = min(edges[k], limit)
         if stop - elapsed > longest:
             break
-        saved = wait + run - start - slowdown * (run - elapsed)
+        saved = wait + run - had - start - slowdown * (run - elapsed)
+        saved = _saved_at_turn(saved, run - turn, turn - had, checkpoint)
         saving += share * (saved if saved > 0.0 else loss_weight * saved)
         ended_cost += share * slowdown * (run - elapsed)
         chance += share
@@ -160,12 +173,32 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         if is_whole and others > _ROUNDING:
             continue
         cost = cost_per_second * (ended_cost + others * slowdown * (stop - elapsed) + paid_start)
-        if cost > 0.0 and saving / cost > best_index:
-            best_index, best_stop, best_cost = saving / cost, stop, cost
-            best_saving, best_chance = saving, chance
+        kept = max(0.0, min(stop, turn) - checkpoint - had)
+        all_saved = saving + others * kept if kept > _MOMENT else saving
+        if cost > 0.0 and all_saved / cost > best_index:
+            best_index, best_stop, best_cost = all_saved / cost, stop, cost
+            best_saving, best_chance = all_saved, chance
     if best_chance > 1.0 - _ROUNDING and limit - elapsed <= longest:
         best_stop = limit
     return best_index, best_stop, best_cost, best_saving, best_chance
+
+
+@compiled
+def _saved_at_turn(saved: float, after_turn: float, done: float, checkpoint: float) -> float:
+    """The saving of a job that may come back when its turn on-premise comes, seconds.
+
+    With checkpoints it comes back with what it has kept, unless it saves more where it is. Without them what
+    it has done until its turn would be lost.
+
+    Args:
+        saved: Saving if it goes on in the cloud.
+        after_turn: Run time that is left when its turn comes; negative: it has ended by then.
+        done: Run time until its turn.
+    """
+    if after_turn <= 0.0 or checkpoint == math.inf:
+        return saved
+    kept = done - checkpoint
+    return max(saved, kept if kept > _MOMENT else 0.0)
 
 
 @compiled

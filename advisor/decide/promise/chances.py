@@ -62,25 +62,45 @@ def kept_there(ended: Floats, left: float, start: float, slowdown: float, limit:
 
 @compiled
 def late_by_loss(
-    ended: Floats, alive: Floats, left: float, start: float, slowdown: float, limit: float
+    ended: Floats,
+    alive: Floats,
+    left: float,
+    start: float,
+    slowdown: float,
+    limit: float,
+    at_risk: float,
 ) -> float:
     """P(too late for the loss of its spot instance) of a job that would be done within ``left`` seconds.
 
-    A job that loses its instance begins anew at once, on-demand. It is too late where it would not have ended
-    before the loss, and has no time for another start and its whole run.
+    A job that loses its instance is started again at once, on-demand, from its beginning or its last
+    checkpoint. It is too late where it would not have ended before the loss, and has no time for another
+    start and what it then has to do. With checkpoints the moment of the loss does not matter, but for the
+    first ``at_risk`` seconds of its run: what is lost is the same.
 
     Args:
         alive: P(a spot instance lives that long) by the edges of ``GRID``, shape ``(bins,)``, descending.
         start: Seconds until the job begins to run there, on spot and on-demand.
+        at_risk: Seconds of its run there that a loss undoes at most; infinite without checkpoints.
     """
     late, before, shorter = 0.0, 0.0, 1.0
     for k in range(ended.shape[0]):
         probability, before = ended[k] - before, ended[k]
         longer = min(GRID[k], limit)
         whole, shorter = start + slowdown * math.sqrt(min(shorter, longer) * longer), longer
-        if probability > 0.0 and whole <= left < 2.0 * whole:
+        if probability > 0.0 and whole <= left < whole + min(whole, start + at_risk):
             late += probability * (_alive_for(alive, left - whole) - _alive_for(alive, whole))
     return late
+
+
+@compiled
+def rest_of(ended: Floats, done: float, limit: float) -> Floats:
+    """The rest of a run of which ``done`` seconds are kept: P(rest over) by the edges of ``GRID``."""
+    over = ended_by(ended, done, limit)
+    rest = np.ones(ended.shape[0])
+    if over < 1.0:
+        for k in range(ended.shape[0]):
+            rest[k] = (ended_by(ended, done + GRID[k], limit) - over) / (1.0 - over)
+    return rest
 
 
 @compiled

@@ -15,6 +15,7 @@ from advisor.decide.promise.chances import (
     run_at,
 )
 from advisor.model.advice import Capacity
+from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.predict.promised.levels import Kind, most_in_vain
 
 _HALF_WAY: Final = 0.5
@@ -28,10 +29,12 @@ class SpotLives(NamedTuple):
     Attributes:
         alive: P(an instance lives that long) by the edges of the grid.
         may_be_late: The chance that a loss makes a promised job late, at most.
+        at_risk: Seconds of the job's run there that a loss undoes at most; infinite without checkpoints.
     """
 
     alive: Floats
     may_be_late: float
+    at_risk: float = NO_CHECKPOINT
 
 
 class Levels(NamedTuple):
@@ -148,7 +151,7 @@ def last_start_on_spot(outlook: Outlook, left: float, latest: float) -> float | 
 def late_on_spot(outlook: Outlook, spot: SpotLives, left: float) -> float:
     """P(too late for the loss of its instance) of a job that starts on spot now (:func:`late_by_loss`)."""
     clock = left, outlook.start, outlook.slowdown, outlook.limit
-    return float(late_by_loss(outlook.ended, spot.alive, *clock))
+    return float(late_by_loss(outlook.ended, spot.alive, *clock, spot.at_risk))
 
 
 class PromisedStart(NamedTuple):
@@ -206,20 +209,22 @@ def comes_back(
     boot_left: float,
     strain: float,
     kind: Kind,
+    kept: float = 0.0,
 ) -> bool:
-    """Whether a job in the cloud, whose place on-premise has come, begins anew there: it costs nothing more.
+    """Whether a job in the cloud, whose place on-premise has come, goes there: it costs nothing more.
 
     Args:
         ended, limit, slowdown: See :class:`Outlook`.
         left: Seconds until the deadline.
-        elapsed: Seconds that it has run in the cloud.
+        elapsed: Seconds of work in the cloud that it has done.
         boot_left: Seconds until it begins to run in the cloud; 0 where it runs.
         strain, kind: See :func:`goes`.
+        kept: Its work of which it has a checkpoint, seconds of on-premise run time; 0: it begins anew.
     """
     done = elapsed / slowdown
     over = kept_there(ended, done, 0.0, 1.0, limit)
     alive = max(1e-9, 1.0 - over)
-    here = kept_there(ended, left, 0.0, 1.0, limit)
+    here = kept_there(ended, left + kept, 0.0, 1.0, limit)
     there = kept_there(ended, done + max(0.0, left - boot_left) / slowdown, 0.0, 1.0, limit)
     return bool((there - here) / alive < _enough(strain, kind, keeps_place=True))
 

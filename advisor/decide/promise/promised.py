@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.decide.explanation.reasons import Reason, used_up
-from advisor.decide.promise.chances import ended_of, kept_here, kept_there, mean_run
+from advisor.decide.promise.chances import ended_of, kept_here, kept_there, late_by_loss, mean_run, rest_of
 from advisor.decide.promise.price_list import (
     Levels,
     Outlook,
@@ -26,7 +27,7 @@ from advisor.decide.promise.price_list import (
     start_for,
 )
 from advisor.decide.spot.pools import lives_of
-from advisor.decide.submission.capacity import choose, pools_worth
+from advisor.decide.submission.capacity import choose, pools_worth, saved_every
 from advisor.decide.submission.cloud_terms import Start, ratio_of, slowdown_of, start_of, usd_per_second
 from advisor.decide.submission.placement import state_unknown
 from advisor.decide.submission.rules import keeps_place
@@ -44,7 +45,7 @@ from advisor.model.advice import (
 from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import SiteState
+from advisor.model.site import CloudState, SiteState
 from advisor.predict.promised.levels import MAY_BE_LOST, Kind
 from advisor.predict.run_times.grid import GRID
 
@@ -172,14 +173,50 @@ def _on_spot(
     capacity, fourth = choose(job, run, cloud, settings, state.time)
     if capacity is not Capacity.SPOT:
         return None
-    lives = SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - known.confidence))
+    at_risk = job.at_risk_seconds
+    lives = SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - known.confidence), at_risk)
     usd = usd_per_second(job, Capacity.SPOT, cloud, settings)
     lost = 1.0 - float(np.interp(outlook.start + run, GRID, lives.alive))
     cost, worst = _costs(outlook, start, usd)
-    cost, worst = cost + lost * on_demand[0], worst + on_demand[1]
+    # with checkpoints no more is paid twice than a start and what a loss undoes
+    twice = usd * (outlook.start + at_risk) + start.usd
+    cost, worst = cost + lost * on_demand[0], min(worst, twice) + on_demand[1]
     late = late_on_spot(outlook, lives, left)
     third = _may_be_paid(job, cost, worst, start, state, settings, late=late)
     return None if third.verdict in STAYS else _OnSpot(lives, third, fourth)
+
+
+def leaves_time(
+    job: Job,
+    ended: Floats,
+    *,
+    left: float,
+    kept: float,
+    slowdown: float,
+    cloud: CloudState,
+    settings: Settings,
+) -> bool:
+    """Whether a promised job with checkpoints, which has lost a spot instance, may start on spot once more.
+
+    As at its first start the chance that one more loss makes it late has to be small. Where it would be late
+    in any case spot makes it no later. Without known lives it goes on-demand.
+
+    Args:
+        job: With the time limit of its user.
+        ended: P(run over) by the edges of the grid, on-premise.
+        left: Seconds until the deadline.
+        kept: Seconds of on-premise run time that it need not do again.
+        cloud: For the nodes that the job needs.
+    """
+    limit = math.inf if job.requested_time is None else job.requested_time
+    rest = rest_of(ended, kept, kept + limit)
+    run = slowdown * mean_run(rest, limit)
+    pools = pools_worth(job, run, cloud, settings)
+    if not pools:
+        return False
+    start, at_risk = start_of(job, cloud, settings).seconds, job.at_risk_seconds
+    late = late_by_loss(rest, lives_of(pools, GRID), left, start, slowdown, limit, at_risk)
+    return late <= MAY_BE_LOST * (1.0 - settings.promise.confidence)
 
 
 def _costs(outlook: Outlook, start: Start, per_second: float) -> tuple[float, float]:
@@ -228,9 +265,8 @@ def _may_be_paid(
         reason, detail = used_up(payer)
         return _third(Verdict.NO, reason, (*numbers, free), detail)
     if late is not None:
-        return _third(
-            Verdict.YES, Reason.PROMISE_ON_SPOT, (*numbers, ("late_by_loss", Quantity(late, "chance")))
-        )
+        numbers = (*numbers, ("late_by_loss", Quantity(late, "chance")), *saved_every(job))
+        return _third(Verdict.YES, Reason.PROMISE_ON_SPOT, numbers)
     return _third(Verdict.YES, Reason.PROMISE_PAID, numbers)
 
 

@@ -12,6 +12,7 @@ from advisor.decide.spot.pools import pools_for_run
 from advisor.decide.submission.cloud_terms import ANY, boot_seconds, cloud_wait, stretched, usd_per_core_hour
 from advisor.decide.submission.rules import deadline_for, requeueable
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
+from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -21,6 +22,9 @@ from advisor.model.spot_pools import SpotPool
 MAX_SPOT_INTERRUPTIONS: Final = 2
 """A job with this number of spot interruptions gets an on-demand node next. One interruption is ordinary; a
 second one shows that the job is too long for the present spot pools."""
+MAX_CHECKPOINTED_INTERRUPTIONS: Final = 20
+"""The same for a job with checkpoints, which goes on from the last one: a job of two days loses its instance
+some ten times where instances last five hours. More show that they do not last until the next checkpoint."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 _ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
@@ -51,6 +55,7 @@ def choose(
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
+    saves = saved_every(job)
     if cloud.reserved_free_nodes or cloud.reserved_until:
         number = _reserved_for(job, cloud, settings, now)
         if _fits_reserved(job, cloud, number):
@@ -62,12 +67,12 @@ def choose(
     if cloud.rooms and not obstacle and cloud.on_demand_open:
         obstacle = _sooner_off_spot(job, cloud_run_seconds, cloud, now)
     if obstacle and not cloud.on_demand_open:
-        return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
+        return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, *saves, detail=obstacle)
     capacity, reason = _ON_DEMAND if obstacle else _SPOT
     price = ("price", Quantity(usd_per_core_hour(capacity, cloud, settings), "USD/core-h"))
     size, where = _class_of(cloud)
     obstacle += f"{'; ' if obstacle and where else ''}{where}"
-    return capacity, _answer(_YES, reason, run, limit, price, *size, detail=obstacle)
+    return capacity, _answer(_YES, reason, run, limit, *saves, price, *size, detail=obstacle)
 
 
 def _class_of(cloud: CloudState) -> tuple[tuple[tuple[str, Quantity], ...], str]:
@@ -145,10 +150,28 @@ def spot_tries(job: Job, settings: Settings) -> int:
     """How often a job may still be launched on spot: not at all after too many spot interruptions.
 
     A promised job (:mod:`advisor.decide.promise.promised`) is launched on spot once: its time leaves room for
-    one loss.
+    one loss. With checkpoints it is asked at each launch whether it does
+    (:func:`advisor.decide.promise.promised.leaves_time`).
     """
-    is_promised = deadline_for(job, settings) is not None
-    return max(0, (1 if is_promised else MAX_SPOT_INTERRUPTIONS) - job.interruptions)
+    if job.at_risk_seconds < NO_CHECKPOINT:
+        most = MAX_CHECKPOINTED_INTERRUPTIONS
+    else:
+        most = MAX_SPOT_INTERRUPTIONS if deadline_for(job, settings) is None else 1
+    return max(0, most - job.interruptions)
+
+
+def saved_every(job: Job) -> tuple[tuple[str, Quantity], ...]:
+    """The number of an answer about a job with checkpoints: the time between two; else empty."""
+    seconds = job.at_risk_seconds
+    return (("checkpoint", Quantity(seconds)),) if seconds < NO_CHECKPOINT else ()
+
+
+def seconds_lost(job: Job, start_seconds: float) -> float:
+    """The part of a run in the cloud that the loss of its instance undoes at most, the new start included.
+
+    Infinite for a job without checkpoints.
+    """
+    return job.at_risk_seconds + start_seconds
 
 
 def pools_worth(
@@ -158,7 +181,8 @@ def pools_worth(
     if not (cloud.spot_pools and cloud.processors_per_node and settings.capacity.spot_by_survival):
         return None
     on_demand = usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings) * cloud.processors_per_node
-    return pools_for_run(cloud.spot_pools, cloud_run_seconds, on_demand, spot_tries(job, settings))
+    tries, lost = spot_tries(job, settings), seconds_lost(job, boot_seconds(cloud, settings))
+    return pools_for_run(cloud.spot_pools, cloud_run_seconds, on_demand, tries, lost)
 
 
 def _answer(verdict: Verdict, reason: Reason, *numbers: tuple[str, Quantity], detail: str = "") -> Answer:
@@ -196,7 +220,7 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
         return "its run time is unknown"
     if (worth := pools_worth(job, cloud_run_seconds, cloud, settings)) is not None:
         return "" if worth else "spot would cost more with what it is likely to lose"
-    if cloud_run_seconds > settings.capacity.spot_max_run_seconds:
+    if min(cloud_run_seconds, job.at_risk_seconds) > settings.capacity.spot_max_run_seconds:
         return "it would run too long for spot"
     return ""
 

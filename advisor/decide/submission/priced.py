@@ -182,6 +182,7 @@ def _option(
         paid_start_seconds=start.seconds + start.usd / (usd or _FREE_USD),
         # nodes that are paid for cost nothing more: the job keeps them as long as it saves time
         is_whole=is_whole or not usd,
+        checkpoint_seconds=job.at_risk_seconds,
     )
     return _Option(
         slowdown=slowdown,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec import structs
+
+from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.account import Account
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.prices import Prices
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.block_keeper import BlockKeeper
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
@@ -37,6 +42,7 @@ class CloudContext:
         prices: Returns the prices in force; None: those of the settings.
         paid_since: Returns the paid time in the history since a moment (epoch seconds), for a budget whose
             state file was lost.
+        leaves_time: Returns whether a job that has lost a spot instance may lose one more.
         stop_of: Returns after how many seconds in the cloud a hedged job is brought back; None: no hedges.
         spot_pools: Returns how long instances of each spot pool last; nothing until enough were observed.
         account: Returns what was read of the AWS account: capacity that is paid for, others' instances,
@@ -54,6 +60,7 @@ class CloudContext:
     prices: AskPrices | None = None
     paid_since: AskPaid = lambda _: ()
     stop_of: AskStop | None = None
+    leaves_time: Callable[[QueuedJob], bool] = lambda _queued: True
     spot_pools: AskPools = tuple
     account: AskAccount = Account
     block_ends: BlockEnds | None = None
@@ -95,13 +102,19 @@ class CloudContext:
             reckoning=self._reckoning(),
         )
 
+    def spot_tries(self, queued: QueuedJob) -> int:
+        """Return how often a job in the queue may still be launched as spot."""
+        lost = self.interruptions.interruptions_of(queued.job.job_id)
+        tries = spot_tries(structs.replace(queued.job, interruptions=lost), self.settings)
+        return tries if not (lost and tries) or self.leaves_time(queued) else 0
+
     def spot_choice(self) -> SpotChoice:
         """Return what chooses the pools of launches."""
         return SpotChoice(
             self.settings,
             known=self.spot_pools,
             prices=self.prices_now,
-            interruptions_of=self.interruptions.interruptions_of,
+            tries=self.spot_tries,
         )
 
     def _reckoning(self) -> Reckoning:

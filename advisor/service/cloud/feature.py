@@ -89,7 +89,12 @@ class CloudFeature(Feature):
         }
         interruptions = self._runner(
             InterruptionLoop(
-                context.settings, slurm=context.slurm, jobs=spot.jobs, view=context.view, **shared
+                context.settings,
+                slurm=context.slurm,
+                jobs=spot.jobs,
+                view=context.view,
+                tries=context.spot_tries,
+                **shared,
             )
         )
         notices = self._runner(NoticeLoop(source=spot.source, heard=interruptions.wake, **shared))

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
-from msgspec.structs import replace
 
-from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import Interruptions, NoticeKind
 from advisor.model.advice import Capacity
@@ -81,6 +79,7 @@ class InterruptionLoop:
         instances: Our instances as the reconcile loop last listed them: no other machine's node is ever
             touched.
         record: Notices and what was done; the reconcile loop reads it as its second source.
+        tries: How often a job may still be launched as spot.
     """
 
     name = "interruptions"
@@ -96,6 +95,7 @@ class InterruptionLoop:
         view: SharedView,
         record: InterruptionRecord,
         clock: Clock,
+        tries: Callable[[QueuedJob], int],
     ) -> None:
         self._settings = settings
         self._instances = instances
@@ -104,6 +104,7 @@ class InterruptionLoop:
         self._view = view
         self._record = record
         self._clock = clock
+        self._tries = tries
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
@@ -251,11 +252,11 @@ class InterruptionLoop:
             self._free(queued)
             return
         changes: dict[str, str] = {}
-        job = replace(queued.job, interruptions=self._record.interruptions_of(job_id))
-        if queued.reason == "BeginTime" and self._hurried.get(job_id) != job.interruptions:
+        interruptions = self._record.interruptions_of(job_id)
+        if queued.reason == "BeginTime" and self._hurried.get(job_id) != interruptions:
             # Slurm makes a requeued job wait two minutes; a later wait is one for capacity
             changes["starttime"] = "now"
-        if not spot_tries(job, self._settings):
+        if not self._tries(queued):
             keep_off = fold(sorted(spot))
             if keep_off != self._kept_off.get(job_id, ""):
                 own = self._record.own_exclusions(job_id, self._jobs.excluded_nodes)
@@ -264,8 +265,8 @@ class InterruptionLoop:
         if changes:
             self._slurm.update_job([job_id], changes)
             if "starttime" in changes:
-                self._hurried[job_id] = job.interruptions
-            log.info("job.placed_again", job=job_id, interruptions=job.interruptions, **changes)
+                self._hurried[job_id] = interruptions
+            log.info("job.placed_again", job=job_id, interruptions=interruptions, **changes)
 
     def _free(self, queued: QueuedJob) -> None:
         """Return and release a job that Slurm holds for ever, so that its user need not (F20)."""

@@ -9,12 +9,11 @@ from itertools import chain
 from typing import NamedTuple
 
 import structlog
-from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
 from advisor.decide.spot.pools import rounds_for_run
-from advisor.decide.submission.capacity import is_never_spot, spot_tries
+from advisor.decide.submission.capacity import is_never_spot, seconds_lost
 from advisor.decide.submission.rules import deadline_for
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
@@ -23,7 +22,6 @@ from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
-from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.model.spot_pools import SpotPool
@@ -48,7 +46,7 @@ class SpotChoice:
     Args:
         known: Survival and prices by pool.
         prices: The prices in force.
-        interruptions_of: How often EC2 has taken a job's nodes.
+        tries: How often a job may still be launched as spot.
     """
 
     def __init__(
@@ -57,12 +55,12 @@ class SpotChoice:
         *,
         known: AskPools,
         prices: Callable[[], Prices],
-        interruptions_of: Callable[[int], int],
+        tries: Callable[[QueuedJob], int],
     ) -> None:
         self._settings = settings
         self._known = known
         self._prices = prices
-        self._interruptions_of = interruptions_of
+        self._tries = tries
         self._class_of = class_of_nodes(settings.ec2)
 
     def advised(self, jobs: Mapping[str, QueuedJob], nodes: Iterable[Node]) -> dict[str, Capacity]:
@@ -92,13 +90,9 @@ class SpotChoice:
         capacity = Capacity(recorded.capacity)
         if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
             return Capacity.ON_DEMAND  # advised before the setting was changed
-        if capacity is Capacity.SPOT and not self._tries(queued.job):
+        if capacity is Capacity.SPOT and not self._tries(queued):
             return Capacity.ON_DEMAND
         return capacity
-
-    def _tries(self, job: Job) -> int:
-        lost = self._interruptions_of(job.job_id)
-        return spot_tries(structs.replace(job, interruptions=lost), self._settings)
 
     def narrow(
         self,
@@ -189,15 +183,16 @@ class SpotChoice:
         shared: dict[tuple[str | None, tuple[str, ...]], Rounds] = {}
         for node in sorted(jobs, key=lambda node: -(runs[node] or 0.0)):
             job, kind = jobs[node].job, self._class_of.get(node)
-            rounds = worth(kind, runs[node], self._tries(job))
+            lost = seconds_lost(job, self._settings.placement.boot_seconds)
+            rounds = worth(kind, runs[node], self._tries(jobs[node]), lost)
             if deadline_for(job, self._settings) is not None:
                 found[node] = rounds[:1]
             else:
                 found[node] = shared.setdefault((kind, rounds[0]), rounds) if rounds else ()
         return {node: found[node] for node in jobs}
 
-    def _worth(self) -> Callable[[str | None, float | None, int], Rounds]:
-        """Function from a class of nodes, a run's seconds and its tries left to the pools worth the run.
+    def _worth(self) -> Callable[[str | None, float | None, int, float], Rounds]:
+        """Function from a class of nodes, a run's seconds, its tries left, and what a loss undoes, to pools.
 
         All pools of the class while too little is known of them, or nothing of the run.
         """
@@ -205,7 +200,7 @@ class SpotChoice:
         known = {pool.key: pool for pool in self._known()}
 
         @cache
-        def worth(kind: str | None, run: float | None, tries: int) -> Rounds:
+        def worth(kind: str | None, run: float | None, tries: int, lost: float) -> Rounds:
             types = instance_types_of(ec2, kind)
             every = [
                 pool.key for pool in pools_for(Capacity.SPOT, ec2, types) if pool.option is Capacity.SPOT
@@ -213,7 +208,7 @@ class SpotChoice:
             if run is None or not known.keys() >= set(every):
                 return (tuple(every),)
             on_demand = min(prices.of(each).on_demand.usd_per_hour for each in types)
-            rounds = rounds_for_run([known[key] for key in every], run, on_demand, tries)
+            rounds = rounds_for_run([known[key] for key in every], run, on_demand, tries, lost)
             return tuple(tuple(pool.key for pool in each) for each in rounds)
 
         return worth

@@ -261,6 +261,7 @@ class Features:
         """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
         if self.learn.run_times is None:
             return None
+        from advisor.service.observation.work_kept import WorkKept
         from advisor.service.price.feature import PriceFeature, rehearsing
         from advisor.service.price.price_keeper import PriceKeeper
         from advisor.service.price.price_loop import PriceLoop
@@ -296,6 +297,11 @@ class Features:
             slowdown=self.learn.slowdown,
             cloud=lambda: loop.cloud,
             strain=self.learn.run_times.strain,
+            kept=WorkKept(
+                attempts=lambda job_id: shared.store.attempts([job_id], source=SOURCE),
+                slowdown=self.learn.slowdown,
+                burst_partition=settings.cluster.burst_partition,
+            ),
             fallen_back=lambda: self.learn.drift.current,
         )
         return PriceFeature(loop, keeper, slices, shared.clock)
@@ -319,6 +325,9 @@ class Features:
             paid_since=shared.store.paid_since,
             spot_pools=lambda: () if self.stability is None else self.stability.spot_pools(),
             stop_of=None if self.hedge is None else self.hedge.watch.stop_of,
+            leaves_time=lambda queued: (
+                self.price is not None and self.price.slices.leaves_time_for_loss(queued)
+            ),
             account=shared.account,
             block_ends=connections.block_ends,
         )

@@ -20,7 +20,7 @@ from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Costs
 from advisor.service.learn.drift_book import DriftBook
 from advisor.service.learn.knowledge import Knowledge
-from advisor.service.learn.on_premise_equivalents import on_premise_job, on_premise_outcome
+from advisor.service.learn.on_premise_equivalents import on_premise_job, on_premise_outcome, went_on
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.observation.accounting import SOURCE, Accounting, ingest_accounting
@@ -217,10 +217,13 @@ class LearnLoop:
         if not outcome.is_whole:
             return True
         was_here = not self._is_burst(outcome.partition)
+        if self._run_times is not None:
+            self._run_times.judge_promise(record, outcome)
+        if went_on(outcome, record.job):
+            return True
         if self._drift is not None:
             self._drift.judge(record, outcome)
         if self._run_times is not None:
-            self._run_times.judge_promise(record, outcome)
             (self._run_times.judge if was_here else self._run_times.learn_left)(record, outcome)
         if was_here:
             if (waited := outcome.first_wait_seconds) is not None:

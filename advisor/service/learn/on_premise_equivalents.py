@@ -13,6 +13,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from advisor.history.store import HistoryStore
+from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
@@ -23,20 +24,29 @@ AskRatio: TypeAlias = Callable[[Job], float]
 """Function from a job to s(c), its run time in the cloud over its run time on-premise."""
 
 
+def went_on(outcome: JobOutcome, submitted: Job) -> bool:
+    """Whether a job's last run went on from a checkpoint, by what its user said at its submission."""
+    return outcome.restarts > 0 and submitted.at_risk_seconds < NO_CHECKPOINT
+
+
 def on_premise_outcome(
     outcome: JobOutcome, settings: Settings, store: HistoryStore, ratio: AskRatio | None = None
 ) -> JobOutcome:
     """A finished job; if it ran in the cloud, with the run time and partition it would have had on-premise.
 
     The run time on-premise is that in the cloud divided by s(c) (Cunha et al. 2017, Eq. 1). Slurm's
-    accounting names the burst partition; the ledger names the partition to which the user submitted the job.
+    accounting names the burst partition; the ledger names the partition to which the user submitted the job,
+    and the comment by which its user says that it goes on from a checkpoint.
 
     Args:
         ratio: Returns the learned s(c); None: s(c) of the settings.
     """
-    if outcome.partition != settings.cluster.burst_partition:
+    is_burst = outcome.partition == settings.cluster.burst_partition
+    record = store.advice_of(outcome.job.job_id, source=SOURCE) if is_burst or outcome.restarts else None
+    if record is not None and went_on(outcome, record.job):
+        outcome = replace(outcome, goes_on=True)
+    if not is_burst:
         return outcome
-    record = store.advice_of(outcome.job.job_id, source=SOURCE)
     job = outcome.job
     if record is not None and record.job.queue:
         job = replace(job, queue=record.job.queue.partition(",")[0])

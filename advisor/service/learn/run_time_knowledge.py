@@ -220,8 +220,8 @@ class RunTimeKnowledge:
 
     def _learn(self, outcome: JobOutcome, place: Ints | None) -> None:
         self._known.promises.levels.learn_size(outcome.job.processors * limit_seconds(outcome.job))
-        if outcome.is_whole and outcome.run_seconds > 0.0:
-            here = on_premise_outcome(outcome, self._settings, self._store, self._ratio)
+        here = on_premise_outcome(outcome, self._settings, self._store, self._ratio)
+        if here.is_whole and here.run_seconds > 0.0:
             self._known.learn(here, place=place)
             self._is_changed = True
 

@@ -76,6 +76,7 @@ class PriceFeature(Feature):
         self.keeper.polled(poll.snapshot.time, poll.cloud)
         self.loop.polled(poll.cloud)
         self._runner.wake()
+        self.slices.see(poll.snapshot)
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""

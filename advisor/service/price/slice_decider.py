@@ -10,6 +10,7 @@ import structlog
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below, usd_for_shorter
 from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.price_list import comes_back
+from advisor.decide.promise.promised import leaves_time
 from advisor.decide.submission.capacity import choose
 from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import deadline_for, may_move
@@ -18,12 +19,13 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import NO_LIMIT_SECONDS, Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
-from advisor.model.snapshot import QueuedJob
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.grid import GRID
 from advisor.service.learn.on_premise_equivalents import on_premise_job
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.work_kept import WorkKept
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import forecast_waits, on_premise_queue
 from advisor.service.price.valuing import AskChances, AskSlowdown
@@ -42,6 +44,7 @@ class Slices:
     Args:
         slowdown: s(c) of a queued job.
         strain: How often promises to jobs like this one are broken of late, 0 to 1.
+        kept: What earlier runs of jobs with checkpoints have kept.
         fallen_back: Partitions whose jobs stay on-premise because their forecasts do not hold.
     """
 
@@ -55,6 +58,7 @@ class Slices:
         slowdown: AskSlowdown,
         cloud: Callable[[], CloudState],
         strain: Callable[[Job], float],
+        kept: WorkKept,
         fallen_back: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._settings = settings
@@ -64,8 +68,13 @@ class Slices:
         self._slowdown = slowdown
         self._cloud = cloud
         self._strain = strain
+        self._kept = kept
         self._fallen_back = fallen_back
         self._waits: tuple[float, Mapping[int, float]] = (-math.inf, {})
+
+    def see(self, snapshot: ClusterSnapshot) -> None:
+        """Take in a poll: how far the runs of jobs with checkpoints have got."""
+        self._kept.see(snapshot.jobs, snapshot.time)
 
     def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
         """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back.
@@ -112,6 +121,7 @@ class Slices:
             capacity: What its next node would be now; None: as it was advised.
         """
         elapsed, begins = (ran_seconds, Start(0.0)) if start is None else (0.0, start)
+        slowdown, before = self._slowdown(queued), self._kept.of(queued)
         usd_per_second = self._usd_per_second(queued, capacity)
         # what its data's transfer costs counts as if it were time as well
         paid_start = begins.seconds + begins.usd / usd_per_second
@@ -119,24 +129,29 @@ class Slices:
         def best_of(longest: float = math.inf) -> Slice:
             terms = CloudOffer(
                 start_seconds=begins.seconds,
-                slowdown=self._slowdown(queued),
+                slowdown=slowdown,
                 cost_per_second=usd_per_second,
                 paid_start_seconds=paid_start,
                 is_whole=False,
+                checkpoint_seconds=queued.job.at_risk_seconds,
             )
             return self._best(queued, terms, ran_seconds, elapsed, wait, longest)
+
+        def stop_of(best: Slice) -> float:
+            """Seconds in the cloud from the start of this run."""
+            return slowdown * (best.stop - before)
 
         best = best_of()
         if not self._is_worth(queued, best, ran_seconds):
             return None
         # a node that is up has its price; one that is to be launched may have to be on-demand
         most = usd_per_second if start is None else self._usd_per_second(queued, capacity, at_worst=True)
-        stop = self._slowdown(queued) * best.stop
+        stop = stop_of(best)
         if self._is_covered(queued, most * (paid_start + stop - elapsed + ENDING_SECONDS)):
             return stop
         usd = usd_for_shorter(self._keeper.current, queued.job.payers)
         best = best_of(usd / most - ENDING_SECONDS - paid_start - _MOMENT)
-        stop = self._slowdown(queued) * best.stop
+        stop = stop_of(best)
         worst = most * (paid_start + stop - elapsed + ENDING_SECONDS)
         return stop if self._reaches_price(queued, best) and self._is_covered(queued, worst) else None
 
@@ -156,7 +171,8 @@ class Slices:
         if deadline is not None:
             return not self._promise_allows_return(queued, elapsed_seconds, deadline)
         usd_per_second = self._usd_per_second(queued)
-        offer = CloudOffer(0.0, self._slowdown(queued), usd_per_second, 0.0, is_whole=True)
+        at_risk = queued.job.at_risk_seconds
+        offer = CloudOffer(0.0, self._slowdown(queued), usd_per_second, 0.0, True, at_risk)
         best = self._best(queued, offer, max(elapsed_seconds, ran_seconds), elapsed_seconds, 0.0)
         limit = queued.job.requested_time
         left = NO_LIMIT_SECONDS if limit is None else max(0.0, limit - elapsed_seconds)
@@ -164,16 +180,36 @@ class Slices:
         return self._is_worth(queued, best, elapsed_seconds) and self._is_covered(queued, worst)
 
     def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
-        here = on_premise_job(queued, self._settings).job
+        here, slowdown = on_premise_job(queued, self._settings).job, self._slowdown(queued)
         return comes_back(
             ended_of(self._chances(here)),
             limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
-            slowdown=self._slowdown(queued),
+            slowdown=slowdown,
             left=deadline - self._view.fresh().time,
-            elapsed=elapsed_seconds,
+            elapsed=elapsed_seconds + slowdown * self._kept.of(queued),
             boot_left=0.0,
             strain=self._strain(here),
             kind=Kind.BETWEEN,
+            kept=self._kept.of(queued, elapsed_seconds),
+        )
+
+    def leaves_time_for_loss(self, queued: QueuedJob) -> bool:
+        """Whether a job that has lost a spot instance may start on spot again (:func:`leaves_time`).
+
+        True for a job that is promised nothing.
+        """
+        deadline = deadline_for(queued.job, self._settings)
+        if deadline is None:
+            return True
+        here = on_premise_job(queued, self._settings).job
+        return leaves_time(
+            here,
+            ended_of(self._chances(here)),
+            left=deadline - self._view.fresh().time,
+            kept=self._kept.of(queued),
+            slowdown=self._slowdown(queued),
+            cloud=self._cloud().for_job(queued.job),
+            settings=self._settings,
         )
 
     def _best(
@@ -185,14 +221,16 @@ class Slices:
         wait: float,
         longest: float = math.inf,
     ) -> Slice:
-        here = on_premise_job(queued, self._settings).job
+        here, before = on_premise_job(queued, self._settings).job, self._kept.of(queued)
+        done = before + elapsed / offer.slowdown
         chances = self._chances(here)
-        forget_below(chances, GRID, ran_seconds / offer.slowdown)
+        forget_below(chances, GRID, max(ran_seconds / offer.slowdown, done))
         return best_slice(
             chances,
             GRID,
-            limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
-            elapsed=elapsed / offer.slowdown,
+            # slurmctld counts each run by itself
+            limit=before + (NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time),
+            elapsed=done,
             wait=wait,
             offer=offer,
             loss_weight=self._settings.price.loss_weight,

@@ -106,6 +106,7 @@ class Valuer:
             # what data's transfer costs, as if it were paid by time as well
             paid_starts=starts + transfers / usd_per_second,
             are_whole=np.array([not self.is_sliced(queued.job) for queued in movable]),
+            checkpoints=np.array([queued.job.at_risk_seconds for queued in movable]),
         )
         found = value_queue(chances, GRID, offers, loss_weight=self._settings.price.loss_weight)
         worst = most * (starts + slowdowns * found.stops + ENDING_SECONDS) + transfers

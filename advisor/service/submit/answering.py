@@ -295,6 +295,7 @@ def reply_to(
     if job.comment and "=" in job.comment and acts and settings.submit.tell_user:
         promised = promise_message(job, values, advice.time, settings, message)
         message = promised or message or wording.unread_comment_message(advice)
+        message = wording.with_unread_checkpoint(message, job.comment)
     return AdviseReply(
         v=VERSION,
         seq=request.seq,

@@ -116,3 +116,65 @@ def test_a_job_that_outruns_its_forecast_may_end_in_the_next_bin() -> None:
     forget_below(known, EDGES, 100.0)
     assert math.isclose(known.sum(), 1.0)
     assert EDGES[int(np.argmax(known))] > 100.0
+
+
+def test_a_long_job_with_checkpoints_saves_what_it_keeps_until_its_turn() -> None:
+    long = chances(b12=1.0)
+    assert slice_of(long, wait=300.0).stop == 4096.0  # without them only its end saves time
+    found = slice_of(
+        chances(b3=0.01, b8=0.0001, b12=0.9899), wait=300.0, offer=offer(checkpoint_seconds=16.0)
+    )
+    assert found.stop == EDGES[8]
+    kept = 256.0 - 16.0  # its turn comes after 300 seconds
+    assert found.saving == pytest.approx(0.01 * 300.0 + 0.0001 * 300.0 + 0.9899 * kept, rel=1e-3)
+    assert found.value > 0.9
+
+
+def test_a_checkpoint_that_comes_after_its_turn_saves_nothing() -> None:
+    runs, terms = chances(b3=0.01, b8=0.1, b12=0.89), {"wait": 300.0}
+    never = slice_of(runs, **terms, offer=offer(checkpoint_seconds=301.0))
+    assert never == slice_of(runs, **terms)
+
+
+def test_a_job_with_checkpoints_stays_at_its_turn_only_for_a_rest_that_a_restart_would_cost() -> None:
+    terms = {"elapsed": 1024.0, "wait": 0.0}
+    near, far = chances(b11=1.0), chances(b12=1.0)
+    slow = offer(slowdown=1.1, checkpoint_seconds=110.0)
+    # it is at 1024 of some 1448 or 2896 seconds: a restart costs 100, a tenth of the rest 42 or 187
+    assert slice_of(near, **terms, offer=slow).saving == pytest.approx(100.0 - 0.1 * (MIDDLES[11] - 1024.0))
+    assert slice_of(far, **terms, offer=slow).saving == 0.0
+    assert slice_of(far, **terms, offer=offer(slowdown=1.1)).saving > 0.0  # begun anew there
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=13, max_size=13).filter(lambda shares: sum(shares) > 0.01),
+    st.floats(0.0, 5000.0),
+    st.floats(0.0, 300.0),
+    st.floats(1.0, 2.0),
+    st.floats(1.0, 500.0),
+)
+def test_with_checkpoints_no_other_stop_has_a_higher_value(
+    shares: list[float], wait: float, start: float, slowdown: float, checkpoint: float
+) -> None:
+    """Each stop is played: a job that has not ended by its stop or turn goes on here with what it kept."""
+    distribution = np.array(shares) / sum(shares)
+    terms = offer(start_seconds=start, slowdown=slowdown, checkpoint_seconds=checkpoint)
+    found = slice_of(distribution, wait=wait, offer=terms)
+    turn = max(0.0, wait - start) / slowdown
+
+    def kept_at(seconds: float) -> float:
+        return max(0.0, min(seconds, turn) - checkpoint / slowdown)
+
+    for last in range(13):
+        saved = 0.0
+        for share, run, number in zip(distribution, MIDDLES, range(13), strict=True):
+            there = wait + run - start - slowdown * run
+            if number > last:
+                saved += share * kept_at(EDGES[last])
+            elif run <= turn:
+                saved += share * there
+            else:
+                saved += share * max(there, kept_at(turn))
+        cost = float(np.sum(distribution * slowdown * np.where(np.arange(13) <= last, MIDDLES, EDGES[last])))
+        if cost > 0.0 and distribution[last] > 0.0:
+            assert found.value >= saved / cost - 1e-6 * abs(saved / cost) - 1e-9

@@ -17,6 +17,7 @@ from advisor.decide.promise.chances import (
     needed_share,
     not_started_by,
     ready_here,
+    rest_of,
     run_at,
 )
 from advisor.predict.run_times.grid import BINS, GRID, quantile
@@ -97,16 +98,28 @@ def test_nothing_is_needed_of_a_start_that_comes_too_late(runs: np.ndarray) -> N
     assert needed_share(*now, ended_of(runs), 60.0, 120.0, 1.1, LIMIT, False) == 0.0
 
 
+@pytest.mark.parametrize("at_risk", [np.inf, 600.0, 30.0])
 @pytest.mark.parametrize("mean_life", [1800.0, 20_000.0])
 def test_the_chance_of_a_loss_that_comes_too_late_is_that_of_draws(
-    runs: np.ndarray, mean_life: float
+    runs: np.ndarray, mean_life: float, at_risk: float
 ) -> None:
     ended, draws = ended_of(runs), drawn(runs)
     lives = np.random.default_rng(3).exponential(mean_life, len(draws))
     start, slowdown = 120.0, 1.1
     whole = start + slowdown * draws
     for left in (600.0, 3000.0, 6000.0, 12_000.0, 40_000.0):
-        on_demand = lives + whole  # begun anew when the instance is lost
+        kept = np.maximum(0.0, lives - start - at_risk)
+        on_demand = lives + whole - kept  # begun anew, or from a checkpoint, when the instance is lost
         is_late = (whole <= left) & (lives < whole) & (on_demand > left)
-        found = late_by_loss(ended, np.exp(-GRID / mean_life), left, start, slowdown, LIMIT)
+        found = late_by_loss(ended, np.exp(-GRID / mean_life), left, start, slowdown, LIMIT, at_risk)
         assert found == pytest.approx(is_late.mean(), abs=0.03)
+
+
+def test_the_rest_of_a_run_is_that_of_draws_that_last_longer(runs: np.ndarray) -> None:
+    ended, draws = ended_of(runs), drawn(runs)
+    for done in (0.0, 300.0, 2000.0):
+        longer = draws[draws > done] - done
+        rest = rest_of(ended, done, LIMIT)
+        for seconds in (60.0, 600.0, 3000.0):
+            assert ended_by(rest, seconds, LIMIT) == pytest.approx((longer <= seconds).mean(), abs=0.03)
+    assert rest_of(ended, 2.0 * LIMIT, LIMIT).tolist() == [1.0] * len(GRID)

@@ -13,7 +13,8 @@ from advisor.decide.explanation.promise_words import price_list_words, promise_m
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import explanation
-from advisor.decide.promise.promised import kind_of
+from advisor.decide.promise.chances import ended_of
+from advisor.decide.promise.promised import kind_of, leaves_time
 from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
 from advisor.model.advice import HedgeKind
@@ -115,6 +116,54 @@ def test_it_starts_on_spot_where_that_is_in_time_even_if_its_instance_is_lost() 
     never, long, short = (asked("+12h", spot_hours=hours).values() for hours in (0.0, 10_000.0, 5.0))
     assert never["last_start_in"] == long["last_start_in"] > short["last_start_in"] > 0.0
     assert asked("+2.4h", spot_hours=5.0).capacity == "on-demand"
+
+
+def test_with_checkpoints_spot_is_in_time_as_long_as_a_loss_leaves_time_for_a_new_start() -> None:
+    """Instances live five hours: after a loss a whole run would be too late, and the rest of one is not."""
+    without, saved = asked("+12h", spot_hours=5.0), asked("+12h,checkpoint=10min", spot_hours=5.0)
+    never = asked("+12h").values()["last_start_in"]
+    assert without.values()["last_start_in"] < saved.values()["last_start_in"] <= never
+    assert asked("+2.5h", spot_hours=5.0).capacity == "on-demand"
+    advice = asked("+2.5h,checkpoint=10min", spot_hours=5.0)
+    assert advice.capacity == "spot"
+    assert "goes on from its last checkpoint" in explanation(advice)
+    # a start, and an hour of work, are more than there is time for
+    assert asked("+2.5h,checkpoint=1h", spot_hours=5.0).capacity == "on-demand"
+
+
+def test_with_checkpoints_little_is_paid_twice() -> None:
+    once = asked("+2.4h").values()["worst_cost"]
+    twice = asked("+2.4h,checkpoint=10min", spot_hours=10_000.0).values()["worst_cost"]
+    assert once < twice < 1.1 * once
+
+
+def rest_is_in_time(left: float, *, kept: float, hours: float = 5.0, saves: str = "10min") -> bool:
+    """A job of an hour or two that has lost its instance, with so much time until its deadline."""
+    lasts = tuple(math.exp(-each / hours) if hours else 0.0 for each in LASTS_HOURS)
+    cloud = CloudState(
+        on_demand_usd_per_core_hour=0.05,
+        spot_open=True,
+        spot_pools=(SpotPool(key="spot|a", usd_per_hour=0.06, lasts=lasts),) if hours else (),
+        processors_per_node=4,
+    )
+    return leaves_time(
+        make_job(comment=f"by=+3h,checkpoint={saves}", requested_time=LIMIT, interruptions=1),
+        ended_of(np.array(estimates(HOUR).run_chances)),
+        left=left,
+        kept=kept,
+        slowdown=1.0,
+        cloud=cloud,
+        settings=settings(),
+    )
+
+
+def test_after_a_loss_spot_is_tried_again_while_one_more_leaves_time() -> None:
+    rest = 2 * HOUR - 1800.0
+    assert rest_is_in_time(rest + 1500.0, kept=1800.0)  # for two starts and ten minutes; bins are wide
+    assert not rest_is_in_time(rest + 900.0, kept=1800.0)
+    assert rest_is_in_time(rest + 900.0, kept=2700.0)  # more of it is done
+    assert not rest_is_in_time(2 * HOUR + 1500.0, kept=0.0, saves="30min")
+    assert not rest_is_in_time(9 * HOUR, kept=1800.0, hours=0.0)  # how long instances last is not known
 
 
 def test_a_start_on_spot_is_paid_with_the_start_that_a_loss_needs() -> None:

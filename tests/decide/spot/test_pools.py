@@ -68,6 +68,33 @@ def test_one_try_costs_what_a_simulation_says() -> None:
         assert [found.key for found in pools_for_run([flaky, steady], run * HOUR, on_demand, 1)] == [best]
 
 
+@pytest.mark.parametrize("at_risk", [0.2, 1.0, 3.0])
+def test_one_try_with_checkpoints_costs_what_a_simulation_says(at_risk: float) -> None:
+    """Work is kept up to the last checkpoint, so that little more than the rest is done on-demand."""
+    run, mean, usd, on_demand = 4.0, 30.0, 0.5, 1.0
+    lives = np.random.default_rng(1).exponential(mean, 200_000)
+    lost = np.minimum(lives, at_risk)
+    after = on_demand * (run - lives + lost) + LOST * on_demand * lost
+    cost = np.where(lives < run, lives * usd + after, run * usd).mean() / run
+    flaky = pool("flaky", usd, mean)
+    # beside a pool that is never taken, whose cost is its price
+    for factor, best in ((1.06, "flaky"), (0.94, "steady")):
+        steady = pool("steady", factor * cost, 1e9)
+        chosen = pools_for_run([flaky, steady], run * HOUR, on_demand, 1, at_risk * HOUR)
+        assert [found.key for found in chosen] == [best]
+
+
+def test_a_long_run_with_checkpoints_goes_where_one_without_would_not() -> None:
+    flaky = pool("a", 0.3, 3.0)
+    assert pools_for_run([flaky], 48 * HOUR, 1.0, 20) == ()
+    assert pools_for_run([flaky], 48 * HOUR, 1.0, 20, 0.2 * HOUR) == (flaky,)
+    assert rounds_for_run([flaky], 48 * HOUR, 1.0, 20, 0.2 * HOUR) == ((flaky,),)
+    assert pools_for_run([flaky], 48 * HOUR, 1.0, 20, 3.0 * HOUR) == ()  # none is written in time
+    assert pools_for_run([flaky], 0.1 * HOUR, 1.0, 2, 5.0 * HOUR) == pools_for_run(
+        [flaky], 0.1 * HOUR, 1.0, 2
+    )
+
+
 def test_no_choice_is_much_dearer_than_the_lowest_price() -> None:
     """The expected money in the rule, against lives drawn at random, where lost work alone would decide."""
     run, mean, usd, on_demand = 4.0, 6.0, 0.2, 1.0

@@ -45,6 +45,23 @@ def test_the_order_of_capacity(job, cloud, sections, capacity):
     assert (advice.answers[3].verdict is Verdict.YES) == (capacity is not None)
 
 
+@pytest.mark.parametrize(
+    ("comment", "interruptions", "capacity"),
+    [
+        (None, 0, Capacity.ON_DEMAND),  # s*r = 1.04 * 3600 s
+        ("checkpoint=10min", 0, Capacity.SPOT),
+        ("checkpoint=10min", 19, Capacity.SPOT),
+        ("checkpoint=10min", 20, Capacity.ON_DEMAND),
+        ("checkpoint=2h", 0, Capacity.ON_DEMAND),
+        ("checkpoint=soon", 0, Capacity.ON_DEMAND),
+    ],
+)
+def test_a_loss_undoes_no_more_than_the_time_since_the_last_checkpoint(comment, interruptions, capacity):
+    settings = make_settings(capacity={"spot_max_run_seconds": 1800.0})
+    job = make_job(comment=comment, interruptions=interruptions)
+    assert ask(job, settings=settings).capacity is capacity
+
+
 def test_an_unknown_run_time_keeps_a_job_off_spot():
     settings = make_settings(placement={"overhead_per_processor": 0.0})
     assert ask(estimates=make_estimates(run=NAN), settings=settings).capacity is Capacity.ON_DEMAND

@@ -85,6 +85,19 @@ def test_a_job_that_may_be_requeued_gets_the_best_slice_and_keeps_its_place() ->
     assert advice.number("slice_chance") == pytest.approx(0.9)
 
 
+def test_a_long_job_with_checkpoints_gets_the_time_until_its_turn() -> None:
+    """Without them the time in which it does not end would be paid in vain."""
+    long = estimates_of(chances=chances_of((600.0, 0.01), (6000.0, 0.01), (80_000.0, 0.98)))
+    assert offered(estimates=long).placement is Placement.ON_PREMISE
+    advice = offered(estimates=long, comment="checkpoint=10min")
+    assert advice.hedge is not None
+    assert 4000.0 < advice.hedge.stop_seconds < 8000.0
+    saving = advice.number("predicted_saving")
+    assert saving is not None
+    assert 0.5 * 7200.0 < saving < 7200.0
+    assert "work that a new start loses at most" in explanation(advice)
+
+
 @pytest.mark.parametrize(
     ("job", "settings"),
     [

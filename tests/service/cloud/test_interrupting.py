@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,6 +103,7 @@ class Rig:
             view=self.view,
             record=self.record,
             clock=self.hands.clock,
+            tries=context.spot_tries,
         )
 
         self.notices = NoticeLoop(
@@ -386,6 +388,22 @@ def test_f20_a_held_job_goes_home_without_the_constraint_that_names_nodes_of_the
     rig.look([make_node("burst2", "MIXED")], [held])
     rig.loop.place_again()
     assert rig.job_updates() == [{"partition": "onprem", "features": ""}]
+
+
+def test_a_job_with_checkpoints_goes_on_spot_again_while_that_leaves_time(rig: Rig) -> None:
+    interrupt(rig, 7, 2)
+    waiting = make_queued(
+        7, queue="burst", comment="checkpoint=10min", admin_comment=comment(capacity=Capacity.SPOT)
+    )
+    rig.look([make_node("burst2", "MIXED")], [waiting])
+    rig.round()
+    assert rig.job_updates() == []
+    late = dataclasses.replace(rig.context, leaves_time=lambda _queued: False)
+    for context, capacity in ((rig.context, Capacity.SPOT), (late, Capacity.ON_DEMAND)):
+        assert context.spot_choice().advised({"burst3": waiting}, ()) == {"burst3": capacity}
+    assert (rig.context.spot_tries(waiting), late.spot_tries(waiting)) == (18, 0)
+    other = make_queued(8, queue="burst", comment="checkpoint=10min")
+    assert late.spot_tries(other) == 20  # it has lost nothing
 
 
 def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.prices import Prices
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.settings import Settings
@@ -59,7 +60,7 @@ def narrow(
         settings,
         known=lambda: known,
         prices=lambda: Prices.of_settings(settings.ec2),
-        interruptions_of=lambda _: losses,
+        tries=lambda item: spot_tries(structs.replace(item.job, interruptions=losses), settings),
     )
     return choice.narrow(
         jobs,

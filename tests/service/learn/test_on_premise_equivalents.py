@@ -45,6 +45,23 @@ def advice(origin: str | None, reason: Reason = Reason.CLOUD_FASTER) -> Advice:
     )
 
 
+@pytest.mark.parametrize("partition", ["burst", "onprem"])
+@pytest.mark.parametrize(
+    ("comment", "restarts", "is_whole"),
+    [("checkpoint=10min", 1, False), ("checkpoint=10min", 0, True), ("standby", 1, True)],
+)
+def test_the_last_run_of_a_job_that_went_on_from_a_checkpoint_is_not_the_whole_one(
+    store: HistoryStore, partition: str, comment: str, restarts: int, *, is_whole: bool
+) -> None:
+    asked = Job(job_id=0, submit_time=1000.0, processors=10, comment=comment)
+    store.add_advice([AdviceRecord(advice=advice("onprem"), job=asked)])
+    store.link("a-1", 7)
+    job = Job(job_id=7, submit_time=1000.0, processors=10)
+    outcome = JobOutcome(job=job, start_time=1100.0, end_time=1320.0, partition=partition, restarts=restarts)
+    assert outcome.is_whole
+    assert on_premise_outcome(outcome, SETTINGS, store).is_whole is is_whole
+
+
 @pytest.mark.parametrize("submitted", ["long", "burst"])
 def test_an_ended_job_has_the_partition_it_was_submitted_to(store: HistoryStore, submitted: str) -> None:
     asked = Job(job_id=0, submit_time=1000.0, processors=10, queue=submitted)

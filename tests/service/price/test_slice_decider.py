@@ -15,10 +15,12 @@ from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Capacity, Job
 from advisor.model.snapshot import QueuedJob
+from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.run_times.grid import GRID, bin_of
+from advisor.service.observation.work_kept import WorkKept
 from advisor.service.price.slice_decider import Slices
 from tests.decide.cases import ask
-from tests.service.doubles import make_queued
+from tests.service.doubles import make_look, make_queued
 from tests.service.price.price_world import COMMENT, World
 
 HOUR = 3600.0
@@ -61,6 +63,7 @@ def site(
         slowdown=lambda _queued: 1.05,
         cloud=lambda: replace(world.cloud, on_demand_open=is_open),
         strain=lambda _job: strain,
+        kept=WorkKept(attempts=lambda _job_id: (), slowdown=lambda _queued: 1.05, burst_partition="burst"),
         fallen_back=lambda: fallen_back,
     )
     return world, slices
@@ -168,6 +171,53 @@ def test_less_of_the_money_has_to_be_needed_where_promises_were_broken(tmp_path:
         job = in_cloud(comment="by=+5h", submit_time=world.hands.wall - 4.5 * HOUR)
         stayed.append(slices.stays(job, 0.9 * HOUR))
     assert stayed == [False, True]
+
+
+def saving_job(**fields: Any) -> QueuedJob:
+    """A job in the cloud that saves its work every ten minutes."""
+    return in_cloud(**{"comment": "checkpoint=10min"} | fields)
+
+
+def test_with_checkpoints_it_comes_back_when_its_turn_has_come(tmp_path: Path) -> None:
+    """It goes on here: only where less is left than a restart costs it stays."""
+    _, slices = site(tmp_path)
+    assert slices.stays(in_cloud(), 0.45 * HOUR)
+    assert not slices.stays(saving_job(comment="checkpoint=1min"), 0.45 * HOUR)
+    assert slices.stays(saving_job(comment="checkpoint=1h"), 0.45 * HOUR)
+
+
+def test_what_an_earlier_run_has_kept_need_not_be_run_again(tmp_path: Path) -> None:
+    """So little is left of it that a restart here would cost more than the slower rest there."""
+    world, slices = site(tmp_path, 100.0)
+    often = {"comment": "checkpoint=1min"}
+    slices.see(make_look(0.0, (), [saving_job(**often, start_time=world.hands.wall)]))
+    assert not slices.stays(saving_job(**often), 0.45 * HOUR)
+    earlier = saving_job(**often, start_time=world.hands.wall - 0.45 * HOUR)
+    slices.see(make_look(world.hands.wall, (), [earlier]))
+    again = saving_job(**often, restarts=1, start_time=world.hands.wall)
+    slices.see(make_look(world.hands.wall, (), [again]))
+    assert slices.stays(again, 0.45 * HOUR)
+
+
+def test_a_promised_job_with_checkpoints_comes_back_where_going_on_here_is_in_time(tmp_path: Path) -> None:
+    world, slices = site(tmp_path, 0.0)
+    submitted = world.hands.wall - 4.5 * HOUR  # half an hour is left
+    assert slices.stays(in_cloud(comment="by=+5h", submit_time=submitted), 0.9 * HOUR)
+    saving = saving_job(
+        comment="by=+5h,checkpoint=1min", submit_time=submitted, start_time=world.hands.wall - 0.9 * HOUR
+    )
+    slices.see(make_look(world.hands.wall, (), [saving]))
+    assert not slices.stays(saving, 0.9 * HOUR)
+
+
+def test_spot_again_is_a_question_for_promised_jobs_alone(tmp_path: Path) -> None:
+    world, slices = site(tmp_path)
+    assert slices.leaves_time_for_loss(saving_job())
+    promised = saving_job(comment="by=+9h,checkpoint=10min", submit_time=world.hands.wall)
+    assert not slices.leaves_time_for_loss(promised)  # how long instances last is not known
+    lasting = SpotPool(key="spot|a", usd_per_hour=0.06, lasts=(0.999,) * len(LASTS_HOURS))
+    world.cloud = replace(world.cloud, spot_pools=(lasting,), processors_per_node=8)
+    assert slices.leaves_time_for_loss(promised)
 
 
 def back_home(**fields: Any) -> QueuedJob:

@@ -79,6 +79,14 @@ def test_a_user_is_told_what_their_comment_does_not_say(tmp_path: Path) -> None:
     small = answer_one(tmp_path, ask(comment="by=+3h,no-burst")).reply.message
     assert small == "Burst Advisor: by= is promised nothing: this site makes no promises"
     assert answer_one(tmp_path, ask(comment="no-burst")).reply.message is None
+    often = answer_one(tmp_path, ask(comment="checkpoint=often,no-burst")).reply.message
+    wrong = "the comment's checkpoint= is no time: write checkpoint=10min or checkpoint=1h"
+    assert often == f"Burst Advisor: {wrong}"
+    moved = answer_one(tmp_path, ask(comment="checkpoint=often")).reply.message
+    assert moved is not None
+    assert moved.startswith("Burst Advisor: starts in the cloud")
+    assert moved.endswith(f"; {wrong}")
+    assert answer_one(tmp_path, ask(comment="checkpoint=1h,no-burst")).reply.message is None
 
 
 def test_an_explicit_partition_and_an_opt_out_are_respected(tmp_path: Path) -> None:
