@@ -89,11 +89,17 @@ def told(site: Site, file: Path, word: str, times: int) -> None:
     site.wait_until(f"{word} {times} times", lambda: file.exists() and file.read_text().count(word) >= times)
 
 
-def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "third_place"), [((), "on-demand"), (("--comment=checkpoint=1min",), "spot")]
+)
+def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(
+    site: Site, tmp_path: Path, said: tuple[str, ...], third_place: str
+) -> None:
+    """Unless its user says that it goes on from checkpoints: then it loses little once more."""
     file = tmp_path / "told"
     script = UNTIL_THIRD_START.format(file=file)
     before = interruptions(site)
-    job = moved(site, LONG, "--signal=B:USR1@10", script=script)
+    job = moved(site, LONG, "--signal=B:USR1@10", *said, script=script)
     options = []
     for taken in range(2):
         told(site, file, "started", taken + 1)
@@ -109,7 +115,7 @@ def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(site: Site,
     assert file.read_text().split() == ["started", "warned", "started", "warned", "started"]
     launched = [item["option"] for item in site.ec2.instances()]
     assert options == ["spot", "spot"]
-    assert launched[-1] == "on-demand"  # the third place
+    assert launched[-1] == third_place
     spend = json.loads(site.advisor("spend", "--format", "json").stdout)
     assert spend["spent_today_usd"] > 0.0
     for count in ("jobs_interrupted", "jobs_warned"):  # of other tests' jobs too
