@@ -165,7 +165,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         if stop - elapsed > longest:
             break
         saved = wait + run - had - start - slowdown * (run - elapsed)
-        saved = _saved_at_turn(saved, run - turn, turn - had, checkpoint)
+        saved = _saved_at_turn(saved, run - turn, turn - had, checkpoint, is_whole)
         saving += share * (saved if saved > 0.0 else loss_weight * saved)
         ended_cost += share * slowdown * (run - elapsed)
         chance += share
@@ -184,18 +184,24 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
 
 
 @compiled
-def _saved_at_turn(saved: float, after_turn: float, done: float, checkpoint: float) -> float:
+def _saved_at_turn(
+    saved: float,
+    after_turn: float,
+    done: float,
+    checkpoint: float,
+    is_whole: bool,  # noqa: FBT001  (compiled: no keywords)
+) -> float:
     """The saving of a job that may come back when its turn on-premise comes, seconds.
 
     With checkpoints it comes back with what it has kept, unless it saves more where it is. Without them what
-    it has done until its turn would be lost.
+    it has done until its turn would be lost. A whole run goes on in any case.
 
     Args:
         saved: Saving if it goes on in the cloud.
         after_turn: Run time that is left when its turn comes; negative: it has ended by then.
         done: Run time until its turn.
     """
-    if after_turn <= 0.0 or checkpoint == math.inf:
+    if is_whole or after_turn <= 0.0 or checkpoint == math.inf:
         return saved
     kept = done - checkpoint
     return max(saved, kept if kept > _MOMENT else 0.0)
