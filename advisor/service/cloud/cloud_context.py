@@ -43,6 +43,8 @@ class CloudContext:
         paid_since: Returns the paid time in the history since a moment (epoch seconds), for a budget whose
             state file was lost.
         leaves_time: Returns whether a job that has lost a spot instance may lose one more.
+        goes_back: Returns whether a job with checkpoints, which has run on-demand for some seconds, is to
+            start on spot instead.
         stop_of: Returns after how many seconds in the cloud a hedged job is brought back; None: no hedges.
         spot_pools: Returns how long instances of each spot pool last; nothing until enough were observed.
         account: Returns what was read of the AWS account: capacity that is paid for, others' instances,
@@ -61,6 +63,7 @@ class CloudContext:
     paid_since: AskPaid = lambda _: ()
     stop_of: AskStop | None = None
     leaves_time: Callable[[QueuedJob], bool] = lambda _queued: True
+    goes_back: Callable[[QueuedJob, float], bool] = lambda _queued, _elapsed: False
     spot_pools: AskPools = tuple
     account: AskAccount = Account
     block_ends: BlockEnds | None = None

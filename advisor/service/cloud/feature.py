@@ -12,6 +12,7 @@ from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
 from advisor.ec2.reading_account import AccountCache
 from advisor.model.bill import Rows
+from advisor.service.cloud.back_to_spot import BackToSpot
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport, DescribeNode
@@ -94,6 +95,7 @@ class CloudFeature(Feature):
                 jobs=spot.jobs,
                 view=context.view,
                 tries=context.spot_tries,
+                back_to_spot=BackToSpot(context, instances=shared["instances"]).consider,
                 **shared,
             )
         )

@@ -80,6 +80,7 @@ class InterruptionLoop:
             touched.
         record: Notices and what was done; the reconcile loop reads it as its second source.
         tries: How often a job may still be launched as spot.
+        back_to_spot: Sends jobs that run on-demand back to spot.
     """
 
     name = "interruptions"
@@ -96,6 +97,7 @@ class InterruptionLoop:
         record: InterruptionRecord,
         clock: Clock,
         tries: Callable[[QueuedJob], int],
+        back_to_spot: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._instances = instances
@@ -105,6 +107,7 @@ class InterruptionLoop:
         self._record = record
         self._clock = clock
         self._tries = tries
+        self._back_to_spot = back_to_spot
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
@@ -116,6 +119,7 @@ class InterruptionLoop:
             Step("empty nodes", self.empty_nodes),
             Step("warn jobs", self.warn_jobs),
             Step("requeue jobs", self.requeue_what_failed_with_its_node),
+            Step("back to spot", self._back_to_spot),
             Step("place again", self.place_again),
             Step("forget", self.forget),
         )

@@ -325,6 +325,9 @@ class Features:
             paid_since=shared.store.paid_since,
             spot_pools=lambda: () if self.stability is None else self.stability.spot_pools(),
             stop_of=None if self.hedge is None else self.hedge.watch.stop_of,
+            goes_back=lambda queued, elapsed: (
+                self.price is not None and self.price.slices.goes_back_to_spot(queued, elapsed)
+            ),
             leaves_time=lambda queued: self.price is None or self.price.slices.leaves_time_for_loss(queued),
             account=shared.account,
             block_ends=connections.block_ends,

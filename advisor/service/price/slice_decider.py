@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below, usd_for_shorter
-from advisor.decide.promise.chances import ended_of
+from advisor.decide.promise.chances import ended_of, mean_run
 from advisor.decide.promise.price_list import comes_back
-from advisor.decide.promise.promised import leaves_time
-from advisor.decide.submission.capacity import choose
+from advisor.decide.promise.promised import leaves_time, may_start_anew
+from advisor.decide.submission.capacity import choose, seconds_lost
 from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import deadline_for, may_move
 from advisor.model.advice import ENDING_SECONDS, Capacity, Mode, Verdict
@@ -36,6 +36,13 @@ _MOMENT = 1e-3  # seconds
 _NOW_SECONDS = 1.0
 """A job that is forecast to wait less starts at once."""
 _FREE_USD_PER_SECOND = 1e-12
+_VAIN_SHARE = 1.0 / 6.0
+"""Share of a run on-demand that a start on spot in vain may cost.
+
+On 13 spot traces tries every hour or two save half of the money or more where two or three pools are used,
+and lose nothing where one is (docs/measurements.md)."""
+_WORTH = 2.0
+"""A start on spot must save this multiple of what it loses, on-demand."""
 
 
 class Slices:
@@ -210,6 +217,45 @@ class Slices:
             slowdown=self._slowdown(queued),
             cloud=self._cloud().for_job(queued.job),
             settings=self._settings,
+        )
+
+    def goes_back_to_spot(self, queued: QueuedJob, elapsed_seconds: float) -> bool:
+        """Whether a job that runs on-demand is requeued, so that its next node may be spot.
+
+        A new start loses at most what has run since the last checkpoint, and the boot. Spot may have no room
+        still: that must not cost more than `_VAIN_SHARE` of what has run since the last start. The rest of
+        the run must save twice that, and a promise must leave time for the start, and for one more.
+
+        Args:
+            elapsed_seconds: For how long the job has run on its node.
+        """
+        here = on_premise_job(queued, self._settings).job
+        cloud, slowdown = self._cloud().for_job(queued.job), self._slowdown(queued)
+        lost = seconds_lost(queued.job, start_of(here, cloud, self._settings).seconds)
+        if lost > _VAIN_SHARE * elapsed_seconds:
+            return False
+        chances = self._chances(here)
+        done = self._kept.of(queued) + elapsed_seconds / slowdown
+        forget_below(chances, GRID, done)
+        limit = NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time
+        rest = slowdown * max(0.0, mean_run(ended_of(chances), done + limit) - done)
+        spot, on_demand = (
+            usd_per_second(queued.job, one, cloud, self._settings)
+            for one in (Capacity.SPOT, Capacity.ON_DEMAND)
+        )
+        if on_demand * (rest - _WORTH * lost) <= spot * (rest + lost):
+            return False
+        now, deadline = self._view.fresh().time, deadline_for(queued.job, self._settings)
+        if choose(queued.job, rest, cloud, self._settings, now)[0] is not Capacity.SPOT:
+            return False
+        return deadline is None or may_start_anew(
+            ended_of(chances),
+            left=deadline - now,
+            done=done,
+            kept=self._kept.of(queued, elapsed_seconds),
+            slowdown=slowdown,
+            lost=lost,
+            confidence=self._settings.promise.confidence,
         )
 
     def _best(

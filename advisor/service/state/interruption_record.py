@@ -103,6 +103,13 @@ class InterruptionRecord:
                 self._count("jobs_interrupted")
             self._save()
 
+    def leaves(self, job_id: int) -> None:
+        """Note a job that gives its node up for one on spot, which is no interruption."""
+        with self._lock:
+            self._to_place.add(job_id)
+            self._count("jobs_back_to_spot")
+            self._save()
+
     def interruptions_of(self, job_id: int) -> int:
         """How often EC2 took a job's node."""
         with self._lock:

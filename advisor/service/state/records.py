@@ -194,7 +194,7 @@ class Interruptions(msgspec.Struct):
         notices: Instance to kind of notice to epoch seconds.
         jobs: Job to how often EC2 took its node.
         warned, counted: ``instance/job`` that was warned, and whose interruption was counted.
-        to_place: Jobs that lost their node and have not got another one yet.
+        to_place: Jobs that lost their node, or gave it up, and have not got another one yet.
         own_exclusions: Job that is kept off nodes to the nodes that its user excludes.
     """
 

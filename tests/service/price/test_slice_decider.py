@@ -220,6 +220,33 @@ def test_spot_again_is_a_question_for_promised_jobs_alone(tmp_path: Path) -> Non
     assert slices.leaves_time_for_loss(promised)
 
 
+@pytest.mark.parametrize(
+    ("minutes", "comment", "goes"),
+    [
+        (30.0, "checkpoint=1min", True),
+        (5.0, "checkpoint=1min", False),  # a start in vain would cost most of what has run
+        (30.0, "checkpoint=10min", False),
+        (70.0, "checkpoint=1min", False),  # it has nearly ended
+        (30.0, "checkpoint=1min,by=+9h", True),
+        (30.0, "checkpoint=1min,by=+60min", False),  # one loss more would make it late
+    ],
+)
+def test_a_job_goes_back_to_spot_where_a_start_in_vain_costs_little(
+    tmp_path: Path, *, minutes: float, comment: str, goes: bool
+) -> None:
+    world, slices = site(tmp_path)
+    lasting = SpotPool(key="spot|a", usd_per_hour=0.06, lasts=(0.999,) * len(LASTS_HOURS))
+    world.cloud = replace(
+        world.cloud, spot_pools=(lasting,), processors_per_node=8, spot_open=True, boot_seconds=60.0
+    )
+    start = world.hands.wall - 60.0 * minutes
+    running = saving_job(comment=comment, submit_time=start, start_time=start, requeue=True)
+    slices.see(make_look(world.hands.wall, (), [running]))
+    assert slices.goes_back_to_spot(running, 60.0 * minutes) is goes
+    world.cloud = replace(world.cloud, spot_open=False)
+    assert not slices.goes_back_to_spot(running, 60.0 * minutes)
+
+
 def back_home(**fields: Any) -> QueuedJob:
     """A job that has come back from the cloud and waits on-premise."""
     known = {"requested_time": 2 * HOUR, "requeue": True, "processors": 8, "restarts": 1}

@@ -1,0 +1,89 @@
+"""Jobs with checkpoints that run on-demand because spot had no room go back to spot.
+
+A job that was advised spot is launched on-demand where no pool has room. With checkpoints it need not stay
+there: after a time it is requeued, its node is powered down, and it goes on where its next node is launched,
+on spot if there is room by then. A start in vain costs little of what has run since the last one
+(:meth:`advisor.service.price.slice_decider.Slices.goes_back_to_spot`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from advisor.decide.submission.rules import requeueable
+from advisor.ec2.instances import Instance
+from advisor.model.advice import Capacity
+from advisor.model.checkpoint_word import NO_CHECKPOINT
+from advisor.model.node_sets import expand
+from advisor.model.snapshot import RUNNING, ClusterSnapshot, QueuedJob
+from advisor.service.cloud.cloud_context import CloudContext
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.running.isolating import for_each
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 60.0
+_MOST: Final = 5
+"""Jobs of one round: each is a launch more."""
+
+
+class BackToSpot:
+    """Looks for such jobs once a minute.
+
+    Args:
+        instances: Our instances as last listed.
+    """
+
+    def __init__(self, context: CloudContext, *, instances: Callable[[], Sequence[Instance]]) -> None:
+        self._context = context
+        self._instances = instances
+        self._looked = -math.inf  # monotonic seconds
+
+    def consider(self) -> None:
+        """Send back those for which that is worth it."""
+        now = self._context.clock.monotonic()
+        if now - self._looked < _PERIOD_SECONDS:
+            return
+        self._looked = now
+        listed = self._instances()
+        paid = self._context.paid_now().at_launch(listed).covered
+        on_demand = {
+            item.node
+            for item in listed
+            if item.is_alive and item.option is Capacity.ON_DEMAND and item.instance_id not in paid
+        }
+        if not on_demand or not self._context.settings.capacity.use_spot:
+            return
+        snapshot = self._context.view.fresh()
+        found = [queued for queued in snapshot.jobs if self._may_go(queued, on_demand, snapshot)]
+        for_each(found[:_MOST], self._send)
+
+    def _may_go(self, queued: QueuedJob, on_demand: set[str | None], snapshot: ClusterSnapshot) -> bool:
+        job, context = queued.job, self._context
+        if job.at_risk_seconds == NO_CHECKPOINT or queued.state != RUNNING or queued.start_time is None:
+            return False
+        if queued.partitions != (context.settings.cluster.burst_partition,):
+            return False
+        moved = moved_by_us(queued)
+        if moved is None or moved.capacity != Capacity.SPOT or not requeueable(job, context.settings):
+            return False
+        if not on_demand.issuperset(expand(queued.nodes)):
+            return False
+        stop = None if context.stop_of is None else context.stop_of(job.job_id)
+        if stop is not None and stop < math.inf:
+            return False  # its slice has been bought for the node that it has
+        elapsed = snapshot.time - queued.start_time
+        return context.spot_tries(queued) > 0 and context.goes_back(queued, elapsed)
+
+    def _send(self, queued: QueuedJob) -> None:
+        """Requeue a job. Its nodes are given back first, so that it does not start there again."""
+        job_id, nodes = queued.job.job_id, expand(queued.nodes)
+        self._context.interruptions.leaves(job_id)
+        reason = f"burst advisor: job {job_id} goes back to spot"
+        self._context.slurm.update_node(nodes, state="POWER_DOWN_ASAP", reason=reason)
+        self._context.slurm.requeue([job_id])
+        log.info("job.goes_back_to_spot", job=job_id, nodes=queued.nodes)

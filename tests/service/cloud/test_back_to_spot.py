@@ -1,0 +1,94 @@
+"""Jobs with checkpoints that run on-demand go back to spot; all others stay where they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.ec2.account import Account, ReservedInstances
+from advisor.model import Capacity
+from advisor.model.settings import CapacitySettings, Settings
+from advisor.model.snapshot import QueuedJob
+from advisor.service.cloud.back_to_spot import BackToSpot
+from tests.service.cloud.rig import Rig, comment, rig
+from tests.service.doubles import make_instance, make_node, make_queued
+
+__all__ = ["rig"]
+
+
+def job(**fields: Any) -> QueuedJob:
+    given = {
+        "comment": "checkpoint=10min",
+        "queue": "burst",
+        "requeue": True,
+        "nodes": "burst[1-2]",
+        "admin_comment": comment(capacity=Capacity.SPOT),
+        "start_time": 0.0,
+    }
+    return make_queued(7, "RUNNING", **given | fields)
+
+
+def sent(
+    rig: Rig,
+    queued: QueuedJob | None = None,
+    *,
+    options: tuple[Capacity, Capacity] = (Capacity.ON_DEMAND, Capacity.ON_DEMAND),
+    **context: Any,
+) -> list[str]:
+    """What is done about one job on two nodes, with a price that says yes."""
+    given = {"goes_back": lambda _queued, _elapsed: True} | context
+    rig.look([make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED")], [queued or job()])
+    listed = [make_instance(f"burst{n + 1}", option=option) for n, option in enumerate(options)]
+    back = BackToSpot(replace(rig.context, **given), instances=lambda: listed)
+    rig.slurm.told.clear()
+    back.consider()
+    back.consider()  # a minute later at the earliest
+    return [call[0] for call in rig.slurm.told]
+
+
+def test_its_nodes_are_given_back_and_it_is_requeued(rig: Rig) -> None:
+    assert sent(rig) == ["node", "requeue"]
+    (node, requeue) = rig.slurm.told
+    assert (node[1], node[2]["state"]) == (("burst1", "burst2"), "POWER_DOWN_ASAP")
+    assert requeue[1] == (7,)
+    assert rig.context.interruptions.to_place() == {7}
+    assert rig.context.interruptions.interruptions_of(7) == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"comment": "standby"},
+        {"requeue": False},
+        {"state": "COMPLETING"},
+        {"queue": "onprem"},
+        {"admin_comment": comment(capacity=Capacity.ON_DEMAND)},
+        {"admin_comment": ""},
+        {"nodes": "burst[1-3]"},  # the third is none of ours
+    ],
+)
+def test_any_other_job_stays(rig: Rig, fields: dict[str, Any]) -> None:
+    state = fields.pop("state", "RUNNING")
+    assert sent(rig, replace(job(**fields), state=state)) == []
+
+
+def test_where_it_is_not_worth_it_it_stays(rig: Rig) -> None:
+    bought = Account(reserved=(ReservedInstances(name="ri", instance_type="c5.xlarge", zone="", count=2),))
+    for context in (
+        {"goes_back": lambda _queued, _elapsed: False},
+        {"stop_of": lambda _job_id: 3600.0},  # it is in a slice
+        {"account": lambda: bought},
+        {"settings": Settings(cluster=rig.settings.cluster, capacity=CapacitySettings(use_spot=False))},
+    ):
+        assert sent(rig, **context) == []
+    assert sent(rig, options=(Capacity.ON_DEMAND, Capacity.SPOT)) == []
+    assert sent(rig, stop_of=lambda _job_id: math.inf)  # a promise, or its turn has been
+
+
+def test_after_too_many_losses_it_stays(rig: Rig) -> None:
+    for number in range(20):
+        rig.context.interruptions.interrupted([7], f"i-{number}")
+    assert sent(rig) == []
