@@ -97,7 +97,8 @@ class MemoryNode(_Shown):
     @property
     def words(self) -> frozenset[str]:
         """Slurm's words for its state."""
-        base = "DOWN" if self.is_down else "IDLE" if self.job_id is None else "ALLOCATED"
+        used = "IDLE" if self.job_id is None else "ALLOCATED"
+        base = "DOWN" if self.is_down else "UNKNOWN" if self.power is NodePower.UNKNOWN else used
         words = {base, "CLOUD"} | _POWER_WORD[self.power]
         if self.is_draining:
             words.add("DRAIN")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from advisor.model import Capacity, Job
+from advisor.model.cluster import NodePower
 from advisor.testing.memory_ec2_paid import MemoryReservation
 from tests.service.cloud_rules import CloudRules
 from tests.service.cloud_site import comment
@@ -109,6 +110,12 @@ class CloudEvents(CloudRules):
 
     def do_slurm_fails(self, how: str, times: int) -> None:
         self.slurm.fail(how, times)
+
+    def do_forget_suspends(self) -> None:
+        """slurmctld is killed and started again; that it powers nodes down was not saved."""
+        for node in self.slurm.nodes.values():
+            if node.power is NodePower.POWERING_DOWN:
+                node.power, node.since = NodePower.UP, self.clock.wall
 
     def do_slurmctld_away(self, ticks: int) -> None:
         self.slurm.is_away = True

@@ -19,12 +19,12 @@ from advisor.model.node_sets import fold
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes, reason_of
 from advisor.service.cloud.cloud_context import CloudContext
+from advisor.service.cloud.late_requests import LateRequests
 from advisor.service.cloud.resumed_jobs import ResumedJobs
 from advisor.service.cloud.spot_choice import Narrowed, spot_pools_of
 from advisor.service.cloud.unbegun import UnbegunJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
-from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.running.isolating import do_all, for_each
 from advisor.service.running.loops import Step
 
@@ -74,6 +74,7 @@ class ProvisionLoop:
         self._kept = kept
         self._resumed_jobs = ResumedJobs(settings, view, self._cloud, clock)
         self._asked_nodes = AskedNodes(settings, slurm, view, clock)
+        self._late = LateRequests(slurm, clock)
         self._booting: dict[str, float] = {}  # node: when slurmctld asked for it, monotonic seconds
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
@@ -145,7 +146,7 @@ class ProvisionLoop:
         if foreign is None:
             self._fleet.mark_requested(asked.nodes)
             return False
-        hand_over = replace(asked, nodes=tuple(node for node in asked.nodes if node not in foreign))
+        hand_over = _without(asked, foreign)
         refused = self._asked_nodes.refuse(asked, foreign) if foreign else ""
         match hand_over.operation:
             case "resume" if hand_over.nodes:
@@ -155,10 +156,13 @@ class ProvisionLoop:
                     return False
                 self._resume(hand_over, jobs)
             case "suspend":
+                up = self._late.up_again(asked.nodes)
                 # also for nodes of other partitions: only instances with the cluster's tag are terminated
-                refused = "" if self._suspend(asked) else refused
+                ended = _without(asked, up)
+                refused = "" if ended.nodes and self._suspend(ended) else refused
+                hand_over = _without(hand_over, up)
             case "resume_fail" if hand_over.nodes:
-                hand_over = replace(hand_over, nodes=self._not_come(hand_over.nodes))
+                hand_over = _without(hand_over, self._late.came(hand_over.nodes))
                 self._boot_failed(hand_over)
         if hand_over.operation != "resume":
             self._forget_boots(hand_over.nodes)
@@ -269,18 +273,6 @@ class ProvisionLoop:
                 code="cloud.launch_later",
             )
 
-    def _not_come(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """Those of nodes that have no job by now.
-
-        A machine may come after ResumeTimeout and run jobs when its hand-over has its turn.
-        """
-        snapshot = self._slurm.snapshot(self._clock.wall())
-        up = {node.name for node in snapshot.nodes if node.power is NodePower.UP and not node.is_down}
-        came = up.intersection(nodes, jobs_by_node(snapshot))
-        if came:
-            log.warning("cloud.boot_late", nodes=sorted(came))
-        return tuple(node for node in nodes if node not in came)
-
     def _boot_failed(self, hand_over: HandOver) -> None:
         """After Slurm's ResumeTimeout: make the node usable again and terminate its instance.
 
@@ -390,6 +382,10 @@ class ProvisionLoop:
                 self.unbegun.forget(job_id)
                 self.returning.discard(job_id)
                 log.info("job.waits_for_capacity" if moved is None else "job.returned", job=job_id, **changes)
+
+
+def _without(hand_over: HandOver, nodes: Collection[str]) -> HandOver:
+    return replace(hand_over, nodes=tuple(node for node in hand_over.nodes if node not in nodes))
 
 
 def _in_turn(waiting: Sequence[tuple[Path, HandOver]]) -> list[tuple[Path, HandOver]]:

@@ -14,6 +14,8 @@ import pytest
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
+from advisor.model.cluster import NodePower
+from advisor.model.node_sets import expand
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
@@ -112,6 +114,9 @@ class Rig:
             "nodes": nodes,
             "resume_file": json.dumps(resume_file) if jobs else None,
         }
+        if operation == "suspend":
+            for name in self.slurm.nodes.keys() & expand(nodes):
+                self.slurm.nodes[name].power = NodePower.POWERING_DOWN
         line = json.dumps(message).encode() + b"\n"
         self.folder.put(decode(line), line)
 

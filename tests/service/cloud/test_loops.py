@@ -262,6 +262,30 @@ def test_f12_a_suspend_that_fails_is_tried_until_it_is_done(rig: Rig) -> None:
     assert rig.waiting == 0
 
 
+def test_f14_a_node_whose_suspend_slurmctld_has_forgotten_keeps_its_machine(rig: Rig) -> None:
+    """Killed before it has saved its state, slurmctld takes the node for one that is up: jobs start there."""
+    rig.hand_over("suspend", "burst[1-3]")
+    rig.look(
+        [make_node("burst1", "ALLOCATED"), make_node("burst2", "IDLE"), make_node("burst3", "POWERING_DOWN")],
+        [make_queued(7, "RUNNING", queue="burst", nodes="burst1")],
+    )
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("suspend") == [("burst3",)]
+    assert rig.waiting == 0
+
+
+def test_f14_a_suspend_waits_while_slurmctld_is_away(rig: Rig) -> None:
+    """A restarted one may have forgotten it."""
+    rig.hand_over("suspend", "burst1")
+    rig.slurm.is_away = True
+    with pytest.raises(RetryLater):
+        rig.provision.act_on_handovers()
+    assert rig.fleet.of("suspend") == []
+    rig.slurm.is_away = False
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("suspend") == [("burst1",)]
+
+
 def test_f02_a_failed_boot_is_counted_and_its_node_usable_again(rig: Rig) -> None:
     rig.hand_over("resume_fail", "burst[1-2]")
     rig.provision.act_on_handovers()

@@ -101,6 +101,14 @@ A_SUSPEND_FAILS_AND_THE_RESUME_AFTER_IT_DOES_NOT: list[Action] = [
     ("work", "provision"),
     ("live", 8),
 ]
+SLURMCTLD_FORGETS_A_SUSPEND: list[Action] = [
+    ("submit", 20.0, 300.0, 1, ON_DEMAND, "well"),
+    ("live", 6),
+    ("stall", 70.0),
+    ("forget_suspends",),
+    ("submit", 900.0, 300.0, 1, ON_DEMAND, "well"),
+    ("live", 8),
+]
 A_RESUME_FINDS_AN_ORPHAN: list[Action] = [
     ("submit", 20.0, 300.0, 1, ON_DEMAND, "well"),
     ("live", 5),
@@ -134,6 +142,12 @@ def test_a_hand_over_that_comes_again_never_asks_the_cap_about_a_node_that_has_i
 def test_hand_overs_of_a_node_are_done_in_their_order() -> None:
     """A suspend that failed was done after the resume that followed it, and ended the job's instance."""
     tell(A_SUSPEND_FAILS_AND_THE_RESUME_AFTER_IT_DOES_NOT, slurmd_b=True)
+
+
+def test_a_suspend_that_slurmctld_has_forgotten_ends_no_job() -> None:
+    """Killed before it had saved its state, it started a job on the node; its instance was ended then."""
+    world = tell(SLURMCTLD_FORGETS_A_SUSPEND)
+    assert [job.restarts for job in world.slurm.jobs.values()] == [0, 0]
 
 
 def test_an_orphan_that_a_resume_has_found_is_none_whatever_slurm_showed_before() -> None:

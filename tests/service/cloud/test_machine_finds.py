@@ -18,6 +18,7 @@ from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.cluster import NodePower
 from advisor.model.errors import AdvisorError
 from advisor.service.cloud.budget_guard import BudgetGuard
+from advisor.service.cloud.late_requests import LateRequests
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.running.isolating import for_each
@@ -112,6 +113,11 @@ def hand_overs_in_any_order(patch: Patch) -> None:
         for_each(self.folder.waiting(), self._act)
 
     patch.setattr(ProvisionLoop, "act_on_handovers", act_on_handovers)
+    suspends_are_believed_whatever_slurm_shows(patch)  # else each is asked about, in any order
+
+
+def suspends_are_believed_whatever_slurm_shows(patch: Patch) -> None:
+    patch.setattr(LateRequests, "up_again", lambda *_: frozenset())
 
 
 def the_cap_is_not_asked_at_the_launch(patch: Patch) -> None:
@@ -194,6 +200,11 @@ def test_without(
             hand_overs_in_any_order,
             UNDER_A_JOB,
             test_machine.A_SUSPEND_FAILS_AND_THE_RESUME_AFTER_IT_DOES_NOT,
+        ),
+        (
+            suspends_are_believed_whatever_slurm_shows,
+            UNDER_A_JOB,
+            test_machine.SLURMCTLD_FORGETS_A_SUSPEND,
         ),
     ],
 )
