@@ -75,5 +75,5 @@ class CloudScheduler(Scheduler, Protocol):
         weight: int | None = None,
         features: Sequence[str] | None = None,
     ) -> None:
-        """Change nodes, in the words of ``scontrol update node``."""
+        """Change nodes, in the words of ``scontrol update node``; all of them get one address."""
         ...

@@ -115,20 +115,22 @@ class CliBackend:
             changes.append(f"state={_checked(state, _NODE_STATE, 'node state')}")
         if reason is not None:
             changes.append(f"reason={one_line(reason)}")
-        if address is not None:
-            changes.append(f"nodeaddr={_checked(address, _ADDRESS, 'node address')}")
         if hostname is not None:
             changes.append(f"nodehostname={_checked(hostname, _ADDRESS, 'host name')}")
         if weight is not None:
             changes.append(f"weight={weight:d}")
         if features is not None:
             changes.append(f"activefeatures={','.join(_checked(f, _ADDRESS, 'feature') for f in features)}")
-        if not changes:
+        if address is not None:
+            _checked(address, _ADDRESS, "node address")
+        elif not changes:
             return
         names = list(nodes)
         for begin in range(0, len(names), _NODES_A_CALL):
-            expression = fold(names[begin : begin + _NODES_A_CALL])
-            self._commands.text("scontrol", "update", f"nodename={expression}", *changes)
+            some = names[begin : begin + _NODES_A_CALL]
+            # scontrol wants an address for each node
+            own = [] if address is None else [f"nodeaddr={','.join([address] * len(some))}"]
+            self._commands.text("scontrol", "update", f"nodename={fold(some)}", *own, *changes)
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

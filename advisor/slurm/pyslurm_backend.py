@@ -238,7 +238,8 @@ class PyslurmBackend:
         said = {name: value for name, value in asked.items() if value is not None}
         if not said or not nodes:
             return
-        if not all(said.values()) or self._pyslurm_refuses(said):
+        is_list = address is not None and len(nodes) > 1  # each node has an address of its own there
+        if is_list or not all(said.values()) or self._pyslurm_refuses(said):
             self.by_commands += 1
             self._commands.update_node(
                 nodes,

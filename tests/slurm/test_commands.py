@@ -120,7 +120,7 @@ def test_node_updates_are_folded_into_one_call(recorder: Path) -> None:
         ["burst2", "burst1"], address="10.0.0.1", hostname="burst1", reason="a\nb=c"
     )
     assert arguments_of(recorder) == [
-        ["update", "nodename=burst[1-2]", "reason=a b=c", "nodeaddr=10.0.0.1", "nodehostname=burst1"]
+        ["update", "nodename=burst[1-2]", "nodeaddr=10.0.0.1,10.0.0.1", "reason=a b=c", "nodehostname=burst1"]
     ]
 
 

@@ -9,6 +9,12 @@ from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.service.running.isolating import for_each
 
+UNREACHABLE: Final = "255.255.255.255"
+"""Of a node that has no machine and is powered down: no connection to it is even tried.
+
+Until its power-save thread has its turn, slurmctld may ask such a node whether it is there. Where no DNS
+knows the node it looks for it by name then, for ten seconds, and answers no command meanwhile.
+"""
 _LOOPBACK: Final = "127.0.0.1"
 
 

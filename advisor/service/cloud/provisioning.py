@@ -17,6 +17,7 @@ from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
+from advisor.service.cloud.addresses import UNREACHABLE
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes, reason_of
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.late_requests import LateRequests
@@ -259,7 +260,7 @@ class ProvisionLoop:
             of_reason.setdefault(reason_of(failure), []).append(node)
         for reason, nodes in of_reason.items():
             # slurmctld need not wait for its time-out: the job goes back into the queue at once
-            self._slurm.update_node(nodes, state="POWER_DOWN_FORCE", reason=reason)
+            self._slurm.update_node(nodes, state="POWER_DOWN_FORCE", reason=reason, address=UNREACHABLE)
             for node in nodes:
                 self._booting.pop(node, None)
                 self.refusals[for_good[node].code] += 1

@@ -121,6 +121,8 @@ def test_f01_nodes_refused_for_one_reason_are_told_to_slurm_in_one_call(rig: Rig
     rig.hand_over("resume", "burst[1-3]")
     rig.provision.act_on_handovers()
     assert [call[1] for call in rig.slurm.told] == [("burst1", "burst3"), ("burst2",)]
+    # without an address slurmctld looks for a node by name, and answers nothing for ten seconds
+    assert {call[2]["address"] for call in rig.slurm.told} == {"255.255.255.255"}
     assert rig.provision.refusals == {EMPTY_POOL.code: 2, other.code: 1}
 
 
@@ -168,7 +170,15 @@ def test_f01_a_job_that_may_not_be_requeued_is_not_lost_with_the_node_it_never_h
     rig.provision.act_on_handovers()
     assert rig.slurm.told == [
         ("job", (7,), {"requeue": "1"}),
-        ("node", ("burst1",), {"state": "POWER_DOWN_FORCE", "reason": rig.slurm.told[-1][2]["reason"]}),
+        (
+            "node",
+            ("burst1",),
+            {
+                "state": "POWER_DOWN_FORCE",
+                "reason": rig.slurm.told[-1][2]["reason"],
+                "address": "255.255.255.255",
+            },
+        ),
     ]
     rig.look(jobs=[shown("PENDING", requeue=True)])
     rig.provision.return_jobs()
