@@ -13,6 +13,22 @@ UNKNOWN_CODE = -1
 """Code of an unknown nominal value in a column of :class:`JobTable`."""
 
 
+def limits_of(requested_time: NDArray[np.float64], run: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Time limits of finished jobs, seconds: a job that asked for none has that of its site, its MaxTime.
+
+    For MaxTime stands the longest limit, or the longest run time where that is shorter: one absurd request is
+    not the site's limit. It is no shorter than any run of a job that asked for none, which was not ended
+    there. A job's own run time never stands for its limit: nobody knows that when it is submitted.
+
+    Args:
+        requested_time, run: As in :class:`JobTable`, of the same length.
+    """
+    asks = ~np.isnan(requested_time)
+    longest_run = run.max(initial=0.0)
+    max_time = min(requested_time[asks].max(initial=0.0), longest_run) or longest_run
+    return np.where(asks, requested_time, max(max_time, run[~asks].max(initial=0.0)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobTable:
     """Finished jobs in submission order, one array a column, all of length n.
@@ -87,6 +103,11 @@ class JobTable:
     def end(self) -> NDArray[np.float64]:
         """End times, seconds."""
         return self.submit + self.wait + self.run
+
+    @property
+    def limits(self) -> NDArray[np.float64]:
+        """Time limits, seconds; see :func:`limits_of`."""
+        return limits_of(self.requested_time, self.run)
 
     @property
     def first_wait(self) -> NDArray[np.float64]:

@@ -77,10 +77,9 @@ class LogJobs:
 
     def past(self) -> Iterator[tuple[MemoryJob, float, float]]:
         """Jobs that had ended when the window began: job, start and end as logged (epoch seconds)."""
-        table = self._table
+        table, limits = self._table, np.maximum(self._table.limits, 1.0)
         for row in range(self.window.first):
-            requested, run = float(table.requested_time[row]), float(table.run[row])
-            limit = run if math.isnan(requested) else max(1.0, requested)
+            run, limit = float(table.run[row]), float(limits[row])
             start = self._time(row) + max(0.0, float(table.wait[row]))
             end = start + min(run, limit)
             if end <= self.begins_at:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,16 @@ def test_rounds_that_are_left_out_change_little() -> None:
     assert sum(whole.rounds.values()) > 5 * sum(few.rounds.values())
     assert few.in_cloud.tolist() == whole.in_cloud.tolist()
     np.testing.assert_allclose(few.end, whole.end, atol=6.0)
+
+
+def test_a_past_job_without_a_limit_had_that_of_its_site() -> None:
+    table = log()
+    without = np.arange(JOBS) % 2 == 0
+    table = replace(table, requested_time=np.where(without, np.nan, table.requested_time))
+    past = list(LogJobs(loop_jobs(table, skip=155), cloud_factor=1.05).past())
+    limits = {job.limit_seconds for job, _, _ in past if without[job.job_id - 1]}
+    assert len(past) > 100
+    assert limits == {table.limits[0]}
 
 
 def spot_rehearsal(market: CloudMarket) -> Rehearsed:

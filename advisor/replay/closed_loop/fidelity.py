@@ -115,8 +115,8 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
     logged, simulated = _Machine.logged(jobs), _Machine.simulated(jobs, on_premise)
     queues = np.unique(table.queue[rows])
     shares = {
-        "of the jobs have no time limit in the log: the simulation takes their run time for it, and "
-        "backfills better than the site could.": float(np.isnan(table.requested_time[rows]).mean()),
+        "of the jobs have no time limit in the log: the simulation gives them the longest one, or the "
+        "longest run time, and backfills few of them.": float(np.isnan(table.requested_time[rows]).mean()),
         "of the jobs ran beyond their limit; the simulation ends them there.": float(
             (table.run[rows] > jobs.limit + 1.0).mean()
         ),

@@ -21,7 +21,7 @@ class LoopJobs:
     Attributes:
         first: Row of the table that is row 0 here.
         submit: Shape ``(n,)``, seconds since the log's start, ascending.
-        limit: Time limit, seconds; where the log has none, the longest limit in it: as a partition's MaxTime.
+        limit: Time limit, seconds; where the log has none, :func:`~advisor.model.table.limits_of`.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         machine: Processors of the on-premise cluster.
         too_large: Jobs of the log that ask for more than its machine has, which are left out.
@@ -92,8 +92,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         )
     rows = slice(skip, last)
     run = np.maximum(table.run[rows], _SHORTEST_RUN)
-    limit = np.maximum(np.where(np.isnan(table.requested_time), _max_time(table), table.requested_time), 1.0)
-    limit = limit[rows]
+    limit = np.maximum(table.limits[rows], 1.0)
     processors = table.processors[rows]
     if int(processors.max()) > machine:
         row = int(np.argmax(processors > machine))
@@ -113,9 +112,3 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         machine=machine,
         too_large=too_large,
     )
-
-
-def _max_time(table: JobTable) -> float:
-    """The longest limit in the log; without any, the longest run time."""
-    known = table.requested_time[~np.isnan(table.requested_time)]
-    return float(known.max() if len(known) else table.run.max())

@@ -232,3 +232,10 @@ def test_the_price_begins_with_what_the_earlier_rows_have_shown() -> None:
     assert first_price(400) not in {Pace().first_price, 0.0}
     assert first_price(400) == first_price(5_000)  # there are no more
     assert first_price(400, days_before=29.0) == Pace().first_price  # the price remembers 28 days
+
+
+def test_a_job_without_a_limit_runs_to_its_end() -> None:
+    rows = [(0.0, 4, 1000.0, 2000.0), (1.0, 4, 9000.0, np.nan)]
+    jobs = loop_jobs(log(rows, machine=4))
+    assert jobs.run.tolist() == [1000.0, 9000.0]
+    assert World(jobs, RICH, Policy()).run().end.tolist() == [1000.0, 10_000.0]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from advisor.arrays import Bools, Floats, Ints
 from advisor.decide.submission.waiting_policy import LEAVES, RENTS, SPECULATES, WAITS
 from advisor.model.errors import BadInput
+from advisor.model.table import limits_of
 from advisor.papers.waiting.world import _kernel
 from advisor.papers.waiting.world._habits import HABIT, NOT_SURE, RUN_FEATURES
 from advisor.papers.waiting.world._observe import FEATURES
@@ -331,10 +332,11 @@ def workload_of(
     queue: Ints,
     revoked_after: Floats | None = None,
 ) -> Workload:
-    """Jobs with the codes of their habits; a job without a request counts as asking for what it used.
+    """Jobs with the codes of their habits.
 
     Args:
-        submit, run, processors, requested: As in `Workload`; NaN where no time was requested.
+        submit, run, processors, requested: As in `Workload`; NaN where no time was requested, which counts as
+            ``limits_of`` says.
         user, program, queue: Nominal codes; any numbers.
         revoked_after: Never, by default.
     """
@@ -347,7 +349,7 @@ def workload_of(
     return Workload(
         submit=submit,
         run=run,
-        requested=np.where(np.isnan(requested), run, np.maximum(requested, 1.0)),
+        requested=np.maximum(limits_of(requested, run), 1.0),
         processors=processors,
         user=users,
         program=programs + after_users,

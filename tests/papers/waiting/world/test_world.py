@@ -205,3 +205,8 @@ def test_refuses_what_no_cluster_could_run(change):
     load = workload_of(**columns, user=nothing, program=nothing, queue=nothing)
     with pytest.raises(BadInput):
         Simulation(workload=load, cores=1, rules=WorldRules())
+
+
+def test_what_a_job_without_a_request_will_run_is_not_known(by_hand):
+    load = by_hand([(0.0, 40.0, 1, 100.0), (5.0, 30.0, 1, np.nan), (9.0, 70.0, 1, np.nan)])
+    assert load.requested.tolist() == [100.0, 70.0, 70.0]
