@@ -103,7 +103,7 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
         progress: Told how far it is.
 
     Raises:
-        BadInput: The log ends before the window, or holds too little before it to tune on.
+        BadInput: The log ends before the window, has no waits, or holds too little before it to tune on.
     """
     window = _window(table, options.skip, options.skip + options.jobs)
     if len(window) == 0:
@@ -112,6 +112,13 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
             where=f"trace {table.name!r}",
             mend="Use a smaller --skip",
             code="replay.window",
+        )
+    if not np.any(table.wait[window] >= 0):
+        raise BadInput(
+            f"rows {options.skip} to {options.skip + options.jobs} hold no wait: the time saved is not known",
+            where=f"trace {table.name!r}",
+            mend="Use a log with waits (column 3), or `advisor rehearse`, which simulates them",
+            code="replay.no_waits",
         )
     states = states_of(table)
     encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds)

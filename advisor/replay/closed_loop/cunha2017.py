@@ -74,7 +74,7 @@ class Cunha2017(Policy):
     def _chosen_cutoff(self) -> Cutoff | None:
         """The cutoff that would have saved most, or no cutoff; None: too few rows, the settings' guess."""
         past = self._neighbours.past
-        rows = np.flatnonzero(past.run > 0)[-BACKTEST_ROWS:]
+        rows = np.flatnonzero((past.run > 0) & (past.wait >= 0))[-BACKTEST_ROWS:]  # the wait is known
         rows = rows[len(rows) // 2 :] if len(past) < 2 * BACKTEST_ROWS else rows
         if len(rows) < _MIN_BACKTEST:
             return None
@@ -85,7 +85,7 @@ class Cunha2017(Policy):
                 wait=found["wait"].seconds,
                 wait_variance=found["wait"].variance,
                 run=found["run"].seconds,
-                actual_wait=np.maximum(past.wait[rows], 0.0),
+                actual_wait=past.wait[rows],
                 actual_run=past.run[rows],
             ),
             (self._settings.overhead_per_processor,),

@@ -186,6 +186,13 @@ def test_a_log_that_is_too_short_is_refused(options, what):
     assert "habits" in caught.value.where
 
 
+def test_a_log_without_waits_is_refused():
+    table = make_log()
+    with pytest.raises(BadInput, match="hold no wait") as caught:
+        replay_placement(replace(table, wait=np.full(len(table), -1.0)), OPTIONS, quiet)
+    assert "rehearse" in caught.value.mend
+
+
 def test_no_history_at_all_keeps_everything_on_premise():
     found = replay_placement(
         make_log(60), PlacementOptions(skip=1, jobs=1, tune=False, factors=(0.0,)), quiet

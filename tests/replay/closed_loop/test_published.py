@@ -53,6 +53,16 @@ def test_cunha_stays_where_the_neighbours_waited_less_than_the_boot() -> None:
     assert not result.moved.any()
 
 
+def test_cunha_does_not_take_waits_that_a_log_does_not_know_for_none() -> None:
+    # the second of each pair waits for the first, which runs for 2,000 to 6,000 s
+    pairs = [
+        (10_000.0 * (at // 2) + at % 2, 1, 2000.0 + 1000.0 * (at // 2 % 5) if at % 2 == 0 else 100.0, 6000.0)
+        for at in range(80)
+    ]
+    moved = run(after_a_past(pairs, wait=-1.0), Cunha2017(generations=0)).moved
+    assert moved[-20:].any()
+
+
 def test_cunha_learns_waits_when_jobs_start_in_the_world() -> None:
     # pairs: the second waits for the first, as no job had done before
     pairs = [(10_000.0 * (at // 2) + at % 2, 1, 3000.0 if at % 2 == 0 else 100.0, 3000.0) for at in range(80)]
