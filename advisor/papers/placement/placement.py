@@ -105,21 +105,7 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
     Raises:
         BadInput: The log ends before the window, has no waits, or holds too little before it to tune on.
     """
-    window = _window(table, options.skip, options.skip + options.jobs)
-    if len(window) == 0:
-        raise BadInput(
-            f"rows {options.skip} to {options.skip + options.jobs} of {len(table)} hold no job that ran",
-            where=f"trace {table.name!r}",
-            mend="Use a smaller --skip",
-            code="replay.window",
-        )
-    if not np.any(table.wait[window] >= 0):
-        raise BadInput(
-            f"rows {options.skip} to {options.skip + options.jobs} hold no wait: the time saved is not known",
-            where=f"trace {table.name!r}",
-            mend="Use a log with waits (column 3), or `advisor rehearse`, which simulates them",
-            code="replay.no_waits",
-        )
+    window = _judged(table, options)
     states = states_of(table)
     encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds)
     past = _window(table, max(0, options.skip - options.backtest_jobs), options.skip)
@@ -226,6 +212,27 @@ def _forecasts(
     rows = _window(table, max(0, options.skip - options.record_jobs), options.skip + options.jobs)
     with progress("forecasting with distribution forests", len(rows)) as tick:
         return forecast_rows(table, rows, options.forecast, tick=tick)
+
+
+def _judged(table: JobTable, options: PlacementOptions) -> Rows:
+    """The rows of the window that ran; some of them have a wait."""
+    window = _window(table, options.skip, options.skip + options.jobs)
+    rows, where = f"rows {options.skip} to {options.skip + options.jobs}", f"trace {table.name!r}"
+    if len(window) == 0:
+        raise BadInput(
+            f"{rows} of {len(table)} hold no job that ran",
+            where=where,
+            mend="Use a smaller --skip",
+            code="replay.window",
+        )
+    if not np.any(table.wait[window] >= 0):
+        raise BadInput(
+            f"{rows} hold no wait: the time saved is not known",
+            where=where,
+            mend="Use a log with waits (column 3), or `advisor rehearse`, which simulates them",
+            code="replay.no_waits",
+        )
+    return window
 
 
 def _window(table: JobTable, begin: int, end: int) -> Rows:
