@@ -17,7 +17,6 @@ from advisor.cli.rehearse import (
     NodesOption,
     ProcessesOption,
     ShareOption,
-    SkipOption,
     SlowdownOption,
 )
 from advisor.cli.tables import percent, print_table
@@ -26,6 +25,7 @@ from advisor.parallel import cores
 from advisor.replay.traces import find_trace
 
 _TEACHING_ROWS: Final = 1_000
+_TEACHING_SHARE: Final = 0.1
 
 
 def budget(
@@ -42,7 +42,13 @@ def budget(
     carry_over: Annotated[
         bool, typer.Option("--carry-over", help="What a period has left may be spent in the next one.")
     ] = False,
-    skip: SkipOption = _TEACHING_ROWS,
+    skip: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Rows at the log's start that are only learned from; by default 1,000, at most a tenth.",
+        ),
+    ] = None,
     jobs: JobsOption = None,
     nodes: NodesOption = 0,
     boot: BootOption = 120.0,
@@ -69,7 +75,8 @@ def budget(
     )
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
-        window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
+        teaching = min(_TEACHING_ROWS, int(_TEACHING_SHARE * len(table))) if skip is None else skip
+        window = loop_jobs(table, skip=teaching, jobs=jobs, nodes=nodes)
         say_too_large(window.too_large, window.machine)
         result = replay_budgets(window, terms, tick)
     emit(result, output, lambda console: _show(console, result))
