@@ -109,6 +109,9 @@ _PRECEDENCE: Final = (
     FailureClass.GONE,
 )
 
+# What EC2 does not allow in one pool, it may allow in another: a subnet, a type or spot may be forbidden.
+_OF_A_POOL: Final = frozenset({FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.ADMIN})
+
 _MAX_MESSAGE_CHARACTERS: Final = 500
 # botocore's own text is not shown: it repeats what `credential_process` printed, possibly the credentials.
 _NO_CREDENTIALS: Final = (
@@ -124,11 +127,19 @@ class Failure:
     Attributes:
         code: EC2's error code, or the exception's name where EC2 did not answer.
         message: EC2's message, for people and logs only.
+        is_certain: False when an answer was lost before, so that the call may have done its work all the
+            same.
     """
 
     kind: FailureClass
     code: str
     message: str
+    is_certain: bool = True
+
+    @property
+    def allows_next_pool(self) -> bool:
+        """Whether a launch that failed so may be tried in the next pool: nothing was launched in this one."""
+        return self.is_certain and self.kind in _OF_A_POOL
 
     def as_error(self) -> AdvisorError:
         """The same as one of the errors that callers act on."""

@@ -143,7 +143,8 @@ class Fleet:
                 pools_of=pools_of or {},
                 refuse=None if refuse is None else lambda nodes: refuse(nodes, None),
             )
-            refused = [one for one in report.failed.values() if one.kind is FailureClass.ADMIN]
+            failures = (*report.failed.values(), *report.parked)
+            refused = [one for one in failures if one.kind is FailureClass.ADMIN]
             is_done = any(item.node in missing for item in report.launched)
             self._note("launch instances", refused[0] if refused else None, done=is_done)
         return report
@@ -294,7 +295,8 @@ class Fleet:
         failure = self._refused[what]
         raise TellAdmin(
             f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the policy of "
-            "this host's role with docs/iam.md; this is over when the next try succeeds",
+            "this host's role with docs/iam.md, and the section ec2 of the settings; this is over when the "
+            "next try succeeds, and `advisor pools` says when launches are tried again",
             code=f"ec2.{FailureClass.ADMIN.value}",
         )
 

@@ -12,7 +12,7 @@ from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.errors import Failure, FailureClass, most_careful
 from advisor.ec2.instances import Instance
 from advisor.ec2.journal import Journal
-from advisor.ec2.launches import NEXT_POOL, Launches, Wanted
+from advisor.ec2.launches import Launches, Wanted
 from advisor.ec2.paid_slots import slots_of
 from advisor.ec2.pools import Rounds
 from advisor.ec2.reports import LaunchReport
@@ -153,7 +153,7 @@ class LaunchBatches:
             report.launched += tried.launched
             report.parked += tried.parked
             # where EC2 may have launched, no other pool is tried
-            unsure = {node: why for node, why in tried.failed.items() if why.kind not in NEXT_POOL}
+            unsure = {node: why for node, why in tried.failed.items() if not why.allows_next_pool}
             report.failed |= unsure
             done = {item.node for item in tried.launched} | unsure.keys()
             nodes = [node for node in nodes if node not in done]

@@ -45,8 +45,8 @@ _NO_POOL: Final = Failure(
     "NoPoolOpen",
     "all pools are unavailable after recent errors; `advisor pools` says until when",
 )
-NEXT_POOL: Final = (FailureClass.CAPACITY, FailureClass.QUOTA)
-"""After a failure of these classes the next pool is tried."""
+_OF_WHOLE_CALLS: Final = (FailureClass.QUOTA, FailureClass.ADMIN)
+"""A call over several pools that fails so as a whole would fail in each of them."""
 
 _log = structlog.get_logger("advisor.ec2")
 
@@ -127,7 +127,7 @@ class Launches:
             # a fleet may have asked some of its pools only: the others are asked again
             done = about_pools | {item.pool for item in launched} if about_pools else set(pools)
             untried = [*(pool for pool in pools if pool not in done), *untried]
-            if any(failure.kind not in NEXT_POOL for failure in refused.values()):
+            if not all(failure.allows_next_pool for failure in refused.values()):
                 break  # the error is not about these pools
         report.failed.update(dict.fromkeys(left, most_careful(failures)))
 
@@ -155,7 +155,7 @@ class Launches:
                 return
             self._take_back(tried.launched)
             failures += tried.failed.values()
-            if any(failure.kind not in NEXT_POOL for failure in tried.failed.values()):
+            if not all(failure.allows_next_pool for failure in tried.failed.values()):
                 break
         nodes = (node for part in parts for node in part.nodes)
         report.failed.update(dict.fromkeys(nodes, most_careful(failures)))
@@ -211,7 +211,7 @@ class Launches:
 
     def _learn(
         self,
-        pools: Iterable[Pool],
+        pools: tuple[Pool, ...],
         launched: Iterable[Launched],
         refused: Mapping[Pool | None, Failure],
         report: LaunchReport,
@@ -222,11 +222,14 @@ class Launches:
             if served not in refused:
                 self._unavailable.mark_available(served, number)
         for pool, failure in refused.items():
-            where = pool or next(iter(pools))
-            is_about_it = pool is not None or failure.kind is FailureClass.QUOTA
-            if is_about_it and self._unavailable.mark_unavailable(where, failure.kind, failure.code, least):
-                report.parked.append(failure)
-            _log.warning("launch.refused", pool=where.key, code=failure.code, least=least)
+            about = pools if pool is None else (pool,)
+            if pool is not None or failure.kind in _OF_WHOLE_CALLS:
+                marked = [
+                    self._unavailable.mark_unavailable(each, failure.kind, failure.code, least)
+                    for each in about
+                ]
+                report.parked += [failure] if any(marked) else []
+            _log.warning("launch.refused", pool=about[0].key, code=failure.code, least=least)
 
     def _launch_in(
         self, pools: tuple[Pool, ...], wanted: Wanted, least: int

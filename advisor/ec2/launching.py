@@ -8,7 +8,7 @@ bucket (five, refilled two a second): none is lost in 53 requests; five tries in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,15 +27,17 @@ class Attempt:
     """The result of a launch call, as far as it is known.
 
     Attributes:
-        is_certain: False when an answer was lost, so that instances may have been launched although none are
-            known.
         refused: Instance type and subnet to failure, for single pools of a fleet.
     """
 
     instances: tuple[Instance, ...] = ()
     failure: Failure | None = None
-    is_certain: bool = True
     refused: Mapping[tuple[str, str | None], Failure] = field(default_factory=dict)
+
+    @property
+    def is_certain(self) -> bool:
+        """False when an answer was lost: instances may have been launched although none are known."""
+        return self.failure is None or self.failure.is_certain
 
 
 class Launcher:
@@ -111,7 +113,8 @@ class Launcher:
             pause = min(_MAX_PAUSE_SECONDS, 2 * pause)
         refused = failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA)
         mismatch = failure.code == "IdempotentParameterMismatch"  # the token has been used for other nodes
-        return None, Attempt(failure=failure, is_certain=refused or not (lost_answers or mismatch))
+        is_certain = refused or not (lost_answers or mismatch)
+        return None, Attempt(failure=replace(failure, is_certain=is_certain))
 
     def _call(self, action: Callable[..., Any], request: Mapping[str, Any]) -> tuple[Any, Failure | None]:
         fence.check()

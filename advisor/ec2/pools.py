@@ -2,7 +2,8 @@
 
 A pool is (purchase option, instance type, subnet): EC2 runs out of capacity pool by pool. An empty pool is
 unavailable for 180 s, doubling to 1,800 s while it stays empty; then one launch may probe it (the numbers of
-Karpenter and of Google's autoscaler). A quota error makes the whole purchase option unavailable for an hour.
+Karpenter and of Google's autoscaler). So is a pool in which EC2 refuses a launch for a reason that only the
+admin can mend. A quota error makes the whole purchase option unavailable for an hour.
 Throttling says nothing about capacity and marks no pool (fault F03 in docs/faults.md).
 """
 
@@ -18,11 +19,13 @@ import msgspec
 from advisor.ec2.errors import FailureClass
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
+from advisor.model.node_classes import ClosedCapacity
 from advisor.model.settings import Ec2Settings
 
 FIRST_PAUSE_SECONDS: Final = 180.0
 MAX_PAUSE_SECONDS: Final = 1800.0
 QUOTA_PAUSE_SECONDS: Final = 3600.0
+NO_CAPACITY: Final = "InsufficientInstanceCapacity"
 _PROBE_SECONDS: Final = 60.0  # longest time for which a probe without an answer keeps others away
 
 Rounds = tuple[tuple[str, ...], ...]
@@ -102,7 +105,7 @@ class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         began, until: Epoch seconds.
         pause: Length of the pause, seconds; the next one is twice as long. None for a purchase option.
-        code: EC2's error code, for a purchase option.
+        code: EC2's error code; None in files of releases that did not keep a pool's.
         least: The pool is closed for launches of at least this number of nodes at once. A pool without room
             for four nodes may have room for one.
     """
@@ -162,18 +165,24 @@ class UnavailablePools:
         """Record a launch of ``least`` nodes that EC2 refused.
 
         Returns:
-            True if a purchase option has become unavailable by it, which the admin is to know.
+            True if something has become unavailable by it that the admin is to know: a purchase option, or a
+            pool in which only he can mend the error.
         """
         now = self._now()
         is_new = False
+        if kind is FailureClass.ADMIN:
+            least = 1  # it does not depend on the number of nodes
         with self._lock:
-            if kind is FailureClass.CAPACITY:
+            if kind in (FailureClass.CAPACITY, FailureClass.ADMIN):
                 before = self._pools.get(pool.key)
+                is_new = kind is FailureClass.ADMIN and (before is None or before.code != code)
                 pause = FIRST_PAUSE_SECONDS
                 if before is not None and before.least <= least:
                     pause = min(MAX_PAUSE_SECONDS, 2.0 * (before.pause or FIRST_PAUSE_SECONDS))
                     least = before.least
-                self._pools[pool.key] = Pause(began=now, until=now + pause, pause=pause, least=least)
+                self._pools[pool.key] = Pause(
+                    began=now, until=now + pause, pause=pause, code=code, least=least
+                )
             elif kind is FailureClass.QUOTA:
                 is_new = not _is_unavailable(self._options.get(_quota_of(pool)), now)
                 self._options[_quota_of(pool)] = Pause(began=now, until=now + QUOTA_PAUSE_SECONDS, code=code)
@@ -194,33 +203,39 @@ class UnavailablePools:
                 del self._pools[pool.key]
                 self._save()
 
-    def is_option_available(self, option: Capacity, settings: Ec2Settings, types: Sequence[str] = ()) -> bool:
-        """Whether any pool of a purchase option is available, among ``types`` or all types; probes none."""
+    def closed(
+        self, option: Capacity, settings: Ec2Settings, types: Sequence[str] = ()
+    ) -> ClosedCapacity | None:
+        """Until when all pools of a purchase option are closed, and why; None while one of them is open.
+
+        It looks at the pools of ``types``, or of all types, and probes none.
+        """
         now = self._now()
         every = pools_for(option, settings, types or instance_types(settings))
-        pools = [pool for pool in every if pool.option is option]
         with self._lock:
-            return any(
-                not _is_unavailable(self._options.get(_quota_of(pool)), now)
-                and not self._is_shut(pool.key, now)
-                for pool in pools
-            )
+            shut = [self._pause_of(pool, now) for pool in every if pool.option is option]
+        pauses = [pause for pause in shut if pause is not None]
+        if len(pauses) < len(shut):
+            return None
+        first = min(pauses, key=lambda pause: pause.until)
+        return ClosedCapacity(until=first.until, code=first.code or NO_CAPACITY)
 
     def unavailable(self) -> dict[str, dict[str, Any]]:
-        """Unavailable pools and options, for `advisor pools` and metrics: name to {until, pause or code}."""
+        """Unavailable pools and options, for `advisor pools` and metrics: name to until and code."""
         now = self._now()
         with self._lock:
             return {
-                name: {"until": entry.until}
-                | ({"code": entry.code} if entry.pause is None else {"pause": entry.pause})
+                name: {"until": entry.until, "code": entry.code or NO_CAPACITY}
                 for name, entry in (*self._pools.items(), *self._options.items())
                 if entry.is_running(now) and entry.least == 1
             }
 
-    def _is_shut(self, key: str, now: float) -> bool:
-        """Whether a pool is closed for any launch."""
-        entry = self._pools.get(key)
-        return entry is not None and entry.least == 1 and entry.is_running(now)
+    def _pause_of(self, pool: Pool, now: float) -> Pause | None:
+        """The pause that closes a pool for any launch, the longer one of its option's and its own."""
+        own = self._pools.get(pool.key)
+        of_option = self._options.get(_quota_of(pool))
+        found = [one for one in (of_option, own) if one is not None and one.least == 1]
+        return max((one for one in found if one.is_running(now)), key=lambda one: one.until, default=None)
 
     def _save(self) -> None:
         self._state.keep(self._closed, "pools.not_saved")

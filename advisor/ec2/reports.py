@@ -33,8 +33,8 @@ class LaunchReport:
 
     Attributes:
         launched: The nodes with an instance, including those that had one already.
-        parked: The quota errors by which a purchase option has become unavailable in this launch. Later
-            launches do not repeat them, so that the admin is notified once.
+        parked: The errors by which a purchase option or a pool has become unavailable in this launch, and
+            which only the admin can mend. Later launches do not repeat them, so that he is notified once.
     """
 
     launched: list[Launched] = field(default_factory=list)

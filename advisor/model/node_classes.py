@@ -41,6 +41,18 @@ class ReservedUntil(msgspec.Struct, frozen=True, gc=False):
     until: float
 
 
+class ClosedCapacity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Capacity in which nothing is launched for a while.
+
+    Attributes:
+        until: When the next launch is tried, epoch seconds.
+        code: EC2's error code of the last launch.
+    """
+
+    until: float
+    code: str
+
+
 def less_reserved(
     free: int, until: tuple[ReservedUntil, ...], taken: int
 ) -> tuple[int, tuple[ReservedUntil, ...]]:
@@ -65,6 +77,7 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         nodes_with: Number of nodes by feature.
         spot_usd_per_hour, on_demand_usd_per_hour: Prices of its most expensive instance type.
         spot_open, on_demand_open: Whether any pool of its instance types is open.
+        on_demand_closed: Until when, and why, on-demand pools are closed; None where they are open.
         boot_seconds: Learned of its instance types, as the option that is tried first; None while unknown.
         reserved_free_nodes, reserved_until: As those of
             :class:`~advisor.model.site.CloudState`.
@@ -82,6 +95,7 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_demand_usd_per_hour: float
     spot_open: bool = True
     on_demand_open: bool = True
+    on_demand_closed: ClosedCapacity | None = None
     boot_seconds: float | None = None
     reserved_free_nodes: int = 0
     reserved_until: tuple[ReservedUntil, ...] = ()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.job import Job
-from advisor.model.node_classes import NodeClassState, ReservedUntil, class_for, less_reserved
+from advisor.model.node_classes import ClosedCapacity, NodeClassState, ReservedUntil, class_for, less_reserved
 from advisor.model.periods import any_of
 from advisor.model.spot_pools import SpotPool
 
@@ -53,6 +53,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reserved_until: The same for capacity that ends, such as a capacity block: no job that runs longer
             uses it.
         spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
+        spot_closed, on_demand_closed: Until when, and why, those pools are closed; None where one is open.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
         spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
@@ -86,6 +87,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reserved_until: tuple[ReservedUntil, ...] = ()
     spot_open: bool = True
     on_demand_open: bool = True
+    spot_closed: ClosedCapacity | None = None
+    on_demand_closed: ClosedCapacity | None = None
     protected: str = ""
     spent_usd: float = 0.0
     spent_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
@@ -125,6 +128,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             on_demand_usd_per_core_hour=found.on_demand_usd_per_hour / found.processors_per_node,
             spot_open=found.spot_open,
             on_demand_open=found.on_demand_open,
+            on_demand_closed=found.on_demand_closed,
             reserved_free_nodes=found.reserved_free_nodes,
             reserved_until=found.reserved_until,
             rooms={"": rooms} if rooms else self.rooms,

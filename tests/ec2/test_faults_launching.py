@@ -11,7 +11,7 @@ from advisor.ec2.errors import Failure, FailureClass, class_of, most_careful
 from advisor.ec2.pools import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Pool
 from advisor.ec2.tags import INTENT_TAG, NODE_TAG, NODES_TAG
 from advisor.model.advice import Capacity
-from advisor.model.errors import AdvisorError
+from advisor.model.errors import AdvisorError, TellAdmin
 
 pytestmark = pytest.mark.ec2
 
@@ -181,8 +181,8 @@ def test_f05_a_quota_parks_the_option_and_tells_the_admin_once(emulator, start_f
     again = fleet.resume(["burst2"], capacity_of={"burst2": Capacity.SPOT})
     assert again.launched
     assert again.parked == []
-    assert not fleet.unavailable.is_option_available(Capacity.SPOT, fleet.settings)
-    assert fleet.unavailable.is_option_available(Capacity.ON_DEMAND, fleet.settings)
+    assert fleet.unavailable.closed(Capacity.SPOT, fleet.settings).code == code
+    assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings) is None
 
 
 def test_f05_both_quotas_leave_on_premise(emulator, fleet):
@@ -195,13 +195,60 @@ def test_f05_both_quotas_leave_on_premise(emulator, fleet):
     assert len(emulator.calls("RunInstances")) == 2
 
 
-def test_an_error_only_an_admin_can_mend_is_not_repeated(emulator, fleet):
-    emulator.faults([{**RUN, "error": {"code": "UnauthorizedOperation", "status": 403}}])
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "OptInRequired", "InvalidParameterValue"])
+def test_f33_an_error_only_an_admin_can_mend_closes_its_pools(emulator, fleet, clock, code):
+    emulator.faults([{**RUN, "error": {"code": code, "status": 403}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert report.failed["burst1"].kind is FailureClass.ADMIN
-    assert len(emulator.calls("RunInstances")) == 1
-    assert fleet.unavailable.unavailable() == {}
+    assert len(emulator.calls("RunInstances")) == 2  # spot and on-demand, each once
     assert fleet.journal.open_intents() == []
+    for option in (Capacity.SPOT, Capacity.ON_DEMAND):
+        closed = fleet.unavailable.closed(option, fleet.settings)
+        assert (closed.code, closed.until) == (code, clock.wall + FIRST_PAUSE_SECONDS)
+    assert fleet.resume(["burst2"], capacity_of=SPOT).failed["burst2"].code == "NoPoolOpen"
+    assert len(emulator.calls("RunInstances")) == 2  # a closed pool costs no call
+
+
+def test_f33_one_trial_after_each_pause_and_pauses_grow(emulator, start_fleet, clock):
+    emulator.faults([{**RUN, "error": {"code": "UnauthorizedOperation", "status": 403}}])
+    asked = []
+    fleet = start_fleet()
+    for minute in range(100):
+        calls = len(emulator.calls("RunInstances"))
+        fleet.resume([f"burst{minute % 9}"])
+        if len(emulator.calls("RunInstances")) > calls:
+            asked.append(clock.wall)
+            fleet = start_fleet()
+        clock.pass_by(60)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert pauses == [180, 360, 720, 1440, MAX_PAUSE_SECONDS]
+    clock.pass_by(MAX_PAUSE_SECONDS)
+    emulator.faults([])
+    assert fleet.resume(["burst1"]).launched
+    assert fleet.unavailable.unavailable() == {}
+
+
+def test_f33_what_is_not_allowed_on_spot_is_launched_on_demand_and_told(emulator, fleet):
+    spot_only = {"InstanceMarketOptions.MarketType": "spot"}
+    code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+    emulator.faults([{**RUN, "params": spot_only, "error": {"code": code, "status": 403}}])
+    report = fleet.resume(["burst1"], capacity_of=SPOT)
+    assert [item.pool.option for item in report.launched] == [Capacity.ON_DEMAND]
+    assert [failure.code for failure in report.parked] == [code]
+    with pytest.raises(TellAdmin, match=code):
+        fleet.tell_refused()
+    assert fleet.unavailable.closed(Capacity.SPOT, fleet.settings).code == code
+
+
+@pytest.mark.usefixtures("unpaced")
+def test_f33_after_a_lost_answer_no_other_pool_is_tried(emulator, fleet):
+    """The first call may have launched: another pool would give the node a second instance."""
+    lost = {**RUN, "times": 1, "reset": "after"}
+    emulator.faults([lost, {**RUN, "error": {"code": "UnauthorizedOperation", "status": 403}}])
+    report = fleet.resume(["burst1"], capacity_of=SPOT)
+    assert report.failed["burst1"].kind is FailureClass.ADMIN
+    assert len({call["token"] for call in emulator.calls("RunInstances")}) == 1
+    assert len(fleet.journal.open_intents()) == 1
 
 
 @pytest.mark.parametrize(

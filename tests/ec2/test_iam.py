@@ -13,6 +13,7 @@ import pytest
 
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Intent
+from advisor.ec2.pools import FIRST_PAUSE_SECONDS
 from advisor.ec2.prices import PriceCache
 from advisor.ec2.reading_account import AccountCache
 from advisor.ec2.requests import create_fleet_request, run_instances_request
@@ -25,6 +26,7 @@ from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_cloud import examine_cloud
 from advisor.service.state.state_files import PRICES
 from advisor.testing.ec2 import Ec2Emulator
+from advisor.testing.manual_clock import ManualClock
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "ansible" / "files" / "iam"
@@ -177,7 +179,7 @@ def told(fleet: Fleet) -> str:
 
 
 def test_a_refused_launch_is_told_until_one_is_allowed(
-    emulator: Ec2Emulator, start_fleet: Callable[..., Fleet]
+    emulator: Ec2Emulator, start_fleet: Callable[..., Fleet], clock: ManualClock
 ) -> None:
     fleet = start_fleet()
     emulator.faults([{"action": "RunInstances", "error": {"code": "UnauthorizedOperation"}}])
@@ -185,6 +187,7 @@ def test_a_refused_launch_is_told_until_one_is_allowed(
     assert "does not let the advisor launch instances (UnauthorizedOperation" in told(fleet)
     assert "docs/iam.md" in told(fleet)
     emulator.faults([])
+    clock.pass_by(FIRST_PAUSE_SECONDS + 1)
     assert fleet.resume(["burst1"]).launched
     assert told(fleet) == ""
 

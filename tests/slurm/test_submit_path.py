@@ -21,7 +21,7 @@ from advisor.service.exchange import snapshot
 from advisor.service.exchange.protocol import AdviseRequest
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.cloud_record import Closings, CloudRecord
 from advisor.service.submit.answering import Answerer
 from advisor.slurm.cli import CliBackend
 from advisor.testing.lab import LabOptions
@@ -78,7 +78,7 @@ def polled(site: Site, folder: Path) -> Answerer:
         slurm=CliBackend.of(settings),
         view=SharedView(clock, 60.0),
         cloud=CloudRecord(folder, clock),
-        is_open=lambda: (True, True),
+        closings=Closings,
         status=dict,
         clock=clock,
     )

@@ -231,6 +231,11 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "cheapest nodes that it fits have {node_cores} and {node_memory}: {detail}."
             ),
         },
+        Reason.NONE_OPEN: {
+            "closed_for": (
+                "No capacity is open: on-demand pools are closed for another {closed_for}, and {detail}."
+            ),
+        },
         Reason.RESERVED: {
             "node_cores": (
                 "Nodes of its {detail} that are already paid for are free: {reserved_free}, each of "
@@ -346,6 +351,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "predicted_cloud_run": "predicted run time in the cloud",
         "spot_max_run": "longest run on spot",
         "reserved_free": "free reserved nodes",
+        "closed_for": "on-demand pools are closed for",
         "price": "price",
         "processors": "processors asked for",
         "max_processors": "most that may move",

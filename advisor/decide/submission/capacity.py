@@ -67,12 +67,21 @@ def choose(
     if cloud.rooms and not obstacle and cloud.on_demand_open:
         obstacle = _sooner_off_spot(job, cloud_run_seconds, cloud, now)
     if obstacle and not cloud.on_demand_open:
-        return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, *saves, detail=obstacle)
+        return None, _none_open(obstacle, cloud, now, run, limit, *saves)
     capacity, reason = _ON_DEMAND if obstacle else _SPOT
     price = ("price", Quantity(usd_per_core_hour(capacity, cloud, settings), "USD/core-h"))
     size, where = _class_of(cloud)
     obstacle += f"{'; ' if obstacle and where else ''}{where}"
     return capacity, _answer(_YES, reason, run, limit, *saves, price, *size, detail=obstacle)
+
+
+def _none_open(obstacle: str, cloud: CloudState, now: float, *numbers: tuple[str, Quantity]) -> Answer:
+    """Say until when on-demand pools are closed, and why, besides what speaks against spot."""
+    closed = cloud.on_demand_closed
+    if closed is not None:
+        numbers = (*numbers, ("closed_for", Quantity(max(0.0, closed.until - now))))
+        obstacle = f"{obstacle} (EC2: {closed.code})"
+    return _answer(Verdict.NO, Reason.NONE_OPEN, *numbers, detail=obstacle)
 
 
 def _class_of(cloud: CloudState) -> tuple[tuple[tuple[str, Quantity], ...], str]:

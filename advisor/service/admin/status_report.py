@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.model.settings import Settings
+from advisor.service.admin.since import clock_text
 from advisor.service.exchange import status_file
 from advisor.service.exchange.access import DENIED
 from advisor.service.exchange.client import SubmitClient
@@ -191,7 +192,7 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield f"no job is sent to the cloud: {cloud['protected']}"
     for option in ("spot", "on_demand"):
         if not cloud.get(f"{option}_open", True):
-            yield f"{option.replace('_', '-')} capacity is unavailable for now"
+            yield f"{option.replace('_', '-')} capacity is unavailable {closed_words(cloud, option)}"
     report = result["control"].get("cloud_report") or {}
     spend, counters = report.get("spend") or {}, report.get("counters") or {}
     if spend.get("launches_wait"):
@@ -204,6 +205,12 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield f"hand-overs cannot be used; in the folder handover of paths.state remove by hand: {names}"
     if result["control"].get("cloud_configured") is False:
         yield "ec2.image_id is empty: no cloud node is started"
+
+
+def closed_words(cloud: Mapping[str, Any], option: str) -> str:
+    """Until when a purchase option is closed, and why; ``for now`` where a report does not say that."""
+    closed = cloud.get(f"{option}_closed")
+    return f"until {clock_text(closed['until'])} (EC2: {closed['code']})" if closed else "for now"
 
 
 def _loop_troubles(result: dict[str, Any]) -> Iterator[str]:

@@ -178,7 +178,7 @@ class CloudReport:
                     "subnet": pool.subnet_id,
                     "open": why is None,
                     "closed_until": why["until"] if why else None,
-                    "closed_by": why.get("code", "InsufficientInstanceCapacity") if why else None,
+                    "closed_by": why["code"] if why else None,
                     "instances": instances[key],
                     "launches": self._provision.launches[key],
                     "boots": times.boots if times else 0,

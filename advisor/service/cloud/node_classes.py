@@ -11,6 +11,7 @@ from advisor.model.cluster import Node
 from advisor.model.node_classes import NodeClassState, ReservedUntil
 from advisor.model.settings import Ec2Settings
 from advisor.service.observation.site_view import nodes_with
+from advisor.service.state.cloud_record import AskClosings
 
 AskReserved = Callable[[Sequence[str]], tuple[int, tuple[ReservedUntil, ...]]]
 """Gives the free nodes of some instance types that are paid for: for ever, and until some moment."""
@@ -23,7 +24,7 @@ def class_states(
     class_of: Mapping[str, str],
     settings: Ec2Settings,
     prices: Prices,
-    is_open: Callable[[Sequence[str]], tuple[bool, bool]],
+    closings: AskClosings,
     boot_seconds: AskBoot,
     reserved: AskReserved,
 ) -> tuple[NodeClassState, ...]:
@@ -31,7 +32,7 @@ def class_states(
 
     Args:
         class_of: The class of each node that a class names.
-        is_open: Whether spot and on-demand pools of some instance types are open.
+        closings: Until when spot and on-demand pools of some instance types are closed.
         boot_seconds: Learned boot time of nodes of some instance types.
     """
     members: dict[str, list[Node]] = {}
@@ -39,7 +40,7 @@ def class_states(
         if node.processors:
             members.setdefault(class_of.get(node.name, ""), []).append(node)
     return tuple(
-        _state(name, nodes, settings, prices, is_open, boot_seconds, reserved)
+        _state(name, nodes, settings, prices, closings, boot_seconds, reserved)
         for name, nodes in sorted(members.items())
     )
 
@@ -49,12 +50,12 @@ def _state(
     nodes: Sequence[Node],
     settings: Ec2Settings,
     prices: Prices,
-    is_open: Callable[[Sequence[str]], tuple[bool, bool]],
+    closings: AskClosings,
     boot_seconds: AskBoot,
     reserved: AskReserved,
 ) -> NodeClassState:
     free, until = reserved(types := instance_types_of(settings, name or None))
-    spot_open, on_demand_open = is_open(types)
+    closed = closings(types)
     said = settings.classes.get(name)
     return NodeClassState(
         name=name,
@@ -68,8 +69,9 @@ def _state(
         # EC2 may choose any of them, and budgets must hold whichever it is
         spot_usd_per_hour=max(prices.of(each).spot.usd_per_hour for each in types),
         on_demand_usd_per_hour=max(prices.of(each).on_demand.usd_per_hour for each in types),
-        spot_open=spot_open and not all(is_never_spot(node.features) for node in nodes),
-        on_demand_open=on_demand_open,
+        spot_open=closed.spot is None and not all(is_never_spot(node.features) for node in nodes),
+        on_demand_open=closed.on_demand is None,
+        on_demand_closed=closed.on_demand,
         boot_seconds=boot_seconds(nodes, types),
         reserved_free_nodes=free,
         reserved_until=until,

@@ -45,7 +45,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.cloud_record import AskWhetherOpen, CloudRecord
+from advisor.service.state.cloud_record import AskClosings, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
 
 _CONFIG_SECONDS: Final = 60.0
@@ -57,7 +57,7 @@ class PollLoop:
 
     Args:
         view: Keeps the snapshot for the other loops.
-        is_open: Whether spot and on-demand capacity can be had.
+        closings: Until when spot and on-demand capacity cannot be had.
         status: The fields of status.json that no poll shows.
         features: Take in each poll and add to the state that is published.
         prices: Prices in force; the settings' own without it.
@@ -74,7 +74,7 @@ class PollLoop:
         slurm: Scheduler,
         view: SharedView,
         cloud: CloudRecord,
-        is_open: AskWhetherOpen,
+        closings: AskClosings,
         status: Callable[[], Mapping[str, Any]],
         clock: Clock,
         features: Sequence[Feature] = (),
@@ -87,7 +87,7 @@ class PollLoop:
         self._slurm = slurm
         self._view = view
         self._cloud = cloud
-        self._is_open = is_open
+        self._closings = closings
         self._status = status
         self._clock = clock
         self._features = features
@@ -204,7 +204,7 @@ class PollLoop:
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure(
             budget.period, budget.account_period, budget.user_period
         )
-        _, on_demand_open = self._is_open()
+        closings = self._closings()
         of_all = {node.features for node in usable}
         common = set[str].intersection(*map(set, of_all)) if of_all else set[str]()
         processors = min((node.processors for node in usable), default=0)
@@ -218,7 +218,9 @@ class PollLoop:
             reserved_free_nodes=reserved_free,
             reserved_until=reserved_until,
             spot_open=self._is_spot_open(usable),
-            on_demand_open=on_demand_open,
+            on_demand_open=closings.on_demand is None,
+            spot_closed=closings.spot,
+            on_demand_closed=closings.on_demand,
             protected=self._cloud.protected,
             spent_usd=spent,
             spent_by_account=spent_by_account,
@@ -239,15 +241,14 @@ class PollLoop:
                 self._class_of,
                 self._settings.ec2,
                 prices,
-                self._is_open,
+                self._closings,
                 self._boot_seconds,
                 paid.free,
             ),
         )
 
     def _is_spot_open(self, usable: Sequence[Node]) -> bool:
-        is_open, _ = self._is_open()
-        return is_open and not all(is_never_spot(node.features) for node in usable)
+        return self._closings().spot is None and not all(is_never_spot(node.features) for node in usable)
 
     def _boot_seconds(self, usable: Sequence[Node], types: Sequence[str] = ()) -> float | None:
         """Of the option that is tried first; None while too few boots have been seen."""

@@ -31,7 +31,7 @@ from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
-from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.cloud_record import Closings, CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +111,7 @@ class Control:
             slurm=self._connections.slurm,
             view=self.view,
             cloud=self.cloud,
-            is_open=self._is_open,
+            closings=self._closings,
             status=self.status,
             clock=self.clock,
             features=self.features,
@@ -294,13 +294,13 @@ class Control:
         """Learn from the stage-in of a job's data, or bring the job back; whether that is settled."""
         return self._named.cloud is not None and self._named.cloud.stage_in_ended(ended)
 
-    def _is_open(self, types: Sequence[str] = ()) -> tuple[bool, bool]:
+    def _closings(self, types: Sequence[str] = ()) -> Closings:
         breakers = self._connections.breakers
         if breakers is None:
-            return True, True
-        return (
-            breakers.is_option_available(Capacity.SPOT, self.settings.ec2, types),
-            breakers.is_option_available(Capacity.ON_DEMAND, self.settings.ec2, types),
+            return Closings()
+        return Closings(
+            spot=breakers.closed(Capacity.SPOT, self.settings.ec2, types),
+            on_demand=breakers.closed(Capacity.ON_DEMAND, self.settings.ec2, types),
         )
 
     def _gauges(self) -> Gauges:

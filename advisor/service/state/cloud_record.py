@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
 from advisor.model.errors import AdvisorError
+from advisor.model.node_classes import ClosedCapacity
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.records import BootsSeen
@@ -194,8 +195,15 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-AskWhetherOpen = Callable[..., tuple[bool, bool]]
-"""Whether spot and on-demand capacity can be launched now, by the breakers of all pools.
+class Closings(NamedTuple):
+    """Until when nothing is launched on spot and on-demand, and why; None where something is."""
 
-With a list of instance types: whether instances of these types can be.
+    spot: ClosedCapacity | None = None
+    on_demand: ClosedCapacity | None = None
+
+
+AskClosings = Callable[..., Closings]
+"""What cannot be launched now, by the breakers of all pools.
+
+With a list of instance types: the closings of these types.
 """

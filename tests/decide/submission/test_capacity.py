@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.explanation.wording import recorded_sentence, sentence
 from advisor.model import Capacity, Placement, Verdict
-from advisor.model.node_classes import ReservedUntil
+from advisor.model.node_classes import ClosedCapacity, ReservedUntil
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
 NOW = 1000.0
@@ -72,6 +75,18 @@ def test_protected_mode_says_why():
     assert advice.decisive.reason == Reason.PROTECTED
     assert advice.decisive.detail == "ten boots failed"
     assert advice.partition is None
+
+
+def test_closed_pools_say_until_when_and_what_ec2_said():
+    closed = ClosedCapacity(until=NOW + 180.0, code="UnauthorizedOperation")
+    cloud = make_cloud(spot_open=False, on_demand_open=False, on_demand_closed=closed)
+    advice = ask(cloud=cloud)
+    assert advice.decisive.reason == Reason.NONE_OPEN
+    recorded = parse_admin_comment(admin_comment(advice))
+    assert recorded is not None
+    words = "closed for another 3 min, and every spot pool is closed (EC2: UnauthorizedOperation)."
+    assert sentence(advice.decisive).endswith(words)
+    assert recorded_sentence(recorded).endswith(words)
 
 
 def test_features_are_not_preferred_where_the_site_does_not_want_it():

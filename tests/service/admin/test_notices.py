@@ -20,6 +20,8 @@ from advisor.model.periods import period_span
 from advisor.model.settings import NoticeSettings
 from advisor.service.admin.notice_delivery import deliver
 from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, conditions, decide
+from advisor.service.admin.since import clock_text
+from advisor.service.admin.status_report import _cloud_troubles
 from advisor.service.state.records import ToldNotices
 from advisor.service.state.state_files import NOTICES
 from tests.commands import app
@@ -76,6 +78,16 @@ def test_each_trouble_has_a_key_that_its_numbers_do_not_change() -> None:
     ]
     doubt = report(**spend(1.0, launches_wait=True, in_doubt="the file was lost"))
     assert "budget.doubt" in keys(doubt)
+
+
+def test_closed_capacity_is_told_with_its_end_and_the_word_of_ec2() -> None:
+    found = report()
+    closed = {"until": NOW, "code": "UnauthorizedOperation"}
+    found["snapshot"]["cloud"] |= {"on_demand_open": False, "on_demand_closed": closed}
+    (condition,) = conditions(found)
+    words = f"until {clock_text(NOW)} (EC2: UnauthorizedOperation)"
+    assert words in condition.text
+    assert list(_cloud_troubles(found)) == [f"on-demand capacity is unavailable {words}"]
 
 
 @pytest.mark.parametrize(

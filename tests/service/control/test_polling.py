@@ -13,13 +13,14 @@ from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.ec2.account import Account, ReservedInstances
 from advisor.model import Node
 from advisor.model.advice import Capacity
+from advisor.model.node_classes import ClosedCapacity
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.feature import Feature, Poll
-from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.cloud_record import Closings, CloudRecord
 from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_instance, make_look, make_node, make_queued
 
@@ -42,7 +43,11 @@ class Followed(Feature):
         self.boot_seconds = poll.cloud.boot_seconds
 
 
-def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
+OPEN = Closings()
+SPOT_CLOSED = Closings(spot=ClosedCapacity(until=2e9, code="UnauthorizedOperation"))
+
+
+def make_loop(folder: Path, *features: Feature, closings: Closings = OPEN, **settings: Any) -> PollLoop:
     parts = {name: settings.pop(name) for name in ("instances", "account") if name in settings}
     hands = Hands()
     cloud = CloudRecord(folder, hands.clock)
@@ -54,7 +59,7 @@ def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **s
         slurm=Slurm(),  # type: ignore[arg-type]
         view=SharedView(hands.clock, 60.0),
         cloud=cloud,
-        is_open=lambda *_: open_now,
+        closings=lambda *_: closings,
         status=dict,
         clock=hands.clock,
         features=features,
@@ -69,11 +74,13 @@ def test_features_are_given_the_boot_time_that_decisions_reckon_with(
     tmp_path: Path, *, spot_open: bool, use_spot: bool, boot: float
 ) -> None:
     feature = Followed()
-    loop = make_loop(tmp_path, feature, open_now=(spot_open, True), capacity={"use_spot": use_spot})
+    closings = OPEN if spot_open else SPOT_CLOSED
+    loop = make_loop(tmp_path, feature, closings=closings, capacity={"use_spot": use_spot})
     for step in (loop.poll, loop.hand_over, loop.publish):
         step()
     published = snapshots.read(tmp_path / "snapshot.msgpack").state
     assert feature.boot_seconds == published.cloud.boot_seconds == boot
+    assert (published.cloud.spot_open, published.cloud.spot_closed) == (spot_open, closings.spot)
 
 
 def test_what_was_committed_is_not_forgotten_by_a_poll(
@@ -82,7 +89,7 @@ def test_what_was_committed_is_not_forgotten_by_a_poll(
     moved = make_queued(7, queue="burst", admin_comment=admin_comment(ask()))
     for jobs in ((), (moved,)):
         monkeypatch.setattr(Slurm, "jobs", jobs)
-        loop = make_loop(tmp_path, open_now=(True, True))
+        loop = make_loop(tmp_path)
         for step in (loop.poll, loop.publish):
             step()
         published = snapshots.read(tmp_path / "snapshot.msgpack").state
@@ -90,7 +97,7 @@ def test_what_was_committed_is_not_forgotten_by_a_poll(
 
 
 def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
-    loop = make_loop(tmp_path, open_now=(True, True))
+    loop = make_loop(tmp_path)
     usable: list[Node] = [make_node("burst1", "IDLE", features=("spot",))]
     broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
     cloud = loop.cloud_state([*usable, *broken])
@@ -106,7 +113,7 @@ def test_day_one_3_where_all_cloud_nodes_are_down_nobody_is_moved(
 ) -> None:
     nodes = (make_node("burst1", *states), make_node("burst2", *states))
     monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
-    loop = make_loop(tmp_path, open_now=(True, True))
+    loop = make_loop(tmp_path)
     for step in (loop.poll, loop.publish):
         step()
     state = snapshots.read(tmp_path / "snapshot.msgpack").state
@@ -118,7 +125,7 @@ def test_without_a_burst_partition_nothing_is_known_of_its_queue(
 ) -> None:
     """A site that looks at the advice first, before it has a cloud."""
     monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, (), ()))
-    loop = make_loop(tmp_path, open_now=(True, True))
+    loop = make_loop(tmp_path)
     for step in (loop.poll, loop.publish):
         step()
     assert snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.rooms == {}
@@ -130,7 +137,6 @@ def test_seeds_r1_busy_spot_nodes_use_up_no_reserved_instance(tmp_path: Path) ->
     spot = [make_instance(f"burst{number}", option=Capacity.SPOT) for number in (1, 2, 3)]
     loop = make_loop(
         tmp_path,
-        open_now=(True, True),
         account=lambda: Account(reserved=(bought,)),
         instances=lambda: [*spot, make_instance("burst4", option=Capacity.ON_DEMAND)],
     )
@@ -154,7 +160,6 @@ def test_seeds_r1_discovered_reservations_count_in_decisions(
     ]
     loop = make_loop(
         tmp_path,
-        open_now=(True, True),
         account=lambda: Account(reserved=tuple(bought)),
         capacity={"reserved_nodes": setting},
     )
@@ -169,7 +174,7 @@ def test_g20_2_without_a_hook_a_new_job_meets_the_queue_before_it(
     advised = make_queued(7, reason="Resources", submit_time=1_799_999_999.0, admin_comment="{}")
     new = make_queued(8, reason="Resources", submit_time=1_799_999_999.0)
     monkeypatch.setattr(Slurm, "jobs", (advised, new))
-    loop = make_loop(tmp_path, open_now=(True, True), cluster={"hook": hook})
+    loop = make_loop(tmp_path, cluster={"hook": hook})
     for step in (loop.poll, loop.publish):
         step()
     published = snapshots.read(tmp_path / "snapshot.msgpack")
@@ -207,7 +212,7 @@ def test_classes_are_published_with_their_nodes_prices_and_room(
         make_node("burst5", "IDLE", "POWERED_DOWN", features=(), processors=2, memory_mb=1000),
     )
     monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
-    loop = make_loop(tmp_path, open_now=(True, True), ec2={"classes": {"mid": MID, "big": BIG}})
+    loop = make_loop(tmp_path, ec2={"classes": {"mid": MID, "big": BIG}})
     for seconds in (200.0, 210.0, 220.0):
         loop._cloud.booted(seconds, "on-demand|c5.9xlarge|default")
     for step in (loop.poll, loop.publish):
