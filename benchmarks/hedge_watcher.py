@@ -16,7 +16,8 @@ from pathlib import Path
 
 from advisor.model.errors import AdvisorError
 from advisor.service.exchange.announcing import Announced
-from advisor.service.exchange.handover import ControlSocket, HandoverFolder
+from advisor.service.exchange.control_socket import ControlSocket
+from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.testing.lab import Lab
 from advisor.testing.watched import WatchedLab

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -124,6 +125,18 @@ def test_f14_nobody_there_and_what_is_left_can_be_read(programs: Path, tmp_path:
     assert first.jobs == {"burst1": 7, "burst2": 7}
     assert (second.operation, second.nodes, second.jobs) == ("suspend", ("burst3",), {})
     assert "left as a file" in (tmp_path / "programs.log").read_text()
+
+
+def test_f32_a_file_is_newer_than_those_that_wait_whatever_the_clock_says(
+    programs: Path, tmp_path: Path
+) -> None:
+    identity = f"{2 * time.time_ns()}-1-00ff00ff"  # the clock was far ahead when slurmctld asked for this
+    waits = {"v": 1, "op": "suspend", "id": identity, "time": 5.0, "nodes": "burst1"}
+    (tmp_path / "handover" / f"{identity}.json").write_text(json.dumps(waits))
+    (tmp_path / "handover" / "no-number.json").write_text("{}")
+    assert as_slurmctld(programs / "resume", "burst1") == 0
+    waiting = [found.operation for _, found in HandoverFolder(tmp_path / "handover").waiting()]
+    assert waiting == ["suspend", "resume"]
 
 
 def test_neither_way_is_said_and_told_by_the_exit_code(programs: Path, tmp_path: Path) -> None:

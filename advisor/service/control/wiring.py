@@ -22,7 +22,8 @@ from advisor.service.control.metrics_page import LoopCollector, MetricsPage
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.client import SubmitClient
-from advisor.service.exchange.handover import ControlSocket, HandoverFolder
+from advisor.service.exchange.control_socket import ControlSocket
+from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile, permitted_uids
 from advisor.service.exchange.staged import Staged
 from advisor.service.observation.poll_view import SharedView

@@ -2,7 +2,8 @@
 
 Each is one file in one folder, written by this process (when the program reached its socket) or by the
 program itself (when it did not). It is deleted when it has been acted upon, so that a crash on either
-side loses nothing; acting twice must therefore be harmless.
+side loses nothing; acting twice must therefore be harmless. A file's name begins with a number: the time in
+nanoseconds, or one more than the newest file's where that is later, because clocks are set back and differ.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import json
 import math
 import os
 import re
-import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,21 +22,15 @@ from typing import Any, Final
 import structlog
 
 from advisor.files.whole_file import read_plain_file, replace_file, set_aside
-from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
+from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.model.node_sets import expand
-from advisor.service.exchange import announcing, staged
-from advisor.service.exchange.announcing import Announced
-from advisor.service.exchange.socket_file import SocketFile, peer_uid
-from advisor.service.exchange.staged import Staged
 
 log = structlog.get_logger(__name__)
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-TURN: Final = b'{"v":1,"op":"turn"}\n'
-"""The message of `prolog_slurmctld` when a placeholder starts."""
 _OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
 _IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
-_READ_SECONDS: Final = 2.0
+_NUMBER: Final = re.compile(r"[0-9]{1,20}(?=-)")
 _MAX_SET_ASIDE: Final = 200
 """The newest files set aside are kept for an admin; a program called for wrong nodes makes one a call."""
 
@@ -46,7 +40,7 @@ class HandOver:
     """A request of slurmctld about nodes.
 
     Attributes:
-        identity: A unique id, which sorts by time.
+        identity: A unique id.
         operation: ``resume``, ``suspend`` or ``resume_fail``.
         time: When slurmctld asked, epoch seconds.
         jobs: Node to the job for which it is resumed, if Slurm names one.
@@ -85,37 +79,40 @@ def decode(line: bytes) -> HandOver:
     if any(name.startswith("-") for name in nodes):
         raise _refused("a name of a node begins with -: that is an option of some program")
     resume_file = message.get("resume_file")
+    jobs: Any = []
+    with _readable():
+        jobs = json.loads(resume_file)["jobs"] if resume_file else []
     return HandOver(
         identity=identity,
         operation=operation,
         nodes=nodes,
         time=time,
-        jobs=by_node(resume_file, "job_id"),
-        priorities=by_node(resume_file, "priority"),
-        allocated=by_job(resume_file),
+        jobs=_by_node(jobs, "job_id"),
+        priorities=_by_node(jobs, "priority"),
+        allocated=_by_job(jobs),
     )
 
 
-def by_node(resume_file: Any, key: str) -> dict[str, int]:
-    """Node to a number of the job that needs it, from Slurm's resume file; empty if it cannot be read.
+def _by_node(jobs: Any, key: str) -> dict[str, int]:
+    """Node to a number of the job that needs it.
 
     22.05 writes ``nodes``, later releases ``nodes_alloc`` and ``nodes_resume``; 26.05 writes ``priority``.
     A job without this number is left out.
     """
     found: dict[str, int] = {}
     with _readable():
-        for job in json.loads(resume_file)["jobs"] if resume_file else []:
+        for job in jobs:
             nodes = job.get("nodes_resume") or job.get("nodes_alloc") or job.get("nodes") or ""
             if key in job:
                 found.update(dict.fromkeys(expand(str(nodes)), int(job[key])))
     return found
 
 
-def by_job(resume_file: Any) -> dict[int, tuple[str, ...]]:
-    """All nodes of each job, from Slurm's resume file: those to resume and those that are up."""
+def _by_job(jobs: Any) -> dict[int, tuple[str, ...]]:
+    """All nodes of each job: those to resume and those that are up."""
     found: dict[int, tuple[str, ...]] = {}
     with _readable():
-        for job in json.loads(resume_file)["jobs"] if resume_file else []:
+        for job in jobs:
             number = int(job["job_id"])
             named = (expand(str(job.get(key) or "")) for key in ("nodes_alloc", "nodes_resume", "nodes"))
             found[number] = tuple(
@@ -126,7 +123,7 @@ def by_job(resume_file: Any) -> dict[int, tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Parse a resume file; empty if it is malformed."""
+    """Read a resume file as far as it is well-formed."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, BadInput) as error:
@@ -148,6 +145,7 @@ class HandoverFolder:
         self._folder = folder
         self._stuck: set[str] = set()
         self._acted_upon: set[str] = set()
+        self._lock = threading.Lock()  # from the choice of a file's number until the file is there
         self.set_aside_since_start = 0
 
     def prepare(self, group_id: int = -1) -> None:
@@ -173,8 +171,14 @@ class HandoverFolder:
             ) from None
 
     def put(self, hand_over: HandOver, line: bytes) -> None:
-        """Store one hand-over; it is on disk when this returns."""
-        replace_file(self._folder / f"{hand_over.identity}.json", line, durable=True)
+        """Store one hand-over, as the newest; it is on disk when this returns."""
+        number, _, unique = hand_over.identity.partition("-")
+        unique += ".json"
+        with self._lock:
+            # its own program may have left the same hand-over meanwhile: it keeps its number
+            others = (path.name for path in self._entries() if not path.name.endswith(f"-{unique}"))
+            newest = max(int(number), *(1 + _number_of(name) for name in others), 0)
+            replace_file(self._folder / f"{newest}-{unique}", line, durable=True)
 
     def waiting(self) -> Iterator[tuple[Path, HandOver]]:
         """The hand-overs not yet acted upon, the oldest first.
@@ -208,11 +212,12 @@ class HandoverFolder:
 
     def _entries(self) -> list[Path]:
         try:
-            paths = sorted(path for path in self._folder.iterdir() if path.name.endswith(".json"))
+            found = [path for path in self._folder.iterdir() if path.name.endswith(".json")]
         except OSError as error:
             text = f"the hand-over folder {self._folder} cannot be read ({error.strerror}). "
             text += "Give it to the service's user again, as systemd's RuntimeDirectory made it"
             raise TellAdmin(text, code="handover.folder") from error
+        paths = sorted(found, key=lambda path: (_number_of(path.name), path.name))
         names = {path.name for path in paths}
         self._stuck &= names
         self._acted_upon &= names
@@ -256,126 +261,10 @@ class HandoverFolder:
         return tuple(sorted(self._stuck))
 
 
-AskConnector = Callable[[str, object], dict[str, Any]]
-"""Answers a question of LSF's resource connector: its name and its input."""
-
-
-class ControlSocket:
-    """The socket that receives the hand-overs of `resume` and the other programs.
-
-    Args:
-        arrived: Called after each hand-over was written, to wake the loop that acts.
-        slot_came: Called when a placeholder has started; the message is only a hint that Slurm should be
-            polled.
-        announced: Called with submissions that start hedged; this is a hint as well.
-        stage_in_ended: Called when a job's stage-in has ended; says whether that is settled.
-        asked: Answers the calls of LSF's resource connector; None: there is none.
-    """
-
-    def __init__(
-        self,
-        socket_file: SocketFile,
-        folder: HandoverFolder,
-        allowed_uids: frozenset[int],
-        arrived: Callable[[], None],
-        slot_came: Callable[[], None] = lambda: None,
-        announced: Callable[[Sequence[Announced]], None] = lambda _: None,
-        stage_in_ended: Callable[[Staged], bool] = lambda _: False,
-        asked: AskConnector | None = None,
-    ) -> None:
-        self._file = socket_file
-        self._folder = folder
-        self._allowed = allowed_uids
-        self._arrived = arrived
-        self._slot_came = slot_came
-        self._announced = announced
-        self._stage_in_ended = stage_in_ended
-        self._asked = asked
-        self._stopping = threading.Event()
-        self._listener: socket.socket | None = None
-        self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
-
-    def start(self) -> None:
-        """Bind and listen.
-
-        Raises:
-            BadInput: The socket cannot be made.
-        """
-        self._file.claim()
-        self._listener = self._file.listen()
-        self._listener.settimeout(0.5)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close the socket; the programs leave files from now on."""
-        self._stopping.set()
-        self._file.remove()
-        if self._thread.is_alive():
-            self._thread.join(5.0)
-        if self._listener is not None:
-            self._listener.close()
-
-    def _accept(self) -> None:
-        while not self._stopping.is_set() and self._listener is not None:
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError as error:
-                if not self._stopping.wait(0.1):  # e.g. no file descriptor left: try again
-                    log.warning("handover.accept_failed", error=error.strerror)
-                continue
-            threading.Thread(target=self._serve, args=(connection,), name="handover", daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                connection.settimeout(_READ_SECONDS)
-                reply = self._answer(connection)
-                connection.sendall(json.dumps(reply).encode() + b"\n")
-            except OSError as error:
-                # the program leaves a file then
-                log.warning("handover.not_taken", error=str(error))
-
-    def _answer(self, connection: socket.socket) -> dict[str, Any]:
-        uid = peer_uid(connection)
-        if uid not in self._allowed:
-            log.warning("handover.refused", uid=uid)
-            return {"v": 1, "ok": False, "error": "handover.uid"}
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            chunk = connection.recv(65536)
-            if not chunk or len(line) + len(chunk) > MAX_BYTES:
-                return {"v": 1, "ok": False, "error": "handover.malformed"}
-            line += chunk
-        if bytes(line) == TURN:
-            self._slot_came()
-            return {"v": 1, "ok": True}
-        if (announced := announcing.decode(bytes(line))) is not None:
-            self._announced(announced)
-            return {"v": 1, "ok": True}
-        if (ended := staged.decode(bytes(line))) is not None:
-            return {"v": 1, "ok": self._stage_in_ended(ended)}
-        if self._asked is not None and (question := _question(bytes(line))) is not None:
-            return self._asked(*question)
-        try:
-            hand_over = decode(bytes(line))
-        except AdvisorError as error:
-            return {"v": 1, "ok": False, "error": error.code}
-        self._folder.put(hand_over, bytes(line))
-        log.info("handover.taken", operation=hand_over.operation, nodes=len(hand_over.nodes))
-        self._arrived()
-        return {"v": 1, "ok": True}
-
-
-def _question(line: bytes) -> tuple[str, object] | None:
-    """The name and the input of a question of LSF's resource connector; None for another message."""
-    try:
-        message = json.loads(line)
-        is_one = message["v"] == 1 and message["op"] == "connector"
-        return (str(message["call"]), message["input"]) if is_one else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+def _number_of(name: str) -> int:
+    """The number with which the name of an entry begins; 0 for an entry that is no hand-over."""
+    found = _NUMBER.match(name)
+    return int(found[0]) if found else 0
 
 
 def _refused(why: str) -> BadInput:

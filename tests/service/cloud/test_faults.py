@@ -15,7 +15,7 @@ from advisor.model import Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
-from advisor.service.exchange.handover import ControlSocket
+from advisor.service.exchange.control_socket import ControlSocket
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each

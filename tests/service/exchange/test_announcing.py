@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.service.exchange.announcing import Announced, Announcer, decode
-from advisor.service.exchange.handover import ControlSocket, HandoverFolder
+from advisor.service.exchange.control_socket import ControlSocket
+from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile
 
 PATIENCE = 60.0

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.service.exchange.handover import ControlSocket, HandoverFolder
+from advisor.service.exchange.control_socket import ControlSocket
+from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.service.exchange.staged import Staged
 from advisor.slurm import hook_files

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
-from advisor.service.exchange.handover import HandoverFolder, by_node, decode
+from advisor.service.exchange.handover import HandoverFolder, decode
 
 IDENTITY = "1795000000000000000-4711-00ff00ff"
 
@@ -83,7 +83,7 @@ def test_f28_no_bytes_raise_anything_else(content: bytes) -> None:
     ],
 )
 def test_resume_files_of_several_releases(resume_file: str | None, jobs: dict[str, int]) -> None:
-    assert by_node(resume_file, "job_id") == jobs
+    assert decode(line(resume_file=resume_file)).jobs == jobs
 
 
 def test_the_nodes_of_a_job_are_those_to_resume_and_those_that_are_up() -> None:
@@ -110,6 +110,51 @@ def test_the_resume_file_of_26_05_has_priorities() -> None:
     hand_over = decode(line(nodes="burst[1-3]", resume_file=json.dumps({"jobs": jobs})))
     assert hand_over.jobs == {"burst1": 7, "burst2": 7, "burst3": 8}
     assert hand_over.priorities == {"burst1": 5, "burst2": 5}
+
+
+def identity(number: int, process: int) -> str:
+    return f"{number}-{process}-00ff00ff"
+
+
+def test_a_resume_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[object] = []
+    load = json.loads
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or load(text))
+    resume_file = '{"jobs":[{"job_id":7,"priority":3,"nodes_alloc":"burst[1-2]"}]}'
+    found = decode(line(resume_file=resume_file))
+    assert (found.jobs, found.priorities) == ({"burst1": 7, "burst2": 7}, {"burst1": 3, "burst2": 3})
+    assert found.allocated == {7: ("burst1", "burst2")}
+    assert parsed.count(resume_file) == 1
+
+
+@pytest.mark.parametrize("jump", [0, -1, -3_600_000_000_000, 10**15])
+def test_f32_hand_overs_keep_the_order_in_which_they_came(tmp_path: Path, jump: int) -> None:
+    """A suspend that waits is older than the resume after it, whatever the clock was set to between."""
+    folder, now = HandoverFolder(tmp_path), 1_795_000_000_000_000_000
+    for process, operation in enumerate(["suspend", "resume", "suspend"], 1):
+        content = line(op=operation, id=identity(now + (process - 1) * jump, process))
+        folder.put(decode(content), content)
+    assert [found.operation for _, found in folder.waiting()] == ["suspend", "resume", "suspend"]
+    assert len({path.name for path, _ in folder.waiting()}) == 3
+
+
+def test_f32_files_of_the_former_release_keep_their_order(tmp_path: Path) -> None:
+    for number, nodes in (
+        (9, "old1"),
+        (1_795_000_000_000_000_000, "old2"),
+    ):  # the number counts, not its text
+        (tmp_path / f"{identity(number, 1)}.json").write_bytes(line(id=identity(number, 1), nodes=nodes))
+    folder = HandoverFolder(tmp_path)
+    content = line(id=identity(10, 2), nodes="new")
+    folder.put(decode(content), content)
+    assert [found.nodes[0] for _, found in folder.waiting()] == ["old1", "old2", "new"]
+
+
+def test_a_hand_over_that_comes_twice_is_one_file(tmp_path: Path) -> None:
+    folder = HandoverFolder(tmp_path)
+    for _ in range(2):
+        folder.put(decode(line()), line())
+    assert [path.name for path, _ in folder.waiting()] == [f"{IDENTITY}.json"]
 
 
 def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
