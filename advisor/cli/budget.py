@@ -98,8 +98,12 @@ def set_budget(
     from advisor.service.admin.budgets_view import changes_for
 
     payer = _payer(account, user)
-    budget = settings_of(config).budget
-    changes = changes_for(budget, payer, usd=usd, period=period, carry_over=carry_over, remove=remove)
+
+    def changes() -> dict[str, Any]:
+        """All budgets of accounts are one setting: of those that are in the file when it is written."""
+        budget = settings_of(config).budget
+        return changes_for(budget, payer, usd=usd, period=period, carry_over=carry_over, remove=remove)
+
     written = write_settings(config, changes, "advisor budget set")
     emit(plain_written(written), output, lambda console: tell_written(console, written))
 

@@ -233,7 +233,8 @@ def set_values(
     """
     from advisor.config.editing import parse_changes
 
-    result = write_settings(config, parse_changes(changes), reason)
+    asked = parse_changes(changes)
+    result = write_settings(config, lambda: asked, reason)
     emit(plain_written(result), output, lambda console: tell_written(console, result))
 
 

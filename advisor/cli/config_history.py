@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from advisor.cli.config_values import default_path, plain_written, tell_written, write_settings
-from advisor.cli.context import ConfigOption, loaded_settings
+from advisor.cli.config_values import history_of, plain_written, tell_written, write_settings
+from advisor.cli.context import ConfigOption
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from advisor.service.state.applied import SettingsHistory
     from advisor.service.state.records import Applied
 
 
@@ -24,7 +22,7 @@ def history(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """List the changes of settings by commands and pages, newest first: who, when, why, from what to what."""
-    entries = list(reversed(_history(config).entries()))[:limit]
+    entries = list(reversed(history_of(config).entries()))[:limit]
 
     from advisor.decide.explanation.display import clean
     from advisor.service.admin.since import clock_text
@@ -46,16 +44,10 @@ def undo(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Take a change of settings back, if none of them was changed since, by a command, a page or by hand."""
-    asked = _history(config).to_undo(number)
-    result = write_settings(config, asked, reason or f"undo of change {number}", undoes=number)
+    kept = history_of(config)
+    why = reason or f"undo of change {number}"
+    result = write_settings(config, lambda: kept.to_undo(number), why, undoes=number)
     emit(plain_written(result), output, lambda console: tell_written(console, result))
-
-
-def _history(config: Path | None) -> SettingsHistory:
-    from advisor.service.state.applied import SettingsHistory
-
-    loaded = loaded_settings(config)
-    return SettingsHistory(config or loaded.path or default_path(), loaded.settings.paths.state)
 
 
 def _words(entry: Applied) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from advisor.cli.context import loaded_settings
 if TYPE_CHECKING:
     from advisor.config import LoadedSettings
     from advisor.config.definitions import Definition
+    from advisor.service.state.applied import SettingsHistory
 
 
 def setting_rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -65,32 +66,43 @@ def json_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_settings(
-    config: Path | None, asked: Mapping[str, Any], reason: str, *, undoes: int | None = None
+    config: Path | None, ask: Callable[[], Mapping[str, Any]], reason: str, *, undoes: int | None = None
 ) -> dict[str, Any]:
     """Write settings into the file and the history, and say what they were and what applies the change.
 
-    None takes a setting out of the file. ``undoes`` is the number of the change that this one takes back.
+    Args:
+        ask: Returns the settings to write; None takes one out of the file. It is called while no other
+            command changes the settings.
+        undoes: The number of the change that this one takes back.
 
     Raises:
         BadInput: See :meth:`advisor.service.state.applied.SettingsHistory.apply`; that nothing changes is no
             error here.
+        RetryLater: Another command or page is changing the settings.
     """
-    from advisor.config.editing import former_of, to_take_effect
+    from advisor.config.editing import former_of, to_take_effect, write_back
     from advisor.config.redacting import redacted
 
     loaded = loaded_settings(config)
-    before = {row["key"]: row for row in setting_rows(loaded, [])}
     path = config or loaded.path or default_path()
-    number = _write(path, loaded.settings.paths.state, asked, reason, undoes)
-    rows = [
-        {
-            **row,
-            "before": before[row["key"]]["value"],
-            "written": redacted(row["value"] if asked[row["key"]] is None else asked[row["key"]]),
-        }
-        for row in setting_rows(loaded_settings(config), list(asked))
-        if row["key"] in asked
-    ]
+    history = history_of(config)
+    with history.alone():
+        before = {row["key"]: row for row in setting_rows(loaded_settings(config), [])}
+        asked = ask()
+        if loaded.settings.paths.state.is_dir():
+            number = _write(history, asked, reason, undoes)
+        else:  # nothing is installed here
+            write_back(path, asked)
+            number = None
+        rows = [
+            {
+                **row,
+                "before": before[row["key"]]["value"],
+                "written": redacted(row["value"] if asked[row["key"]] is None else asked[row["key"]]),
+            }
+            for row in setting_rows(loaded_settings(config), list(asked))
+            if row["key"] in asked
+        ]
     former = former_of(path)
     return {
         "path": path,
@@ -105,21 +117,22 @@ def write_settings(
     }
 
 
-def _write(path: Path, state: Path, asked: Mapping[str, Any], reason: str, undoes: int | None) -> int | None:
-    """Write settings; returns the change's number in the history, None where there is none to write into."""
-    import time
-
-    from advisor.config.editing import write_back
-    from advisor.model.errors import BadInput
+def history_of(config: Path | None) -> SettingsHistory:
+    """The history of the settings file that a command uses."""
     from advisor.service.state.applied import SettingsHistory
 
-    if not state.is_dir():  # nothing is installed here
-        write_back(path, asked)
-        return None
+    loaded = loaded_settings(config)
+    return SettingsHistory(config or loaded.path or default_path(), loaded.settings.paths.state)
+
+
+def _write(history: SettingsHistory, asked: Mapping[str, Any], reason: str, undoes: int | None) -> int | None:
+    """Write settings; returns the change's number in the history, None where nothing changes."""
+    import time
+
+    from advisor.model.errors import BadInput
+
     try:
-        made = SettingsHistory(path, state).apply(
-            asked, author=_author(), reason=reason, now=time.time(), undoes=undoes
-        )
+        made = history.apply(asked, author=_author(), reason=reason, now=time.time(), undoes=undoes)
     except BadInput as error:
         if error.code != "config.unchanged":
             raise

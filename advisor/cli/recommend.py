@@ -82,7 +82,7 @@ def recommend(
     written = None
     if write and picked:
         budget = {"budget.usd": picked, "budget.period": "month"}
-        written = write_settings(config, budget, "advisor recommend --write")
+        written = write_settings(config, lambda: budget, "advisor recommend --write")
     result |= {"written": written, "seconds": time.perf_counter() - begun}
 
     def draw(console: Console) -> None:

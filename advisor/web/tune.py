@@ -128,13 +128,17 @@ class _Pages:
 def _apply(site: Site, asked: Mapping[str, str], author: str, changes: Any, undoes: int | None) -> Response:
     """Write the changes, if the file is still the one that the diff was made from."""
     try:
-        wanted = changes()
-        before, _ = edited(site.settings_file(), wanted)
-        if _hash(before) != asked.get("base"):
-            raise RefusedError(409, "the settings have changed meanwhile: open the page again and look anew")
-        _history(site).apply(
-            wanted, author=author, reason=asked.get("reason", ""), now=site.now(), undoes=undoes
-        )
+        history = _history(site)
+        with history.alone():
+            wanted = changes()
+            before, _ = edited(site.settings_file(), wanted)
+            if _hash(before) != asked.get("base"):
+                raise RefusedError(
+                    409, "the settings have changed meanwhile: open the page again and look anew"
+                )
+            history.apply(
+                wanted, author=author, reason=asked.get("reason", ""), now=site.now(), undoes=undoes
+            )
     except BadInput as error:
         raise _refused(error) from None
     site.cache.forget("settings")

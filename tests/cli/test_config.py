@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -173,6 +175,37 @@ def test_set_stands_in_the_history_with_who_and_why_and_can_be_undone(file, tmp_
     assert len(history.entries()) == 1
     history.apply(history.to_undo(1), author="kim", reason="undo", now=1.0, undoes=1)
     assert file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["config", "set", "placement.boot_seconds=33"], "placement.boot_seconds = 33 (was 60.0)"),
+        (["config", "undo", "1"], "placement.boot_seconds was changed after it"),
+        (
+            ["budget", "set", "5", "--account", "bio"],
+            "budget.accounts = {chem = 7.0, bio = 5.0} (was {chem = 7.0})",
+        ),
+    ],
+)
+def test_a_change_is_made_to_what_another_command_has_written_meanwhile(file, tmp_path, command, said):
+    from advisor.service.state.applied import SettingsHistory
+
+    (tmp_path / "state").mkdir()
+    file.write_text(f'[placement]\nboot_seconds = 90\n[paths]\nstate = "{tmp_path / "state"}"\n')
+    history = SettingsHistory(file, tmp_path / "state")
+    history.apply({"placement.boot_seconds": 120.0}, author="ann", reason="a try", now=1.0)
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(runner.invoke(app, [*command, "--config", str(file)]))
+    )
+    with history.alone():
+        thread.start()
+        time.sleep(1.0)  # enough to read what the file has now
+        changes = {"placement.boot_seconds": 60.0, "budget.accounts": {"chem": 7.0}}
+        history.apply(changes, author="kim", reason="a try", now=2.0)
+    thread.join(20.0)
+    assert said in words(f"{found[0].output} {found[0].exception}")
 
 
 def test_changes_are_listed_and_taken_back_in_a_terminal(file, tmp_path):

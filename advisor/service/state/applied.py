@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,20 +15,22 @@ from typing import Any, Final
 from advisor.config.editing import take_back, values_in_file, write_back
 from advisor.config.redacting import redacted
 from advisor.config.reference import toml_text
-from advisor.model.errors import BadInput
+from advisor.model.errors import BadInput, RetryLater
 from advisor.service.state.records import Applied, AppliedChanges, Change
 from advisor.service.state.state_files import APPLIED
 
 _MOST: Final = 1000
 _MAX_REASON: Final = 300
 _HIDDEN: Final = "***"
+_PATIENCE_SECONDS: Final = 10.0
 
 
 class SettingsHistory:
     """Writes settings into the file and keeps what was changed.
 
     The file is written first, the history after it: the daemons watch the history and read the file when it
-    has grown. Where the history cannot be written, the file is as before.
+    has grown. Where the history cannot be written, the file is as before. What is read to decide on a change
+    is read in :meth:`alone`: another command may change it meanwhile.
 
     Args:
         settings: The settings file.
@@ -37,7 +40,9 @@ class SettingsHistory:
     def __init__(self, settings: Path, state: Path) -> None:
         self._settings = settings
         self._file = APPLIED.at(state)
-        self._lock = threading.Lock()
+        self._state = state
+        self._lock = threading.RLock()
+        self._is_alone = False
 
     def entries(self) -> tuple[Applied, ...]:
         """All changes, oldest first."""
@@ -65,7 +70,7 @@ class SettingsHistory:
         Raises:
             BadInput: No reason, nothing changes, a wrong value, or no permission to write.
         """
-        with self._alone():
+        with self.alone():
             entries = self.entries()
             made = Applied(
                 number=entries[-1].number + 1 if entries else 1,
@@ -105,19 +110,29 @@ class SettingsHistory:
                 os.chown(path, owner.st_uid, owner.st_gid)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One writer at a time: of this process, and of all that look at the same folder."""
+    def alone(self) -> Iterator[None]:
+        """One writer at a time: of this process, and of all that look at the same folder.
+
+        Raises:
+            RetryLater: Another one is not ready in ten seconds (``config.locked``).
+        """
         with self._lock:
-            try:
-                folder = os.open(self._file.path.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
+            if self._is_alone:
+                yield
+                return
+            try:  # a site that is not installed yet has the settings file alone
+                folder = self._state if self._state.is_dir() else self._settings.parent
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             except OSError:
                 yield  # what is wrong with it is said when it is written to
                 return
             try:
-                fcntl.flock(folder, fcntl.LOCK_EX)
+                _lock(descriptor, folder)
+                self._is_alone = True
                 yield
             finally:
-                os.close(folder)
+                self._is_alone = False
+                os.close(descriptor)
 
     def to_undo(self, number: int) -> dict[str, Any]:
         """The changes that undo a change: ``section.name`` to the value before it, None if there was none.
@@ -151,6 +166,25 @@ class SettingsHistory:
                 code="config.undo",
             )
         return {change.key: _value(change.before) for change in entry.changes}
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Lock a folder as the only writer of the settings."""
+    begun = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() - begun >= _PATIENCE_SECONDS:
+                raise RetryLater(
+                    f"another command or page has been changing the settings for {_PATIENCE_SECONDS:.0f} s, "
+                    f"so nothing was changed. `lslocks` shows its process by the path {folder}: let it end, "
+                    "then run the command again",
+                    code="config.locked",
+                ) from None
+            time.sleep(0.05)
+        else:
+            return
 
 
 def changes_of(settings: Path, changes: Mapping[str, Any]) -> list[Change]:

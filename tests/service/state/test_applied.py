@@ -10,6 +10,7 @@ import pytest
 
 from advisor.config import load
 from advisor.model import BadInput
+from advisor.model.errors import RetryLater
 from advisor.service.state.applied import SettingsHistory
 from advisor.service.state.records import APPLIED_NAME
 
@@ -53,6 +54,18 @@ def test_an_undo_leaves_the_file_as_it_was(path: Path, history: SettingsHistory)
     history.apply(undone, author="kim", reason="undo", now=2.0, undoes=number)
     assert path.read_text().rstrip() == FILE.rstrip()
     assert [entry.undoes for entry in history.entries()] == [None, 1]
+
+
+def test_a_second_writer_waits_and_then_says_why_it_did_nothing(
+    path: Path, history: SettingsHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.service.state.applied._PATIENCE_SECONDS", 0.2)
+    other = SettingsHistory(path, path.parent / "state")
+    with history.alone():
+        with pytest.raises(RetryLater, match=f"lslocks.*{path.parent / 'state'}"):
+            apply(other, {"budget.usd": 1.0})
+        assert apply(history, {"budget.usd": 2.0}) == 1  # the one that has the lock may write
+    assert apply(other, {"budget.usd": 3.0}) == 2
 
 
 def test_infinity_is_remembered_as_such(history: SettingsHistory) -> None:
