@@ -109,14 +109,18 @@ def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
     from advisor.decide.explanation.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
 
+    found = ledger_advice(job_id, record)
+
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
         user = clean(record.job.user or "an unknown user")
         title = f"Job {job_id.name} ({name}) of {user}, submitted {clock_text(record.advice.time)}"
         console.print(Text(title, "bold"))
+        if found["of_array"]:
+            console.print(Text(found["of_array"]))
         console.print(Text(explanation(record.advice)))
 
-    emit(ledger_advice(job_id, record), output, draw)
+    emit(found, output, draw)
 
 
 def _emit_recorded(job_id: JobId, recorded: RecordedAdvice, output: Format) -> None:

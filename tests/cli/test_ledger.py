@@ -248,6 +248,10 @@ def test_day_one_4_why_takes_a_task_a_part_and_a_step(config):
         assert (found["job_id"], found["advice"]["advice_id"]) == (11, "advice-11")
     assert json.loads(call(config, "why", "11_2", "--format", "json"))["asked"] == "11_2"
     assert "Job 11_2 (" in call(config, "why", "11_2")
+    told = " ".join(call(config, "why", "11_99").split())
+    assert "the whole of job 11 (1 task)" in told
+    assert "cannot tell whether there is a task 99: `sacct -j 11` lists them" in told
+    assert "the whole of job" not in call(config, "why", "11")
     for text in ("1_1", "x11", "11_", "1e1"):
         with pytest.raises(BadInput) as caught:
             runner.invoke(app, ["why", text, "--config", str(config)], catch_exceptions=False)

@@ -131,6 +131,7 @@ def test_a_job_is_advisor_why_and_what_came_of_it(client: TestClient, config: Pa
 
 
 def test_a_job_that_was_never_advised_says_so(client: TestClient) -> None:
+    assert "whole of job 11" in client.get("/jobs/11_99").text
     assert "never advised" in client.get("/jobs/7").text
     assert data_of(client, "/jobs/7")["finished"]["end_time"] > 0
     assert "has not ended" in client.get("/jobs/13").text

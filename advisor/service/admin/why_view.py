@@ -13,16 +13,29 @@ from advisor.model.job_id import JobId
 
 
 def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
-    """The whole advice, from the ledger; ``asked`` is the job id as the user typed it."""
+    """The whole advice, from the ledger; ``asked`` is the job id as the user typed it.
+
+    ``of_array`` is a sentence about an advice that is not of the asked task alone; None where it is.
+    """
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
         "source": "ledger",
         "headline": headline(record.advice),
+        "of_array": None if job_id.task is None else _of_array(job_id, record.job.array_tasks),
         "advice": record.advice,
         "job": record.job,
         "estimates": record.estimates,
     }
+
+
+def _of_array(job_id: JobId, tasks: int) -> str:
+    number = "1 task" if tasks == 1 else f"{tasks:,} tasks"
+    return (
+        f"This is the advice for the whole of job {job_id.job} ({number}). The ledger does not know their "
+        f"numbers, so it cannot tell whether there is a task {job_id.task}: "
+        f"`sacct -j {job_id.job}` lists them."
+    )
 
 
 def recorded_advice(job_id: JobId, recorded: RecordedAdvice) -> dict[str, Any]:
