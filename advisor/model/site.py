@@ -238,6 +238,30 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Ratio(factor=factor, deviation=deviation, jobs=jobs)
 
 
+class Refill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How the site's money that may be committed grows, while nothing else is.
+
+    Attributes:
+        usd_per_second, most_usd: It grows so fast, and by so much, in the present period.
+        period_ends: Epoch seconds.
+        next_usd: It has grown by so much, US dollars, when the next period begins.
+    """
+
+    usd_per_second: float
+    most_usd: float
+    period_ends: float
+    next_usd: float
+
+    def seconds_until(self, more_usd: float, now: float) -> float | None:
+        """When there is so much more than now, in seconds at the latest; None: that is not known."""
+        left = self.period_ends - now
+        if more_usd <= 0.0:
+            return 0.0
+        if more_usd <= self.most_usd and more_usd <= left * self.usd_per_second:
+            return more_usd / self.usd_per_second
+        return left if more_usd <= self.next_usd and left > 0.0 else None
+
+
 class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The time that a dollar must save now, and the dollars that may be spent.
 
@@ -246,6 +270,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tokens_usd: Dollars that further jobs may commit; infinite without a budget.
         tokens_by_account: The same for accounts and users with a budget of their own; ``*`` stands for any
             other (:mod:`advisor.model.periods`).
+        refill: How ``tokens_usd`` grows; None where that is unknown or no budget limits them.
         share_by_account: The share of ``seconds_per_usd`` that holds for their jobs; 1 where there is none.
     """
 
@@ -253,6 +278,11 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens_usd: float
     tokens_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     share_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
+    refill: Refill | None = None
+
+    def enough_in(self, usd: float, now: float) -> float | None:
+        """When the site may commit so many dollars if nothing else is, in seconds at the latest."""
+        return None if self.refill is None else self.refill.seconds_until(usd - self.tokens_usd, now)
 
     def seconds_of(self, payers: Iterable[str]) -> float:
         """Seconds of turnaround that a dollar must save for a job: of its payers the largest share holds."""

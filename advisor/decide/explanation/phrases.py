@@ -231,6 +231,12 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "cheapest nodes that it fits have {node_cores} and {node_memory}: {detail}."
             ),
         },
+        Reason.BUDGET_USED_UP: {
+            "enough_in": (
+                "It could cost {worst_cost}, and {budget_left} of the budget are free at the moment: there "
+                "is enough in {enough_in} at the latest, if nothing else is spent."
+            ),
+        },
         Reason.NONE_OPEN: {
             "closed_for": (
                 "No capacity is open: on-demand pools are closed for another {closed_for}, and {detail}."
@@ -345,6 +351,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "hour_costs": "cost of an hour saved",
         "hour_may_cost": "what an hour saved may cost now",
         "budget_left": "free in the budget now",
+        "enough_in": "enough in the budget within",
         "spent": "spent of the budget",
         "promised": "promised to launched nodes and moved jobs",
         "budget": "budget",

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from advisor.model.bill import day_of
 from advisor.model.periods import period_span, period_usd
+from advisor.model.site import Refill
 
 _MAX_LEAD: Final = 2.0
 """The largest spending while little demand is known, over the accrual since demand is observed."""
@@ -74,6 +75,25 @@ def period_money(
         accrued = given * max(0.0, now - observed_since) / (end - begin)
         left = min(left, _MAX_LEAD * accrued - spent_between(spent_by_day, observed_since, now) - promised)
     return PeriodMoney(own + carried, carried, spent, left, given * (end - now) / (end - begin))
+
+
+def refill_of(money: PeriodMoney, *, usd: float, period: str, now: float, promised: float) -> Refill:
+    """How the money left grows while nothing else is started.
+
+    What starts under way cost is promised already. Where less is left than the period has, too little demand
+    is known, and the rest comes as it accrues.
+
+    Args:
+        usd, period, now, promised: Those of :func:`period_money`.
+    """
+    _, end = period_span(now, period)
+    most = money.allowance - money.spent - promised - money.left
+    return Refill(
+        usd_per_second=_MAX_LEAD * money.planned / (end - now) if most > 0.0 else 0.0,
+        most_usd=most,
+        period_ends=end,
+        next_usd=period_usd(usd, end, period) - promised - money.left,
+    )
 
 
 def price_share(planned: float, left: float) -> float:

@@ -28,7 +28,14 @@ from advisor.decide.promise.price_list import (
 )
 from advisor.decide.spot.pools import lives_of
 from advisor.decide.submission.capacity import choose, pools_worth, saved_every
-from advisor.decide.submission.cloud_terms import Start, ratio_of, slowdown_of, start_of, usd_per_second
+from advisor.decide.submission.cloud_terms import (
+    Start,
+    money_short,
+    ratio_of,
+    slowdown_of,
+    start_of,
+    usd_per_second,
+)
 from advisor.decide.submission.placement import state_unknown
 from advisor.decide.submission.rules import keeps_place
 from advisor.model.advice import (
@@ -277,9 +284,9 @@ def _may_be_paid(
         return _third(Verdict.UNSURE, Reason.PRICE_UNKNOWN, numbers)
     tokens, payer = state.price.tokens_of(job.payers)
     if not worst <= tokens:
-        free = ("budget_left", Quantity(max(0.0, tokens), "USD"))
         reason, detail = used_up(payer)
-        return _third(Verdict.NO, reason, (*numbers, free), detail)
+        short = money_short(state.price, job, worst, state.time)
+        return _third(Verdict.NO, reason, (*numbers, *short), detail)
     if late is not None:
         numbers = (*numbers, ("late_by_loss", Quantity(late, "chance")), *saved_every(job))
         return _third(Verdict.YES, Reason.PROMISE_ON_SPOT, numbers)

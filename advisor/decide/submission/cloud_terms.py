@@ -16,7 +16,7 @@ from advisor.model.advice import Capacity, Quantity, TimeLimit
 from advisor.model.data_words import DataNeed, data_of, size_gb
 from advisor.model.job import Job, family
 from advisor.model.settings import PlacementSettings, Settings
-from advisor.model.site import CloudState, PerformanceRatios, Ratio, Room
+from advisor.model.site import CloudState, PerformanceRatios, Price, Ratio, Room
 
 ANY: Final = ""
 """Any kind of node."""
@@ -240,3 +240,16 @@ def cost_usd(
         return job.array_tasks * start.usd
     hours = (start.seconds + cloud_run_seconds) / 3600.0
     return job.array_tasks * (cores_billed(job, cloud) * hours * price + start.usd)
+
+
+def money_short(price: Price, job: Job, worst: float, now: float) -> _Numbers:
+    """What is left in the budget that a job's highest cost exceeds, and when the site's has enough.
+
+    Args:
+        worst: US dollars.
+        now: Seconds, on the clock of the price.
+    """
+    tokens, payer = price.tokens_of(job.payers)
+    free = ("budget_left", Quantity(max(0.0, tokens), "USD"))
+    enough = None if payer else price.enough_in(worst, now)
+    return (free,) if enough is None else (free, ("enough_in", Quantity(enough)))

@@ -23,6 +23,7 @@ from advisor.decide.submission.capacity import choose, kind_of_node
 from advisor.decide.submission.cloud_terms import (
     Start,
     cloud_wait,
+    money_short,
     most_usd_per_second,
     needs_boot,
     ratio_of,
@@ -300,8 +301,8 @@ def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Sett
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.TOO_DEAR, numbers)
     tokens, payer = price.tokens_of(job.payers)
     if not worst <= tokens:
-        numbers = (*numbers, ("budget_left", Quantity(max(0.0, tokens), "USD")))
         reason, detail = used_up(payer)
+        numbers = (*numbers, *money_short(price, job, worst, state.time))
         return _answer(_WORTH_PAYING, Verdict.NO, reason, numbers, detail)
     return _answer(_WORTH_PAYING, Verdict.YES, Reason.WORTH_ITS_PRICE, numbers)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.price.demand_price import DemandKept, DemandPrice, Pace
-from advisor.decide.price.period_budget import PeriodMoney, price_share
+from advisor.decide.price.period_budget import PeriodMoney, price_share, refill_of
 from advisor.decide.price.tokens import DAY
 from advisor.decide.submission.cloud_terms import usd_per_core_hour
 from advisor.files.state_file import StateFile
@@ -97,7 +97,7 @@ class PriceKeeper:
         if self.doubt:
             self._current = None
             return
-        money, by_payer, shares = None, dict[str, float](), dict[str, float]()
+        money, refill, by_payer, shares = None, None, dict[str, float](), dict[str, float]()
         if self._spending is not None:
             books = self._spending.books()
             known = {*books.payers(), *cloud.promised_by_account}
@@ -105,6 +105,9 @@ class PriceKeeper:
                 if limit.usd:  # the price paces the site's money alone
                     money = books.money(
                         limit, "", now, promised=cloud.promised_usd, observed_since=self._demand.since
+                    )
+                    refill = refill_of(
+                        money, usd=limit.usd, period=limit.period, now=now, promised=cloud.promised_usd
                     )
                 for payer in {*limit.payers, *limit.others(known)}:
                     promised = cloud.promised_by_account.get(payer, 0.0)
@@ -115,6 +118,7 @@ class PriceKeeper:
             tokens_usd=math.inf if money is None else money.left,
             tokens_by_account=MappingProxyType(by_payer),
             share_by_account=MappingProxyType(shares if self._is_lost_at_the_end else {}),
+            refill=refill,
         )
 
     def note(self, key: str, *, index: float, usd: float, now: float) -> None:

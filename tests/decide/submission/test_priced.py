@@ -21,7 +21,7 @@ from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
 from advisor.model.advice import HedgeKind, Question
 from advisor.model.settings import Settings
-from advisor.model.site import Price
+from advisor.model.site import Price, Refill
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
 from tests.decide.cases import ask, make_cloud, make_job, make_settings
 
@@ -170,6 +170,25 @@ def test_a_slice_that_the_tokens_do_not_cover_gives_way_to_a_shorter_one() -> No
     refused = offered(dear, runs, account="chem")  # the shorter slice saves less for its money
     assert refused.decisive.reason == Reason.BUDGET_USED_UP
     assert refused.values()["worst_cost"] == best.values()["worst_cost"]
+
+
+def test_a_budget_that_is_used_up_says_when_there_is_enough() -> None:
+    worst = offered().values()["worst_cost"]
+    refill = Refill(usd_per_second=worst / 7200.0, most_usd=2 * worst, period_ends=90_000.0, next_usd=worst)
+    price = replace(PRICE, tokens_usd=0.0, refill=refill)
+    advice = offered(price)
+    assert advice.decisive.reason == Reason.BUDGET_USED_UP
+    assert "there is enough in 2 h 00 min at the latest, if nothing else is spent" in explanation(advice)
+    half = replace(price, tokens_usd=worst / 2)
+    assert offered(half).values()["enough_in"] == pytest.approx(3600.0)
+    assert offered(half.committed(worst / 2, {})).values()["enough_in"] == pytest.approx(7200.0)
+    until_next = replace(price, refill=replace(refill, usd_per_second=0.0, most_usd=0.0))
+    assert offered(until_next).values()["enough_in"] == 90_000.0 - advice.time
+    never = replace(until_next, refill=replace(until_next.refill, next_usd=0.9 * worst))
+    assert "enough_in" not in offered(never).values()
+    assert "are free at the moment." in explanation(offered(never))
+    account = replace(price, tokens_by_account=MappingProxyType({"chem": -1.0}))
+    assert "enough_in" not in offered(account, account="chem").values()
 
 
 def test_an_accounts_tokens_bind_its_jobs_alone() -> None:

@@ -11,7 +11,7 @@ from advisor.service.state.budget_records import limits_of
 from advisor.service.state.state_files import PRICE
 from tests.service.price.price_world import World
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 
 
 def test_what_was_spent_and_promised_is_gone(world: World) -> None:
@@ -22,6 +22,28 @@ def test_what_was_spent_and_promised_is_gone(world: World) -> None:
     # a new site has no demand to read a price off: twice what has accrued may be spent
     assert world.keeper.current.tokens_usd == pytest.approx(2 * 6 * 10.0 - 20.0 - 6.0, abs=0.1)
     assert world.keeper.report()["spent_usd"] == pytest.approx(20.0, rel=0.01)
+
+
+def test_there_is_enough_when_it_was_said(world: World) -> None:
+    world.hands.pass_by(5 * HOUR)
+    world.spend(20.0)
+    world.round(0.0, promised_usd=6.0)
+    price = world.keeper.current
+    assert price is not None
+    assert price.enough_in(price.tokens_usd + 10.0, world.hands.wall) == pytest.approx(HOUR / 2)
+    assert price.enough_in(250.0, world.hands.wall) is None  # no day has so much
+    later = price.enough_in(120.0, world.hands.wall)
+    assert later is not None
+    for seconds, enough in ((later - 60.0, False), (61.0, True)):
+        world.hands.pass_by(seconds)
+        world.round(0.0, promised_usd=6.0)
+        assert world.keeper.current is not None
+        assert (world.keeper.current.tokens_usd >= 120.0) == enough
+    tomorrow = world.keeper.current.enough_in(230.0, world.hands.wall)
+    assert tomorrow == pytest.approx(DAY - world.hands.wall % DAY)
+    world.hands.pass_by(tomorrow + 1.0)
+    world.round(0.0, promised_usd=6.0)
+    assert world.keeper.current.tokens_usd >= 230.0
 
 
 def test_before_any_demand_an_hour_of_a_core_must_save_an_hour(world: World) -> None:
