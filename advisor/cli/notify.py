@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,6 +12,10 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
+
+if TYPE_CHECKING:
+    from advisor.files.state_file import StateFile
+    from advisor.service.state.records import ToldNotices
 
 
 def notify(
@@ -33,7 +38,7 @@ def notify(
     from advisor.model.errors import BadInput
     from advisor.service.admin.model_troubles import seen_of_models
     from advisor.service.admin.notice_delivery import deliver
-    from advisor.service.admin.notices import Notice, conditions, decide
+    from advisor.service.admin.notices import WAIT_SECONDS, Notice, conditions, decide, unremembered
     from advisor.service.admin.status_report import ask_serve, status_report
     from advisor.service.state.state_files import NOTICES
 
@@ -47,22 +52,41 @@ def notify(
         )
     if test:
         notices = [Notice(key="test", text="this is a test of `advisor notify`; nothing has happened")]
-        refused = deliver(notices, settings.notices, settings.cluster.name)
+        refused, problem = deliver(notices, settings.notices, settings.cluster.name), ""
     else:
         state = NOTICES.at(settings.paths.state)
         report = status_report(settings, now, ask_serve(settings))
         found = conditions(report | seen_of_models(settings))
         repeat_seconds = 3600.0 * settings.notices.repeat_hours
-        notices, told = decide(found, state.read(), now=now, repeat_seconds=repeat_seconds)
+        before = state.read()
+        notices, told = decide(found, before, now=now, repeat_seconds=repeat_seconds)
+        problem = "" if dry_run else _unwritten(state, before)
+        if problem:  # what is not remembered would be told each minute
+            known_at = state.path.stat().st_mtime if state.path.exists() else now
+            notices = unremembered(found, problem=problem, known_at=known_at, now=now)
         refused = [] if dry_run else deliver(notices, settings.notices, settings.cluster.name)
-        if not dry_run:
+        if problem and notices:
+            again_at = now + repeat_seconds - WAIT_SECONDS
+            os.utime(state.path, (again_at, again_at))  # a full disk has room for that
+        elif not (dry_run or problem):
             state.write(told)
     result = {"told": [{"key": one.key, "text": one.text, "is_over": one.is_over} for one in notices]}
     emit(result, output, lambda console: _draw(console, result))
     for why in refused:
         stderr.print(Text(f"not told this way: {why}"))
-    if refused:
+    if problem:
+        stderr.print(Text(problem))
+    if refused or problem:
         raise typer.Exit(1)
+
+
+def _unwritten(state: StateFile[ToldNotices], record: ToldNotices) -> str:
+    """Why the record of notices cannot be written; empty if it can."""
+    try:
+        state.write(record)
+    except OSError as error:
+        return f"{state.path} cannot be written ({error.strerror})"
+    return ""
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:

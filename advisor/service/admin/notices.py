@@ -186,6 +186,19 @@ def _loops(report: Mapping[str, Any]) -> Iterator[Condition]:
                 )
 
 
+def unremembered(found: Sequence[Condition], *, problem: str, known_at: float, now: float) -> list[Notice]:
+    """The notices to send while their record cannot be written: all, when that has lasted for a while.
+
+    Args:
+        problem: Why the record cannot be written.
+        known_at: When it was written last, epoch seconds; later than `now`: when notices are due again.
+    """
+    if now - known_at < WAIT_SECONDS:
+        return []
+    own = f"`advisor notify` cannot keep its record, so it tells of what it finds now: {problem}. Make room"
+    return [Notice(key="notices.unkept", text=own), *(Notice(key=one.key, text=one.text) for one in found)]
+
+
 def decide(
     found: Sequence[Condition], told: ToldNotices, *, now: float, repeat_seconds: float
 ) -> tuple[list[Notice], ToldNotices]:

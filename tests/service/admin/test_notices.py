@@ -6,6 +6,7 @@ import email
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,7 @@ from advisor.service.admin.status_report import _cloud_troubles
 from advisor.service.state.records import ToldNotices
 from advisor.service.state.state_files import NOTICES
 from tests.commands import app
+from tests.full_disk import room_for
 
 NOW = 1_790_000_000.0
 DAY = 86_400.0
@@ -309,6 +311,38 @@ def test_the_command_tells_of_services_that_do_not_run_and_remembers(
 
 
 FALLEN = {"main": {"since": 0.0, "measure": "coverage", "why": "only 50 % of them lay in their intervals"}}
+
+
+def test_a_full_disk_is_told_once_a_day_while_it_lasts(
+    tmp_path: Path, posts: tuple[int, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "advisor.toml"
+    hook = hook_file(tmp_path, f"http://127.0.0.1:{posts[0]}")
+    config.write_text(
+        f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n[notices]\nwebhook_file = "{hook}"\n'
+    )
+    begun = time.time()
+    run(config)
+
+    def told_after(seconds: float) -> list[str]:
+        posts[1].clear()
+        monkeypatch.setattr(time, "time", lambda: begun + seconds)
+        found = run(config)
+        assert found.exit_code == 1
+        return [post["key"] for post in posts[1]]
+
+    with room_for(20):
+        assert told_after(60.0) == []
+        assert {"notices.unkept", "serve.down", "control.down"} <= set(told_after(WAIT_SECONDS + 1.0))
+        assert "notices.json cannot be written (File too large)" in posts[1][0]["text"]
+        assert told_after(WAIT_SECONDS + 61.0) == []
+        assert told_after(DAY) == []
+        assert "notices.unkept" in told_after(WAIT_SECONDS + DAY + 2.0)
+    monkeypatch.setattr(time, "time", lambda: begun + 2 * DAY)
+    assert run(config).exit_code == 0
+    assert NOTICES.at(tmp_path).read().notices.keys() >= {"serve.down", "control.down"}
+
+
 FAILED = {"retrain": {"began": NOW - 60.0, "ended": NOW, "failed": "MemoryError: ", "refused": ""}}
 KILLED = {"retrain": {"began": NOW - 5 * 3600.0, "ended": None, "failed": "", "refused": ""}}
 WORSE = {"retrain": {"began": NOW - 60.0, "ended": NOW, "failed": "", "refused": "it classes worse"}}
