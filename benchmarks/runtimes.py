@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from advisor.arrays import Floats
 from advisor.decide.price.slices import forget_below
 from advisor.model.table import JobTable
+from advisor.predict.run_times.events import submissions_and_ends
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, mean, quantile, survival
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
@@ -74,15 +75,12 @@ def _forecasts(table: JobTable, model: _Model, *, warm: bool) -> tuple[Floats, d
         compiling.learn(described[0], 1.0)
     runs = _runs(table)
     ended = table.submit + np.maximum(0.0, table.wait) + runs
-    moments = np.concatenate([ended, table.submit])
-    is_submission = np.repeat([0, 1], len(table))
     result = np.empty((len(table), BINS))
     places: dict[int, Any] = {}
     spent: dict[str, list[float]] = {"forecast": [], "learn": []}
-    for event in np.lexsort((is_submission, moments)).tolist():
-        row = event % len(table)
+    for row, ends in submissions_and_ends(table.submit, ended):
         began = time.thread_time_ns()
-        if event >= len(table):
+        if not ends:
             result[row] = model.forecast(described[row])
             spent["forecast"].append((time.thread_time_ns() - began) / 1e3)
             places[row] = model.look_up(described[row])

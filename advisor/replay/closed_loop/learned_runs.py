@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from advisor.arrays import Floats, Ints
+from advisor.predict.run_times.events import submissions_and_ends
 from advisor.predict.run_times.grid import GRID
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
@@ -30,12 +31,11 @@ class LearnedRuns:
         table, first = jobs.table, max(0, jobs.first - _MAX_HISTORY)
         rows = slice(first, jobs.first)
         ends = table.submit[rows] + np.maximum(table.wait[rows], 0.0) + table.run[rows]
-        moments = np.concatenate([ends, table.submit[rows]])
-        for event in np.argsort(moments, kind="stable").tolist():
-            row = first + event % len(ends)
-            if event >= len(ends):
+        for number, has_ended in submissions_and_ends(table.submit[rows], ends):
+            row = first + number
+            if not has_ended:
                 self._places[row] = self._times.look_up(_key(jobs, row))
-            elif moments[event] <= until:
+            elif ends[number] <= until:
                 self._learn(jobs, row, float(table.run[row]))
         self._places.clear()
 

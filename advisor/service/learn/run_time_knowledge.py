@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import structlog
 
 from advisor.arrays import Floats, Ints
@@ -25,6 +24,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
+from advisor.predict.run_times.events import submissions_and_ends
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
 from advisor.service.running.clock import Clock
@@ -89,11 +89,9 @@ class RunTimeKnowledge:
     def _build(self, outcomes: Sequence[JobOutcome]) -> None:
         """Learn the history in the order of submissions and ends, as if it happened now."""
         places: dict[int, Ints] = {}
-        ends = [outcome.end_time for outcome in outcomes]
-        moments = [*ends, *(outcome.job.submit_time for outcome in outcomes)]
-        for event in np.argsort(moments, kind="stable").tolist():
-            row = event % len(outcomes)
-            if event < len(outcomes):
+        submits = [outcome.job.submit_time for outcome in outcomes]
+        for row, ends in submissions_and_ends(submits, [outcome.end_time for outcome in outcomes]):
+            if ends:
                 self._learn(outcomes[row], places.pop(row, None))
             else:
                 places[row] = self._known.look_up(outcomes[row].job)
