@@ -142,12 +142,3 @@ def as_nobody() -> Iterator[None]:
 def without_rights() -> Callable[[], object]:
     """``with without_rights():`` file access as a user who owns nothing here."""
     return as_nobody
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that everybody may look into (pytest's own are closed to others)."""
-    folder = Path(tempfile.mkdtemp(prefix="open"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)

@@ -34,13 +34,9 @@ def somebody_else() -> Iterator[None]:
 
 
 @pytest.fixture
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def site(open_folder: Path) -> Iterator[Path]:
     """A running server's socket and a status, in a folder of the service's own, as systemd makes it."""
-    folder = tmp_path_factory.mktemp("site")
-    for parent in (folder, *folder.parents):
-        if parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-    run = folder / "run"
+    folder, run = open_folder, open_folder / "run"
     run.mkdir(mode=0o750)
     status_file.write(run, {"time": 1.0})
     config = folder / "advisor.toml"

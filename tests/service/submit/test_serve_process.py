@@ -98,11 +98,8 @@ def test_bad_settings_exit_with_2_and_a_clear_message(
     assert not settings.paths.submit_socket.exists()
 
 
-def test_no_permission_is_a_clear_message(tmp_path: Path) -> None:
-    settings = make_settings(tmp_path)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_mode & 0o055 != 0o055:  # pytest's own, as deep as it likes
-            folder.chmod(folder.stat().st_mode | 0o055)
+def test_no_permission_is_a_clear_message(open_folder: Path) -> None:
+    settings = make_settings(open_folder)
     settings.paths.run.chmod(0o555)
     settings.paths.state.chmod(0o555)
     service = Service(settings, load_model=lambda _version: None, notifier=Notifier(None))
