@@ -21,6 +21,7 @@ from advisor.replay.closed_loop.log import loop_jobs
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
 from advisor.replay.closed_loop.world import World, WorldOptions
 from advisor.simulate.pool.rules import Rules
+from advisor.testing.memory_ec2 import MemoryEc2
 
 PROCESSORS = 8
 JOBS = 160
@@ -204,6 +205,16 @@ def test_a_stock_out_and_a_quota_keep_jobs_from_the_cloud() -> None:
     assert few.refused_launches["VcpuLimitExceeded"] > 0
     assert few.machine_usd < free.machine_usd
     assert np.all(np.isfinite(few.end))
+
+
+def test_f33_launches_that_ec2_does_not_allow_are_tried_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pauses 41 of 100 jobs are moved and come back, a launch each; with them ten, on two pools."""
+    refused = MemoryEc2._refused
+    monkeypatch.setattr(MemoryEc2, "_refused", lambda ec2, _code: refused(ec2, "UnauthorizedOperation"))
+    found = spot_rehearsal(CloudMarket(outages=(Outage("spot", 0.0, 1e6), Outage("on-demand", 0.0, 1e6))))
+    assert 0 < found.refused_launches["UnauthorizedOperation"] <= 24
+    assert found.machine_usd == 0.0
+    assert np.all(np.isfinite(found.end))
 
 
 def test_a_rehearsal_backfills_by_the_rules_of_slurm() -> None:
