@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,6 +63,20 @@ def bench_tune(
             seed=seed,
             tell=tell,
         )
+    emit(result, output, listing(result))
+
+
+@bench.command("back_to_spot")
+def bench_back_to_spot(
+    spot: Annotated[list[Path], typer.Option(exists=True, dir_okay=False, help="Spot traces of one kind.")],
+    nodes: Annotated[int, typer.Option(min=1, help="Instances that a job needs.")] = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Jobs with checkpoints that go back to spot, against those that stay where they found room."""
+    from benchmarks import back_to_spot
+
+    with working("starting") as tell:
+        result = back_to_spot.run(spot=spot, nodes=nodes, tell=tell)
     emit(result, output, listing(result))
 
 

@@ -47,7 +47,7 @@ NOT_WALKED = {
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
     "bench launch", "bench hedge", "bench matching", "bench soak", "bench price",
     "bench runtimes", "bench fidelity", "bench live_days", "bench hookless", "bench takeover",
-    "bench slurm_api", "bench promises",
+    "bench slurm_api", "bench promises", "bench back_to_spot",
 }  # fmt: skip
 
 

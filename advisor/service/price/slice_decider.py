@@ -39,8 +39,7 @@ _FREE_USD_PER_SECOND = 1e-12
 _VAIN_SHARE = 1.0 / 6.0
 """Share of a run on-demand that a start on spot in vain may cost.
 
-On 13 spot traces tries every hour or two save half of the money or more where two or three pools are used,
-and lose nothing where one is (docs/measurements.md)."""
+Tries twice as often, or half as often, cost about as much (docs/measurements.md, "Back to spot")."""
 _WORTH = 2.0
 """A start on spot must save this multiple of what it loses, on-demand."""
 
