@@ -109,6 +109,7 @@ class ProvisionLoop:
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
         self._asked_nodes.refresh()
+        self._late.begin_round()
         behind: set[str] = set()  # nodes of hand-overs that are not done yet
         all_waiting: list[tuple[Path, HandOver]] = []
         began: float | None = None  # the first launch

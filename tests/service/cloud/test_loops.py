@@ -283,6 +283,16 @@ def test_f14_a_node_whose_suspend_slurmctld_has_forgotten_keeps_its_machine(rig:
     assert rig.waiting == 0
 
 
+def test_f14_a_suspend_is_not_judged_by_what_slurm_showed_before_it(rig: Rig) -> None:
+    """Seen when a node was powered down within a second of another's suspend."""
+    rig.look([make_node("burst1", "IDLE"), make_node("burst2", "ALLOCATED")])
+    rig.hand_over("suspend", "burst1")
+    rig.provision.act_on_handovers()
+    rig.hand_over("suspend", "burst2")
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("suspend") == [("burst1",), ("burst2",)]
+
+
 def test_f14_a_suspend_waits_while_slurmctld_is_away(rig: Rig) -> None:
     """A restarted one may have forgotten it."""
     rig.hand_over("suspend", "burst1")
