@@ -6,6 +6,7 @@ Slurm is asked anew: the shared poll may be older than what has changed.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import structlog
 
@@ -17,17 +18,20 @@ from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
 
+_MAX_AGE_SECONDS: Final = 1.0
+
 
 class LateRequests:
     """Finds the nodes that slurmctld uses in spite of an earlier request to end their machines.
 
-    Slurm is asked once for all requests of a round: a hundred suspends cost no hundred polls. Both questions
-    raise RetryLater when it does not answer: the request waits.
+    Slurm is asked once a second in a round: a hundred suspends cost no hundred polls. Both questions raise
+    RetryLater when it does not answer: the request waits.
     """
 
     def __init__(self, slurm: CloudScheduler, clock: Clock) -> None:
         self._slurm, self._clock = slurm, clock
         self._snapshot: ClusterSnapshot | None = None
+        self._asked_at = 0.0
 
     def begin_round(self) -> None:
         """Forget the poll of the round before: it is older than a request that has come since."""
@@ -55,6 +59,7 @@ class LateRequests:
         return found
 
     def _poll(self) -> ClusterSnapshot:
-        if self._snapshot is None:
-            self._snapshot = self._slurm.snapshot(self._clock.wall())
+        now = self._clock.monotonic()
+        if self._snapshot is None or now - self._asked_at > _MAX_AGE_SECONDS:
+            self._snapshot, self._asked_at = self._slurm.snapshot(self._clock.wall()), now
         return self._snapshot
