@@ -122,8 +122,9 @@ OF_RESERVATIONS = (*EVERYTHING, *(OTHERS_TAKE,) * 8)
 """Those of an account that has a capacity reservation as well."""
 
 SET_CLOCK = _action("set_clock", error=_one_of(-1000.0, -400.0, -20.0, 0.0, 20.0, 400.0, 1000.0))
-OF_CLOCKS = (*EVERYTHING, *(SET_CLOCK, SLURMCTLD_AWAY) * 4)
-"""Those of a host whose clock is set, and of slurmctld that is restarted often."""
+FORGET_SUSPENDS = _action("forget_suspends")
+OF_CLOCKS = (*EVERYTHING, *(SET_CLOCK, SLURMCTLD_AWAY, FORGET_SUSPENDS) * 4)
+"""Those of a host whose clock is set, and of slurmctld that is restarted and killed often."""
 
 BUDGETS = _one_of(0.0, 0.05, 0.1)
 
