@@ -166,7 +166,7 @@ class UnavailablePools:
 
         Returns:
             True if something has become unavailable by it that the admin is to know: a purchase option, or a
-            pool in which only he can mend the error.
+            pool in which only they can mend the error.
         """
         now = self._now()
         is_new = False

@@ -34,7 +34,7 @@ class LaunchReport:
     Attributes:
         launched: The nodes with an instance, including those that had one already.
         parked: The errors by which a purchase option or a pool has become unavailable in this launch, and
-            which only the admin can mend. Later launches do not repeat them, so that he is notified once.
+            which only the admin can mend. Later launches do not repeat them, so that these are told once.
     """
 
     launched: list[Launched] = field(default_factory=list)

@@ -137,7 +137,7 @@ class LedgerReport:
     def decided(self, decisions: Iterable[BriefDecision]) -> None:
         """Count advice."""
         for advice in decisions:
-            # whose user put it there is counted when he has ended (`ended`)
+            # whose user put it there is counted when the job has ended (`ended`)
             is_ours = advice.reason != Reason.EXPLICIT_BURST
             is_burst = is_ours and advice.placement is Placement.BURST
             day = self._day(advice.time)
