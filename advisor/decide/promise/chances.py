@@ -117,7 +117,7 @@ def _alive_for(alive: Floats, seconds: float) -> float:
 @compiled
 def ready_here(waits: Floats, shares: Floats, ended: Floats, level: float, limit: float) -> float:
     """The seconds within which a job that waits on-premise is done with probability ``level``."""
-    low, high = 0.0, waits.max() + limit
+    low, high = 0.0, waits.max() + min(limit, MAX_SECONDS)  # by then every job has ended
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         if kept_here(waits, shares, ended, middle, limit) < level:

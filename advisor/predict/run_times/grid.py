@@ -26,7 +26,9 @@ _ROUNDING: Final = 1e-9  # in steps: a time that equals an edge stays in the bin
 
 @compiled
 def bin_of(seconds: float) -> int:
-    """Index of the bin that contains a time: the first whose upper edge is not below it."""
+    """Index of the bin that contains a time: the first whose upper edge is not below it, else the last."""
+    if seconds >= MAX_SECONDS:  # a limit may be infinite, and has no whole logarithm
+        return BINS - 1
     place = math.ceil(math.log(max(seconds, 1.0)) / STEP - _ROUNDING)
     return int(min(BINS - 1, max(0, place)))
 

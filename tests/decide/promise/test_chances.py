@@ -66,6 +66,12 @@ def test_waits_and_runs_together(runs: np.ndarray) -> None:
     assert not_started_by(waits, shares, 599.0) == pytest.approx(0.5)
 
 
+def test_a_job_without_a_limit_is_ready_here_some_time(runs: np.ndarray) -> None:
+    waits, shares = np.array([0.0, 600.0, 3600.0]), np.array([0.5, 0.3, 0.2])
+    ready = ready_here(waits, shares, ended_of(runs), 0.95, math.inf)
+    assert ready == pytest.approx(ready_here(waits, shares, ended_of(runs), 0.95, 1e6), abs=1.0)
+
+
 def test_the_cloud_is_slower_and_starts_later(runs: np.ndarray) -> None:
     ended = ended_of(runs)
     assert kept_there(ended, 1000.0, 100.0, 1.5, LIMIT) == ended_by(ended, 600.0, LIMIT)

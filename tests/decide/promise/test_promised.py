@@ -57,6 +57,7 @@ def asked(
     by: str,
     *,
     wait: float = 20 * HOUR,
+    limit: float | None = LIMIT,
     tokens: float = 50.0,
     spot_hours: float = 0.0,
     requeue: bool = True,
@@ -67,7 +68,7 @@ def asked(
     job = make_job(
         submit_time=NOW,
         comment=f"by={by}",
-        requested_time=LIMIT,
+        requested_time=limit,
         queue="onprem",
         requeue=requeue,
         interruptions=interruptions,
@@ -96,6 +97,12 @@ def test_a_job_waits_as_long_as_a_later_start_keeps_its_time() -> None:
     assert advice.placement is Placement.ON_PREMISE
     assert advice.decisive.reason == Reason.PROMISE_WAITS
     assert 9 * HOUR < advice.values()["last_start_in"] < 11 * HOUR
+
+
+def test_a_job_without_a_limit_is_promised_a_time_for_free() -> None:
+    advice = asked("+2d", limit=None, tokens=0.0)
+    assert advice.values()["is_promised"] == 1.0
+    assert 20 * HOUR < advice.values()["free_in"] < 48 * HOUR
 
 
 def test_a_job_starts_in_the_cloud_when_it_has_to_whatever_an_hour_may_cost() -> None:
