@@ -112,6 +112,7 @@ class InterruptionLoop:
         self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
         self._kept_off: dict[int, str] = {}
+        self._left_at: dict[int, float | None] = {}  # job to be placed: start of the run that it was to leave
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -228,6 +229,7 @@ class InterruptionLoop:
     def place_again(self) -> None:
         """Help requeued jobs to their next node: at once, and off spot after too many interruptions."""
         to_place = self._record.to_place()
+        self._left_at = {job_id: at for job_id, at in self._left_at.items() if job_id in to_place}
         if not to_place and not self._instances():
             return
         snapshot = self._view.fresh()
@@ -243,8 +245,11 @@ class InterruptionLoop:
         # jobs that are not in the queue are being requeued or are gone; `forget` drops the latter
         known = [queued[job_id] for job_id in sorted(to_place) if job_id in queued]
         for job in known:
-            if job.state == RUNNING:
-                job_id = job.job.job_id
+            job_id = job.job.job_id
+            runs = job.state == RUNNING
+            # the last poll may be older than its requeue
+            left_at = self._left_at.setdefault(job_id, job.start_time if runs else None)
+            if runs and job.start_time != left_at:
                 self._record.placed([job_id])
                 self._hurried.pop(job_id, None)
                 self._kept_off.pop(job_id, None)

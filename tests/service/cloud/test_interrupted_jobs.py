@@ -94,6 +94,23 @@ def interrupt(rig: Rig, job_id: int, times: int) -> None:
         rig.record.interrupted([job_id], f"i-{number}")
 
 
+def test_f26_the_run_that_it_loses_is_not_its_next_place(rig: Rig) -> None:
+    """The last poll is older than the requeue: it shows the job where it was."""
+    for leaves in (lambda: rig.record.interrupted([7], "i-burst1"), lambda: rig.record.leaves(7)):
+        start = rig.hands.wall
+        runs = make_queued(7, "RUNNING", queue="burst", nodes="burst1", start_time=start)
+        rig.look([make_node("burst1", "MIXED")], [runs])
+        leaves()
+        rig.round()
+        rig.look([make_node("burst1", "MIXED")], [make_queued(7, reason="BeginTime", queue="burst")])
+        rig.round()
+        assert rig.job_updates() == [{"starttime": "now"}]
+        rig.slurm.told.clear()
+        rig.look([make_node("burst1", "MIXED")], [dataclasses.replace(runs, start_time=start + 300.0)])
+        rig.round()
+        assert rig.record.to_place() == frozenset()
+
+
 def test_f26_a_requeued_job_keeps_its_id_and_starts_at_once(rig: Rig) -> None:
     interrupt(rig, 7, 1)
     waiting = make_queued(7, reason="BeginTime", queue="burst")
