@@ -173,14 +173,15 @@ class SpotChoice:
     def _rounds(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Rounds]:
         """The pools worth the run of each node's job; none: on-demand.
 
-        Nodes of a class with the same first round share what the longest of their runs would try after it:
-        they are launched in one call. A promised job has no later round: how likely the loss of its instance
-        makes it late was reckoned for the pools of the first (:mod:`advisor.decide.promise.promised`).
+        Nodes of a class with the same first round, of jobs that lose as much by a loss, share what the
+        longest of their runs would try after it: they are launched in one call. A promised job has no later
+        round: how likely the loss of its instance makes it late was reckoned for the pools of the first
+        (:mod:`advisor.decide.promise.promised`).
         """
         worth = self._worth()
         runs = {node: predicted_cloud_seconds(queued) for node, queued in jobs.items()}
         found: dict[str, Rounds] = {}
-        shared: dict[tuple[str | None, tuple[str, ...]], Rounds] = {}
+        shared: dict[tuple[str | None, float, tuple[str, ...]], Rounds] = {}
         for node in sorted(jobs, key=lambda node: -(runs[node] or 0.0)):
             job, kind = jobs[node].job, self._class_of.get(node)
             lost = seconds_lost(job, self._settings.placement.boot_seconds)
@@ -188,7 +189,7 @@ class SpotChoice:
             if deadline_for(job, self._settings) is not None:
                 found[node] = rounds[:1]
             else:
-                found[node] = shared.setdefault((kind, rounds[0]), rounds) if rounds else ()
+                found[node] = shared.setdefault((kind, lost, rounds[0]), rounds) if rounds else ()
         return {node: found[node] for node in jobs}
 
     def _worth(self) -> Callable[[str | None, float | None, int, float], Rounds]:

@@ -126,6 +126,14 @@ def test_nodes_with_the_same_first_round_are_launched_in_one_call() -> None:
     assert both.pools_of == {"n1": ((B,),), "n2": ((B,),)}
 
 
+def test_a_job_without_checkpoints_is_not_launched_where_one_with_them_would_be() -> None:
+    known = (pool(A, 0.5, 4.0), pool(B, 0.2, 500.0))
+    plain, saving = queued(1, 4.0), queued(2, 8.0, comment="checkpoint=1min", user="bob")
+    assert narrow({"n1": plain}, *known).pools_of == {"n1": ((B,),)}
+    both = narrow({"n1": plain, "n2": saving}, *known)
+    assert both.pools_of == {"n1": ((B,),), "n2": ((B,), (A,))}
+
+
 def test_nodes_of_other_classes_keep_their_own_later_rounds() -> None:
     settings = Settings.model_validate(
         {
