@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -59,8 +60,10 @@ class BackToSpot:
         if not on_demand or not self._context.settings.capacity.use_spot:
             return
         snapshot = self._context.view.fresh()
-        found = [queued for queued in snapshot.jobs if self._may_go(queued, on_demand, snapshot)]
-        for_each(found[:_MOST], self._send)
+        may_go = (queued for queued in snapshot.jobs if self._may_go(queued, on_demand, snapshot))
+        found = list(islice(may_go, _MOST))
+        if found:
+            for_each(self._still(found), self._send)
 
     def _may_go(self, queued: QueuedJob, on_demand: set[str | None], snapshot: ClusterSnapshot) -> bool:
         job, context = queued.job, self._context
@@ -71,13 +74,20 @@ class BackToSpot:
         moved = moved_by_us(queued)
         if moved is None or moved.capacity != Capacity.SPOT or not requeueable(job, context.settings):
             return False
-        if not on_demand.issuperset(expand(queued.nodes)):
-            return False
+        nodes = expand(queued.nodes)
+        if not on_demand.issuperset(nodes) or any(snapshot.jobs_on[node] != [queued] for node in nodes):
+            return False  # a node that others use would be paid for still, and take no new job
         stop = None if context.stop_of is None else context.stop_of(job.job_id)
         if stop is not None and stop < math.inf:
             return False  # its slice has been bought for the node that it has
         elapsed = snapshot.time - queued.start_time
         return context.spot_tries(queued) > 0 and context.goes_back(queued, elapsed)
+
+    def _still(self, found: Sequence[QueuedJob]) -> list[QueuedJob]:
+        """Those that are still in the same run in the cloud: another loop may have brought one back since."""
+        now = self._context.slurm.snapshot(self._context.clock.wall())
+        runs = {(one.job.job_id, one.restarts, one.start_time) for one in now.jobs if one.state == RUNNING}
+        return [one for one in found if (one.job.job_id, one.restarts, one.start_time) in runs]
 
     def _send(self, queued: QueuedJob) -> None:
         """Requeue a job. Its nodes are given back first, so that it does not start there again."""

@@ -26,7 +26,7 @@ def job(**fields: Any) -> QueuedJob:
         "requeue": True,
         "nodes": "burst[1-2]",
         "admin_comment": comment(capacity=Capacity.SPOT),
-        "start_time": 0.0,
+        "start_time": 1_800_000_000.0,
     }
     return make_queued(7, "RUNNING", **given | fields)
 
@@ -36,13 +36,20 @@ def sent(
     queued: QueuedJob | None = None,
     *,
     options: tuple[Capacity, Capacity] = (Capacity.ON_DEMAND, Capacity.ON_DEMAND),
+    others: tuple[QueuedJob, ...] = (),
+    since: QueuedJob | None = None,
     **context: Any,
 ) -> list[str]:
-    """What is done about one job on two nodes, with a price that says yes."""
+    """What is done about one job on two nodes, with a price that says yes.
+
+    ``since`` is what has become of it since the last poll.
+    """
     given = {"goes_back": lambda _queued, _elapsed: True} | context
-    rig.look([make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED")], [queued or job()])
+    rig.look([make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED")], [queued or job(), *others])
     listed = [make_instance(f"burst{n + 1}", option=option) for n, option in enumerate(options)]
     back = BackToSpot(replace(rig.context, **given), instances=lambda: listed)
+    if since is not None:
+        rig.slurm.show([make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED")], [since])
     rig.slurm.told.clear()
     back.consider()
     back.consider()  # a minute later at the earliest
@@ -86,6 +93,21 @@ def test_where_it_is_not_worth_it_it_stays(rig: Rig) -> None:
         assert sent(rig, **context) == []
     assert sent(rig, options=(Capacity.ON_DEMAND, Capacity.SPOT)) == []
     assert sent(rig, stop_of=lambda _job_id: math.inf)  # a promise, or its turn has been
+
+
+def test_a_job_that_shares_a_node_stays(rig: Rig) -> None:
+    """Its node would be paid for until the other job's end, and take no new job."""
+    assert sent(rig, others=(make_queued(8, "RUNNING", queue="burst", nodes="burst2"),)) == []
+
+
+@pytest.mark.parametrize(
+    "fields", [{"nodes": "", "restarts": 1, "queue": "onprem"}, {"start_time": 1_800_000_001.0}]
+)
+def test_a_job_that_has_left_its_run_since_the_last_poll_is_left_alone(
+    rig: Rig, fields: dict[str, Any]
+) -> None:
+    """It may have been brought back to its place here a moment ago."""
+    assert sent(rig, since=job(**fields)) == []
 
 
 def test_after_too_many_losses_it_stays(rig: Rig) -> None:
