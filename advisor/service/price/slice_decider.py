@@ -16,7 +16,7 @@ from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, st
 from advisor.decide.submission.rules import deadline_for, may_move
 from advisor.model.advice import ENDING_SECONDS, Capacity, Mode, Verdict
 from advisor.model.errors import RetryLater
-from advisor.model.job import NO_LIMIT_SECONDS, Job
+from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -223,14 +223,16 @@ class Slices:
 
         A new start loses at most what has run since the last checkpoint, and the boot. Spot may have no room
         still: that must not cost more than `_VAIN_SHARE` of what has run since the last start. The rest of
-        the run must save twice that, and a promise must leave time for the start, and for one more.
+        the run must save twice that, a promise must leave time for the start, and for one more, and its whole
+        new run must be covered: without money for its next node it would lose the one that it has.
 
         Args:
             elapsed_seconds: For how long the job has run on its node.
         """
         here = on_premise_job(queued, self._settings).job
         cloud, slowdown = self._cloud().for_job(queued.job), self._slowdown(queued)
-        lost = seconds_lost(queued.job, start_of(here, cloud, self._settings).seconds)
+        begins = start_of(here, cloud, self._settings)
+        lost = seconds_lost(queued.job, begins.seconds)
         if lost > _VAIN_SHARE * elapsed_seconds:
             return False
         chances = self._chances(here)
@@ -247,7 +249,7 @@ class Slices:
         now, deadline = self._view.fresh().time, deadline_for(queued.job, self._settings)
         if choose(queued.job, rest, cloud, self._settings, now)[0] is not Capacity.SPOT:
             return False
-        return deadline is None or may_start_anew(
+        is_in_time = deadline is None or may_start_anew(
             ended_of(chances),
             left=deadline - now,
             done=done,
@@ -256,6 +258,8 @@ class Slices:
             lost=lost,
             confidence=self._settings.promise.confidence,
         )
+        longest = begins.seconds + limit_seconds(queued.job) + ENDING_SECONDS
+        return is_in_time and self._is_covered(queued, on_demand * longest + begins.usd)
 
     def _best(
         self,

@@ -247,6 +247,19 @@ def test_a_job_goes_back_to_spot_where_a_start_in_vain_costs_little(
     assert not slices.goes_back_to_spot(running, 60.0 * minutes)
 
 
+@pytest.mark.parametrize(("usd", "goes"), [(1.5, True), (0.3, False)])
+def test_a_job_whose_new_run_is_not_covered_keeps_its_node(tmp_path: Path, *, usd: float, goes: bool) -> None:
+    """Its next launch would be refused, and its node be gone."""
+    world, slices = site(tmp_path, accounts={"chem": usd})
+    world.cloud = replace(world.cloud, spot_open=True, boot_seconds=60.0)
+    start = world.hands.wall - HOUR / 2
+    running = saving_job(
+        account="chem", comment="checkpoint=1min", submit_time=start, start_time=start, requeue=True
+    )
+    slices.see(make_look(world.hands.wall, (), [running]))
+    assert slices.goes_back_to_spot(running, HOUR / 2) is goes
+
+
 def back_home(**fields: Any) -> QueuedJob:
     """A job that has come back from the cloud and waits on-premise."""
     known = {"requested_time": 2 * HOUR, "requeue": True, "processors": 8, "restarts": 1}
