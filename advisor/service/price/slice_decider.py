@@ -187,12 +187,13 @@ class Slices:
 
     def _promise_allows_return(self, queued: QueuedJob, elapsed_seconds: float, deadline: float) -> bool:
         here, slowdown = on_premise_job(queued, self._settings).job, self._slowdown(queued)
+        before = self._kept.of(queued)
         return comes_back(
             ended_of(self._chances(here)),
-            limit=NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time,
+            limit=_limit_after(before, here),
             slowdown=slowdown,
             left=deadline - self._view.fresh().time,
-            elapsed=elapsed_seconds + slowdown * self._kept.of(queued),
+            elapsed=elapsed_seconds + slowdown * before,
             boot_left=0.0,
             strain=self._strain(here),
             kind=Kind.BETWEEN,
@@ -277,8 +278,7 @@ class Slices:
         return best_slice(
             chances,
             GRID,
-            # slurmctld counts each run by itself
-            limit=before + (NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time),
+            limit=_limit_after(before, here),
             elapsed=done,
             wait=wait,
             offer=offer,
@@ -332,3 +332,12 @@ class Slices:
         if snapshot.time != self._waits[0]:
             self._waits = snapshot.time, forecast_waits(on_premise_queue(snapshot, self._settings))
         return self._waits[1]
+
+
+def _limit_after(before: float, here: Job) -> float:
+    """The run time at which a job is ended, seconds: slurmctld counts its present run by itself.
+
+    Args:
+        before: What its earlier runs have kept.
+    """
+    return before + (NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time)

@@ -210,6 +210,24 @@ def test_a_promised_job_with_checkpoints_comes_back_where_going_on_here_is_in_ti
     assert not slices.stays(saving, 0.9 * HOUR)
 
 
+def test_the_limit_of_a_promised_job_begins_anew_with_each_run(tmp_path: Path) -> None:
+    """Of a run of three hours two are kept, as long as its limit: it would be late if it went on here."""
+
+    class Long(Runs):
+        def chances(self, _job: Job) -> Floats:
+            found = np.zeros(len(GRID))
+            found[bin_of(3 * HOUR)] = 1.0
+            return found
+
+    world, slices = site(tmp_path, 0.0, runs=Long())
+    now = world.hands.wall
+    facts: dict[str, Any] = {"comment": "by=+5h,checkpoint=1h", "submit_time": now - 4.6 * HOUR}
+    slices.see(make_look(now, (), [saving_job(start_time=now - 3.1 * HOUR, **facts)]))
+    again = saving_job(start_time=now - 0.9 * HOUR, restarts=1, **facts)
+    slices.see(make_look(now, (), [again]))
+    assert slices.stays(again, 0.9 * HOUR)
+
+
 def test_spot_again_is_a_question_for_promised_jobs_alone(tmp_path: Path) -> None:
     world, slices = site(tmp_path)
     assert slices.leaves_time_for_loss(saving_job())
