@@ -12,6 +12,7 @@ from advisor.model.job import Job, JobOutcome, JobState, family
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios
 from advisor.predict.performance_ratio import BothSides, learn_ratios
+from advisor.service.learn.on_premise_equivalents import went_on
 from advisor.service.observation.accounting import SOURCE
 
 log = structlog.get_logger(__name__)
@@ -82,6 +83,8 @@ class PerformanceRatioBook:
             return
         if job.user is None or job.name is None or job.placeholder_for is not None:
             return
+        if outcome.restarts and self._went_on(outcome):
+            return
         in_cloud = outcome.partition == self._settings.cluster.burst_partition
         partition = self._home(job) if in_cloud else outcome.partition
         work = (job.user, family(job.name), job.processors, partition)
@@ -91,6 +94,10 @@ class PerformanceRatioBook:
         self._is_changed |= bool(sides[0] and sides[1])
         while len(self._runs) > _MAX_WORK:
             del self._runs[next(iter(self._runs))]
+
+    def _went_on(self, outcome: JobOutcome) -> bool:
+        record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+        return record is not None and went_on(outcome, record.job)
 
     def _home(self, job: Job) -> str:
         """The on-premise partition the job was submitted to; the first one where its user chose the cloud."""

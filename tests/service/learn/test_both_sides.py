@@ -111,6 +111,21 @@ def test_g17_16_nothing_is_learned_where_nothing_ran_in_the_cloud(store: History
     assert book.current.applications["md_#"].deviation < before.applications["md_#"].deviation
 
 
+def test_a_run_that_went_on_from_a_checkpoint_is_not_compared(store: HistoryStore) -> None:
+    """What was left to it here is no tenth of the whole: the cloud is not ten times as slow."""
+    store.add([outcome(n, 1000.0, "burst") for n in range(1, 9)], source=SOURCE)
+    for number in range(9, 17):
+        advice = replace(ask(), advice_id=f"a-{number}", time=NOW + number)
+        job = make_job(comment="checkpoint=10min")
+        store.add_advice([AdviceRecord(advice=advice, job=job, estimates=make_estimates())])
+        store.link(f"a-{number}", number, source=SOURCE)
+        store.add([replace(outcome(number, 100.0, "onprem"), restarts=1)], source=SOURCE)
+    book = PerformanceRatioBook(Settings(), store)
+    book.learn()
+    assert book.current is None
+    assert book.ratio(make_job(processors=4)) == pytest.approx(1.04)
+
+
 def test_learning_can_be_switched_off(store: HistoryStore) -> None:
     jobs = [outcome(n, 100.0, "onprem") for n in range(1, 5)] + [
         outcome(n, 300.0, "burst") for n in range(5, 9)
