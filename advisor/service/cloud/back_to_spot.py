@@ -9,20 +9,24 @@ on spot if there is room by then. A start in vain costs little of what has run s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 import structlog
 
+from advisor.decide.submission.capacity import is_never_spot
 from advisor.decide.submission.rules import requeueable
 from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
 from advisor.model.checkpoint_word import NO_CHECKPOINT
+from advisor.model.cluster import Node, NodePower
 from advisor.model.node_sets import expand
-from advisor.model.snapshot import RUNNING, ClusterSnapshot, QueuedJob
+from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.isolating import for_each
 
 log = structlog.get_logger(__name__)
@@ -59,29 +63,44 @@ class BackToSpot:
         }
         if not on_demand or not self._context.settings.capacity.use_spot:
             return
-        snapshot = self._context.view.fresh()
-        may_go = (queued for queued in snapshot.jobs if self._may_go(queued, on_demand, snapshot))
-        found = list(islice(may_go, _MOST))
+        found = list(islice(self._going(on_demand), _MOST))
         if found:
             for_each(self._still(found), self._send)
 
-    def _may_go(self, queued: QueuedJob, on_demand: set[str | None], snapshot: ClusterSnapshot) -> bool:
+    def _going(self, on_demand: set[str | None]) -> Iterator[QueuedJob]:
+        """The jobs that go, for each of which there are as many other nodes like its own."""
+        snapshot = self._context.view.fresh()
+        burst = burst_nodes(snapshot, self._context.settings)
+        kinds = {node.name: node.features for node in burst}
+        spare = Counter(node.features for node in burst if _is_spare(node))
+        for queued in snapshot.jobs:
+            if not self._is_kept_from_spot(queued):
+                continue
+            nodes = expand(queued.nodes)
+            if not nodes or not on_demand.issuperset(nodes) or not kinds.keys() >= set(nodes):
+                continue
+            # a node that others use would be paid for still, and take no new job
+            is_alone = all(snapshot.jobs_on[node] == [queued] for node in nodes)
+            needed = Counter(kinds[node] for node in nodes)
+            if not is_alone or not needed <= spare:
+                continue
+            elapsed = snapshot.time - (queued.start_time or snapshot.time)
+            if self._context.spot_tries(queued) and self._context.goes_back(queued, elapsed):
+                spare.subtract(needed)
+                yield queued
+
+    def _is_kept_from_spot(self, queued: QueuedJob) -> bool:
+        """Whether a job with checkpoints runs in the cloud that was advised spot, and is in no slice."""
         job, context = queued.job, self._context
-        if job.at_risk_seconds == NO_CHECKPOINT or queued.state != RUNNING or queued.start_time is None:
+        if job.at_risk_seconds == NO_CHECKPOINT or queued.state != RUNNING:
             return False
         if queued.partitions != (context.settings.cluster.burst_partition,):
             return False
         moved = moved_by_us(queued)
         if moved is None or moved.capacity != Capacity.SPOT or not requeueable(job, context.settings):
             return False
-        nodes = expand(queued.nodes)
-        if not on_demand.issuperset(nodes) or any(snapshot.jobs_on[node] != [queued] for node in nodes):
-            return False  # a node that others use would be paid for still, and take no new job
         stop = None if context.stop_of is None else context.stop_of(job.job_id)
-        if stop is not None and stop < math.inf:
-            return False  # its slice has been bought for the node that it has
-        elapsed = snapshot.time - queued.start_time
-        return context.spot_tries(queued) > 0 and context.goes_back(queued, elapsed)
+        return stop is None or stop == math.inf  # a slice has been bought for the node that it has
 
     def _still(self, found: Sequence[QueuedJob]) -> list[QueuedJob]:
         """Those that are still in the same run in the cloud: another loop may have brought one back since."""
@@ -97,3 +116,9 @@ class BackToSpot:
         self._context.slurm.update_node(nodes, state="POWER_DOWN_ASAP", reason=reason)
         self._context.slurm.requeue([job_id])
         log.info("job.goes_back_to_spot", job=job_id, nodes=queued.nodes)
+
+
+def _is_spare(node: Node) -> bool:
+    """Whether a node can be resumed at once, and as spot."""
+    is_off = node.power is NodePower.DOWN and not (node.is_down or node.is_draining or node.is_busy)
+    return is_off and not is_never_spot(node.features)

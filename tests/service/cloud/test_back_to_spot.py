@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.ec2.account import Account, ReservedInstances
-from advisor.model import Capacity
+from advisor.model import Capacity, Node
 from advisor.model.settings import CapacitySettings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.back_to_spot import BackToSpot
@@ -31,12 +31,16 @@ def job(**fields: Any) -> QueuedJob:
     return make_queued(7, "RUNNING", **given | fields)
 
 
+SPARE = tuple(make_node(f"burst{number}", "IDLE", "POWERED_DOWN") for number in (3, 4))
+
+
 def sent(
     rig: Rig,
     queued: QueuedJob | None = None,
     *,
     options: tuple[Capacity, Capacity] = (Capacity.ON_DEMAND, Capacity.ON_DEMAND),
     others: tuple[QueuedJob, ...] = (),
+    spare: tuple[Node, ...] = SPARE,
     since: QueuedJob | None = None,
     **context: Any,
 ) -> list[str]:
@@ -45,11 +49,12 @@ def sent(
     ``since`` is what has become of it since the last poll.
     """
     given = {"goes_back": lambda _queued, _elapsed: True} | context
-    rig.look([make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED")], [queued or job(), *others])
+    nodes = [make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED"), *spare]
+    rig.look(nodes, [queued or job(), *others])
     listed = [make_instance(f"burst{n + 1}", option=option) for n, option in enumerate(options)]
     back = BackToSpot(replace(rig.context, **given), instances=lambda: listed)
     if since is not None:
-        rig.slurm.show([make_node("burst1", "ALLOCATED"), make_node("burst2", "ALLOCATED")], [since])
+        rig.slurm.show(nodes, [since])
     rig.slurm.told.clear()
     back.consider()
     back.consider()  # a minute later at the earliest
@@ -98,6 +103,23 @@ def test_where_it_is_not_worth_it_it_stays(rig: Rig) -> None:
 def test_a_job_that_shares_a_node_stays(rig: Rig) -> None:
     """Its node would be paid for until the other job's end, and take no new job."""
     assert sent(rig, others=(make_queued(8, "RUNNING", queue="burst", nodes="burst2"),)) == []
+
+
+@pytest.mark.parametrize(
+    "spare",
+    [
+        SPARE[:1],
+        (SPARE[0], make_node("burst4", "IDLE")),
+        (SPARE[0], make_node("burst4", "DOWN", "POWERED_DOWN")),
+        (SPARE[0], replace(SPARE[1], features=("cloud", "steady"))),
+        (SPARE[0], replace(SPARE[1], features=("cloud", "large"))),
+    ],
+)
+def test_a_job_stays_where_there_are_too_few_other_nodes_like_its_own(
+    rig: Rig, spare: tuple[Node, ...]
+) -> None:
+    """It would wait until its own are powered down, behind others."""
+    assert sent(rig, spare=spare) == []
 
 
 @pytest.mark.parametrize(
