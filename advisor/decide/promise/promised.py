@@ -227,18 +227,19 @@ def leaves_time(
 
 
 def may_start_anew(
-    ended: Floats, *, left: float, done: float, kept: float, slowdown: float, lost: float, confidence: float
+    ended: Floats, *, left: float, done: float, slowdown: float, lost: float, confidence: float
 ) -> bool:
     """Whether a promised job in the cloud may be started anew there: that, and a loss, hardly make it late.
 
     Args:
         ended: P(run over) by the edges of the grid, on-premise, of a run that is longer than ``done``.
         left: Seconds until the deadline.
-        done, kept: Its work, and that of which it has a checkpoint, seconds of on-premise run time.
-        lost: Seconds that a start or a loss costs (:func:`~advisor.decide.submission.capacity.seconds_lost`).
+        done: Its work, seconds of on-premise run time.
+        lost: Seconds that a start or a loss costs, with the work since the last checkpoint
+            (:func:`~advisor.decide.submission.capacity.seconds_lost`).
     """
     stays = kept_there(ended, left, -slowdown * done, slowdown, math.inf)
-    anew = kept_there(ended, left, 2.0 * lost - slowdown * kept, slowdown, math.inf)
+    anew = kept_there(ended, left, 2.0 * lost - slowdown * done, slowdown, math.inf)
     return bool(stays - anew <= MAY_BE_LOST * (1.0 - confidence))
 
 

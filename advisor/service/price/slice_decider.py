@@ -254,7 +254,6 @@ class Slices:
             ended_of(chances),
             left=deadline - now,
             done=done,
-            kept=self._kept.of(queued, elapsed_seconds),
             slowdown=slowdown,
             lost=lost,
             confidence=self._settings.promise.confidence,

@@ -14,7 +14,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import explanation
 from advisor.decide.promise.chances import ended_of
-from advisor.decide.promise.promised import kind_of, leaves_time
+from advisor.decide.promise.promised import kind_of, leaves_time, may_start_anew
 from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
 from advisor.model.advice import HedgeKind
@@ -171,6 +171,18 @@ def test_after_a_loss_spot_is_tried_again_while_one_more_leaves_time() -> None:
     assert rest_is_in_time(rest + 900.0, kept=2700.0)  # more of it is done
     assert not rest_is_in_time(2 * HOUR + 1500.0, kept=0.0, saves="30min")
     assert not rest_is_in_time(9 * HOUR, kept=1800.0, hours=0.0)  # how long instances last is not known
+
+
+@pytest.mark.parametrize(("spare", "may"), [(2 * 900.0, True), (2 * 900.0 - 300.0, False)])
+def test_a_new_start_leaves_time_for_itself_and_a_loss(spare: float, *, may: bool) -> None:
+    """Each costs the work since the last checkpoint once: ten minutes, and five for the boot."""
+    ended = np.zeros(len(GRID))
+    ended[bin_of(4 * HOUR) :] = 1.0
+    rest = float(GRID[bin_of(4 * HOUR)]) - HOUR
+    found = may_start_anew(
+        ended, left=1.5 * rest + spare, done=HOUR, slowdown=1.5, lost=900.0, confidence=0.95
+    )
+    assert found is may
 
 
 def test_a_start_on_spot_is_paid_with_the_start_that_a_loss_needs() -> None:
