@@ -10,9 +10,9 @@ import math
 import re
 from typing import Final
 
+from advisor.model.deadline import span_seconds
+
 _WORD: Final = re.compile(r"(?:^|[\s,;])checkpoint=([^\s,;]{0,32})", re.IGNORECASE)
-_SPAN: Final = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)(d|h|min|m)", re.IGNORECASE)
-_SECONDS: Final = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0}
 HOW_TO_WRITE: Final = "checkpoint=10min or checkpoint=1h"
 NO_CHECKPOINT: Final = math.inf
 """The work at risk of a job that saves nothing: all of it."""
@@ -26,8 +26,7 @@ def checkpoint_of(comment: str | None) -> float | None:
     """
     if not comment or "=" not in comment or (found := _WORD.search(comment)) is None:
         return None
-    span = _SPAN.fullmatch(found[1])
-    seconds = math.nan if span is None else float(span[1]) * _SECONDS[span[2].lower()]
+    seconds = span_seconds(found[1])
     return seconds if seconds > 0.0 else math.nan
 
 

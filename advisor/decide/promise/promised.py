@@ -53,7 +53,7 @@ from advisor.model.estimate import Estimates, PromiseChances
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
-from advisor.predict.promised.levels import MAY_BE_LOST, Kind
+from advisor.predict.promised.levels import Kind, may_be_lost
 from advisor.predict.run_times.grid import GRID
 
 _MOMENT: Final = 1.0  # seconds
@@ -181,7 +181,7 @@ def _on_spot(
     if capacity is not Capacity.SPOT:
         return None
     at_risk = job.at_risk_seconds
-    lives = SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - known.confidence), at_risk)
+    lives = SpotLives(lives_of(pools, GRID), may_be_lost(known.confidence), at_risk)
     usd = usd_per_second(job, Capacity.SPOT, cloud, settings)
     lost = 1.0 - float(np.interp(outlook.start + run, GRID, lives.alive))
     cost, worst = _costs(outlook, start, usd)
@@ -223,7 +223,7 @@ def leaves_time(
         return False
     start, at_risk = start_of(job, cloud, settings).seconds, job.at_risk_seconds
     late = late_by_loss(rest, lives_of(pools, GRID), left, start, slowdown, limit, at_risk)
-    return late <= MAY_BE_LOST * (1.0 - settings.promise.confidence)
+    return late <= may_be_lost(settings.promise.confidence)
 
 
 def may_start_anew(
@@ -240,7 +240,7 @@ def may_start_anew(
     """
     stays = kept_there(ended, left, -slowdown * done, slowdown, math.inf)
     anew = kept_there(ended, left, 2.0 * lost - slowdown * done, slowdown, math.inf)
-    return bool(stays - anew <= MAY_BE_LOST * (1.0 - confidence))
+    return bool(stays - anew <= may_be_lost(confidence))
 
 
 def _costs(outlook: Outlook, start: Start, per_second: float) -> tuple[float, float]:

@@ -45,7 +45,7 @@ _IN_VAIN: Final = (0.15, 0.5)
 row between, which may be broken more often than the others if fewer of its jobs start."""
 _IN_VAIN_WHOLE: Final = (0.3, 0.6)
 """The same for a job that keeps no place on-premise: its start is paid whole, so more of it is in vain."""
-MAY_BE_LOST: Final = 0.4
+_MAY_BE_LOST: Final = 0.4
 """Of the promises that may be broken, those that are late because EC2 takes back a spot instance, at most."""
 _MOST_DEAR: Final = 3.0
 """Levels of jobs that are dearer than others of their third rise by as many log-odds at most."""
@@ -60,6 +60,15 @@ class Kind(enum.IntEnum):
     FREE = 0
     SOONEST = 1
     BETWEEN = 2
+
+
+def may_be_lost(confidence: float) -> float:
+    """The chance that the loss of a spot instance makes a promised job late, at most.
+
+    Args:
+        confidence: Share of promises to be kept.
+    """
+    return _MAY_BE_LOST * (1.0 - confidence)
 
 
 def most_in_vain(kind: Kind, *, keeps_place: bool) -> float:

@@ -31,7 +31,7 @@ from advisor.decide.promise.price_list import (
 from advisor.decide.spot.pools import lives_of, pools_for_run
 from advisor.model.advice import Capacity
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
-from advisor.predict.promised.levels import MAY_BE_LOST, Kind, PromiseLevels
+from advisor.predict.promised.levels import Kind, PromiseLevels, may_be_lost
 from advisor.predict.promised.waits import PlannedWaits
 from advisor.predict.run_times.grid import GRID
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
@@ -356,4 +356,4 @@ def _spot(options: PromiseOptions) -> tuple[list[SpotPool], SpotLives | None]:
         return [], None
     lasts = tuple(math.exp(-hours / options.spot_hours) for hours in LASTS_HOURS)
     pools = [SpotPool(key="spot", usd_per_hour=options.spot_price, lasts=lasts)]
-    return pools, SpotLives(lives_of(pools, GRID), MAY_BE_LOST * (1.0 - options.confidence))
+    return pools, SpotLives(lives_of(pools, GRID), may_be_lost(options.confidence))
