@@ -54,6 +54,8 @@ class BackToSpot:
         if now - self._looked < _PERIOD_SECONDS:
             return
         self._looked = now
+        if not self._context.settings.capacity.use_spot:
+            return
         listed = self._instances()
         paid = self._context.paid_now().at_launch(listed).covered
         on_demand = {
@@ -61,9 +63,7 @@ class BackToSpot:
             for item in listed
             if item.is_alive and item.option is Capacity.ON_DEMAND and item.instance_id not in paid
         }
-        if not on_demand or not self._context.settings.capacity.use_spot:
-            return
-        found = list(islice(self._going(on_demand), _MOST))
+        found = list(islice(self._going(on_demand), _MOST)) if on_demand else []
         if found:
             for_each(self._still(found), self._send)
 

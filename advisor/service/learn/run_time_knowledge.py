@@ -218,8 +218,10 @@ class RunTimeKnowledge:
 
     def _learn(self, outcome: JobOutcome, place: Ints | None) -> None:
         self._known.promises.levels.learn_size(outcome.job.processors * limit_seconds(outcome.job))
+        if not outcome.is_whole or outcome.run_seconds <= 0.0:
+            return
         here = on_premise_outcome(outcome, self._settings, self._store, self._ratio)
-        if here.is_whole and here.run_seconds > 0.0:
+        if here.is_whole:
             self._known.learn(here, place=place)
             self._is_changed = True
 

@@ -239,8 +239,7 @@ class Slices:
         chances = self._chances(here)
         done = self._kept.of(queued) + elapsed_seconds / slowdown
         forget_below(chances, GRID, done)
-        limit = NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time
-        rest = slowdown * max(0.0, mean_run(ended_of(chances), done + limit) - done)
+        rest = slowdown * max(0.0, mean_run(ended_of(chances), _limit_after(done, here)) - done)
         spot, on_demand = (
             usd_per_second(queued.job, one, cloud, self._settings)
             for one in (Capacity.SPOT, Capacity.ON_DEMAND)
@@ -334,9 +333,9 @@ class Slices:
 
 
 def _limit_after(before: float, here: Job) -> float:
-    """The run time at which a job is ended, seconds: slurmctld counts its present run by itself.
+    """The run time at which a job is ended, seconds: slurmctld counts each run by itself.
 
     Args:
-        before: What its earlier runs have kept.
+        before: What it does not run again.
     """
     return before + (NO_LIMIT_SECONDS if here.requested_time is None else here.requested_time)
