@@ -18,7 +18,7 @@ def limits_of(requested_time: NDArray[np.float64], run: NDArray[np.float64]) -> 
 
     For MaxTime stands the longest limit, or the longest run time where that is shorter: one absurd request is
     not the site's limit. It is no shorter than any run of a job that asked for none, which was not ended
-    there. A job's own run time never stands for its limit: nobody knows that when it is submitted.
+    there. A job's own run time never stands for its limit: it is not known at the submission.
 
     Args:
         requested_time, run: As in :class:`JobTable`, of the same length.

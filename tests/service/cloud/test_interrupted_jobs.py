@@ -134,7 +134,7 @@ def test_f26_a_requeued_job_keeps_its_id_and_starts_at_once(rig: Rig) -> None:
 def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
     rig: Rig, reason: str, *, moved: bool
 ) -> None:
-    """Seen after a slurmctld was killed: nobody had interrupted it."""
+    """Seen after a slurmctld was killed: EC2 had not interrupted it."""
     ours = {"admin_comment": comment()} if moved else {}
     rig.look([make_node("burst2", "MIXED")], [make_queued(9, reason=reason, queue="burst", **ours)])
     rig.slurm.told.clear()
