@@ -201,10 +201,12 @@ def _snapshot(waiting: int) -> snapshot.Snapshot:
 def _seen_queue(now: float, waiting: int) -> SeenQueue:
     """A machine that is nearly full, and jobs of all widths and lengths that wait for it."""
     generator = np.random.default_rng(2)
+    limits = generator.uniform(4e3, 9e4, _RUNNING)
     running = np.column_stack(
-        (np.full(_RUNNING, 6.0), np.full(_RUNNING, now - 3_000.0), generator.uniform(4e3, 9e4, _RUNNING))
+        (np.full(_RUNNING, 6.0), np.full(_RUNNING, now - 3_000.0), limits, np.maximum(3_600.0, 0.5 * limits))
     )
-    behind = np.column_stack((2.0 ** generator.integers(0, 7, waiting), generator.uniform(600, 9e4, waiting)))
+    widths, limits = 2.0 ** generator.integers(0, 7, waiting), generator.uniform(600, 9e4, waiting)
+    behind = np.column_stack((widths, limits, 0.5 * limits))
     return SeenQueue.of(_PROCESSORS, running, behind)
 
 

@@ -27,7 +27,7 @@ from advisor.predict.run_times._pool import Pooled, Weights, adjust, ask, pool, 
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, quantile
 from advisor.predict.run_times.job_numbers import JobNumbers
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 SLOTS: Final = 32_768
 _LEVELS: Final[Floats] = np.concatenate(((np.arange(20) + 0.5) / 20, [0.05, 0.95]))
 """Twenty equally likely values, and the bounds of nine tenths."""

@@ -23,6 +23,7 @@ from advisor.model.estimate import Estimate
 from advisor.predict.intervals import Intervals
 from advisor.replay.closed_loop.first_price import EARLIER_JOBS, PricedPolicy, first_price
 from advisor.replay.closed_loop.log import LoopJobs
+from advisor.replay.closed_loop.pool_runs import PoolRuns
 from advisor.replay.closed_loop.world import World, price_now
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
@@ -85,6 +86,7 @@ class PricePolicy(PricedPolicy):
         self._intervals = Intervals()
         self._planned: dict[int, Estimate] = {}
         self._returns: Ints
+        self._queue: PoolRuns
         self._ran: Floats  # seconds of on-premise run time that a job is known to need more than
 
     @property
@@ -96,12 +98,14 @@ class PricePolicy(PricedPolicy):
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         self.demand_price = self._first_price(world)
         self._forecasts.learn_history(world.jobs, world.now)
+        self._queue = PoolRuns(world.jobs.limit, self._forecasts.edges)
         self._returns = np.zeros(len(world.jobs), np.int64)
         self._ran = np.zeros(len(world.jobs))
 
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         self._forecasts.submitted(world.jobs, row)
+        self._queue.see(row, self._forecasts.forecast(world.jobs, row))
         wait = self._starts(world)[row] - world.now
         if self._uncertainty_limit < math.inf:
             self._planned[row] = self._intervals.wait(wait)
@@ -154,6 +158,7 @@ class PricePolicy(PricedPolicy):
     def ended(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
         self._forecasts.learn(world.jobs, row)
+        self._queue.forget(row)
 
     def _first_price(self, world: World) -> DemandPrice:
         if self._fixed_price is not None:
@@ -175,8 +180,8 @@ class PricePolicy(PricedPolicy):
         return chances
 
     def _starts(self, world: World) -> Floats:
-        # By limits: forecast run times (mean, median, upper quantiles, mixtures) decide no better
-        return world.forecast(world.jobs.limit)
+        # By expected run times: limits leave 6 % more wait (docs/measurements.md, "Forecasts of waits")
+        return self._queue.starts(world.pool)
 
     def _consider(self, world: World, row: int, wait: float) -> bool:
         """Start a waiting job in the cloud where that is worth the price."""

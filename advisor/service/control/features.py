@@ -31,6 +31,7 @@ from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.price.queue_view import AskRuns, run_to_limits
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature
 from advisor.service.running.metrics import ControlMetrics
@@ -116,6 +117,7 @@ class Features:
     Attributes:
         all: The features, in the order in which they start and get each poll. Learning is the last: it reads
             the history first.
+        expected_runs: The run times that are expected of the jobs in the on-premise queue.
     """
 
     def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:
@@ -123,6 +125,7 @@ class Features:
         self._connections = connections
         self._shared = shared
         self.learn = self._learn()
+        self.expected_runs = self._expected_runs()
         self.price: PriceFeature | None = None  # made below, of the hedges, which ask it later
         self.hedge = self._hedge()
         self.cloud = self._cloud()
@@ -257,6 +260,14 @@ class Features:
             again=self._connections.ask_again or asking_by_socket(settings),
         )
 
+    def _expected_runs(self) -> AskRuns:
+        if self.learn.run_times is None:
+            return run_to_limits
+        from advisor.service.price.expected_runs import ExpectedRuns
+
+        known = self.learn.run_times
+        return ExpectedRuns(known.chances, lambda: known.is_ready)
+
     def _price(self) -> PriceFeature | None:
         """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
         if self.learn.run_times is None:
@@ -287,6 +298,7 @@ class Features:
             ),
             asking=self._asking(),
             clock=shared.clock,
+            runs=self.expected_runs,
             rehearse=rehearsing(settings, shared.store, shared.clock),
         )
         slices = Slices(
@@ -302,6 +314,7 @@ class Features:
                 slowdown=self.learn.slowdown,
                 burst_partition=settings.cluster.burst_partition,
             ),
+            runs=self.expected_runs,
             fallen_back=lambda: self.learn.drift.current,
         )
         return PriceFeature(loop, keeper, slices, shared.clock)

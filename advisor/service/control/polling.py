@@ -40,7 +40,7 @@ from advisor.service.observation.site_view import (
     cluster_state,
     nodes_with,
 )
-from advisor.service.price.queue_view import on_premise_queue, seen_queue
+from advisor.service.price.queue_view import AskRuns, on_premise_queue, run_to_limits, seen_queue
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
@@ -60,6 +60,7 @@ class PollLoop:
         closings: Until when spot and on-demand capacity cannot be had.
         status: The fields of status.json that no poll shows.
         features: Take in each poll and add to the state that is published.
+        runs: The run times that are expected of the jobs in the queue.
         prices: Prices in force; the settings' own without it.
         account: What the account has paid for already.
         stop_of: The stop of a job that keeps a place.
@@ -78,6 +79,7 @@ class PollLoop:
         status: Callable[[], Mapping[str, Any]],
         clock: Clock,
         features: Sequence[Feature] = (),
+        runs: AskRuns = run_to_limits,
         prices: AskPrices | None = None,
         instances: Callable[[], Sequence[Instance]] = tuple,
         account: AskAccount = Account,
@@ -91,6 +93,7 @@ class PollLoop:
         self._status = status
         self._clock = clock
         self._features = features
+        self._runs = runs
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._instances = instances
         self._account = account
@@ -175,7 +178,7 @@ class PollLoop:
     def _queue(self, snapshot: ClusterSnapshot) -> SeenQueue | None:
         if self._settings.cluster.policy not in QUEUE_POLICIES:
             return None
-        return seen_queue(on_premise_queue(snapshot, self._settings))
+        return seen_queue(on_premise_queue(snapshot, self._settings), self._runs)
 
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""

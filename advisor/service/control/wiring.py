@@ -116,6 +116,7 @@ class Control:
             status=self.status,
             clock=self.clock,
             features=self.features,
+            runs=self._named.expected_runs,
             prices=self.prices,
             instances=tuple if cloud is None else lambda: cloud.listed()[0],
             account=self.account,

@@ -13,11 +13,11 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         processors: Number of processors of the usable nodes.
-        running: Bytes of a float64 array, shape ``(r, 3)``: processors, start (epoch seconds) and time limit
-            (seconds) of each running job.
-        waiting: Bytes of a float64 array, shape ``(w, 2)``: processors and time limit (seconds) of each
-            waiting job, in the order of the queue. The first tasks of an array are a row each; the rest of a
-            large array is one row.
+        running: Bytes of a float64 array, shape ``(r, 4)``: processors, start (epoch seconds), time limit
+            and expected run time (seconds) of each running job.
+        waiting: Bytes of a float64 array, shape ``(w, 3)``: processors, time limit and expected run time
+            (seconds) of each waiting job, in the order of the queue. The first tasks of an array are a row
+            each; the rest of a large array is one row.
     """
 
     processors: int
@@ -36,7 +36,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
-        return np.frombuffer(self.running, "<f8").reshape(-1, 3)
+        return np.frombuffer(self.running, "<f8").reshape(-1, 4)
 
     @property
     def waiting_jobs(self) -> Floats:
@@ -45,4 +45,4 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
-        return np.frombuffer(self.waiting, "<f8").reshape(-1, 2)
+        return np.frombuffer(self.waiting, "<f8").reshape(-1, 3)

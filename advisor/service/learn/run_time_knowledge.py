@@ -74,6 +74,11 @@ class RunTimeKnowledge:
         """Probability of each bin of `GRID`, shape ``(bins,)``; nothing above the job's time limit."""
         return self._known.chances(job)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the history has been learned."""
+        return self._position is not None
+
     def learn(self) -> None:
         """Learn the jobs added to the history since the last call; the first call loads or builds."""
         position = self._loaded() if self._position is None else self._position

@@ -22,7 +22,7 @@ from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
-from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue
+from advisor.service.price.queue_view import AskRuns, OnPremiseQueue, forecast_waits, on_premise_queue
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
@@ -43,6 +43,7 @@ class PriceLoop:
 
     Args:
         keeper: The price and the tokens; it is told what demand is seen.
+        runs: The run times that are expected of the jobs in the queue.
         rehearse: Rehearses the site's last weeks for the first price; None: there are too few jobs so far.
     """
 
@@ -57,6 +58,7 @@ class PriceLoop:
         valuer: Valuer,
         asking: Asking,
         clock: Clock,
+        runs: AskRuns,
         rehearse: Callable[[CloudState, int], DemandKept | None] = lambda _cloud, _processors: None,
     ) -> None:
         self._settings = settings
@@ -66,6 +68,7 @@ class PriceLoop:
         self._asking = asking
         self._moves = asking.moves
         self._clock = clock
+        self._runs = runs
         self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
@@ -116,7 +119,7 @@ class PriceLoop:
         due = self._due(queue)
         if not due:
             return
-        valued = self._valuer.value(due, forecast_waits(queue), self.cloud, snapshot.time)
+        valued = self._valuer.value(due, forecast_waits(queue, self._runs), self.cloud, snapshot.time)
         self.valued += len(valued)
         for one in valued:
             self._keeper.note(_key(one.queued), index=one.value, usd=one.usd, now=snapshot.time)
@@ -144,7 +147,7 @@ class PriceLoop:
         ]
         if not named:
             return
-        waits = forecast_waits(queue)
+        waits = forecast_waits(queue, self._runs)
         self._asking.move(
             ((queued.job.job_id, queued) for queued in named[:_MAX_ASKED]),
             lambda queued: bool(self._asking.goes(queued, waits[queued.job.job_id])),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.arrays import Floats
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -44,6 +45,15 @@ class OnPremiseQueue:
         return sum(queued.job.processors * queued.job.array_tasks for queued in self.waiting)
 
 
+AskRuns = Callable[[OnPremiseQueue], tuple[Floats, Floats]]
+"""The run times that are expected of the running and of the waiting jobs, from their starts, seconds."""
+
+
+def run_to_limits(queue: OnPremiseQueue) -> tuple[Floats, Floats]:
+    """Every job runs to its limit: where no run times are known."""
+    return _limits(queue.running), _limits(queue.waiting)
+
+
 def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremiseQueue:
     """The queue of the on-premise partitions, taken as one pool of processors."""
     ours = set(settings.cluster.on_premise_partitions)
@@ -62,56 +72,70 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     )
 
 
-def forecast_waits(queue: OnPremiseQueue) -> dict[int, float]:
+def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict[int, float]:
     """Job id to the seconds until the job (of an array its first task) would start, were no job to come.
 
-    Jobs are taken to run to their limits: forecast run times decide no better (`advisor.replay.closed_loop`).
     A job larger than the machine waits a year.
     """
     if not queue.waiting:
         return {}
-    limits = np.array([limit_seconds(queued.job) for queued in queue.running])
+    running_runs, waiting_runs = runs(queue)
     running = RunningJobs(
         processors=_ints(queued.job.processors * queued.job.array_tasks for queued in queue.running),
         starts=np.array([q.start_time or queue.time for q in queue.running], dtype=np.float64),
-        limits=limits,
-        runs=limits,
+        limits=_limits(queue.running),
+        runs=running_runs,
     )
-    rows = list(_rows(queue))
-    first = {index: row for row, (index, *_) in reversed(list(enumerate(rows)))}
-    limits = np.array([limit for _, _, limit in rows])
+    rows = list(_rows(queue, waiting_runs))
+    first = {row.number: place for place, row in reversed(list(enumerate(rows)))}
     waiting = WaitingJobs(
-        processors=_ints(processors for _, processors, _ in rows), limits=limits, runs=limits
+        processors=_ints(row.processors for row in rows),
+        limits=np.array([row.limit for row in rows]),
+        runs=np.array([row.run for row in rows]),
     )
     found = closed_queue_starts(queue.processors, queue.time, running, waiting) - queue.time
     waits = np.clip(found, 0.0, NO_LIMIT_SECONDS)
     return {queued.job.job_id: float(waits[first[index]]) for index, queued in enumerate(queue.waiting)}
 
 
-def seen_queue(queue: OnPremiseQueue) -> SeenQueue:
+def seen_queue(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> SeenQueue:
     """The queue for the submit server."""
+    running_runs, waiting_runs = runs(queue)
     running = [
-        (q.job.processors * q.job.array_tasks, q.start_time or queue.time, limit_seconds(q.job))
-        for q in queue.running
+        (q.job.processors * q.job.array_tasks, q.start_time or queue.time, limit_seconds(q.job), run)
+        for q, run in zip(queue.running, running_runs.tolist(), strict=True)
     ]
-    waiting = [(processors, limit) for _, processors, limit in _rows(queue)]
+    waiting = [(row.processors, row.limit, row.run) for row in _rows(queue, waiting_runs)]
     return SeenQueue.of(
         queue.processors,
-        np.array(running, np.float64).reshape(-1, 3),
-        np.array(waiting, np.float64).reshape(-1, 2),
+        np.array(running, np.float64).reshape(-1, 4),
+        np.array(waiting, np.float64).reshape(-1, 3),
     )
 
 
-def _rows(queue: OnPremiseQueue) -> Iterator[tuple[int, int, float]]:
-    """Index of the waiting job, processors and limit of each row of the forecast."""
+class _Row(NamedTuple):
+    """A row of the forecast: the number of its waiting job, processors, time limit and expected run time."""
+
+    number: int
+    processors: int
+    limit: float
+    run: float
+
+
+def _rows(queue: OnPremiseQueue, runs: Floats) -> Iterator[_Row]:
     machine = max(1, queue.processors)
-    for index, queued in enumerate(queue.waiting):
+    for index, (queued, run) in enumerate(zip(queue.waiting, runs.tolist(), strict=True)):
         job, limit = queued.job, limit_seconds(queued.job)
         for _ in range(min(job.array_tasks, _MAX_TASKS)):
-            yield index, job.processors, limit
+            yield _Row(index, job.processors, limit, run)
         rest = (job.array_tasks - _MAX_TASKS) * job.processors
         if rest > 0:
-            yield index, min(rest, machine), limit * math.ceil(rest / machine)
+            rounds = math.ceil(rest / machine)
+            yield _Row(index, min(rest, machine), limit * rounds, run * rounds)
+
+
+def _limits(jobs: Sequence[QueuedJob]) -> Floats:
+    return np.array([limit_seconds(queued.job) for queued in jobs], np.float64)
 
 
 def _ints(values: Iterable[int]) -> NDArray[np.int64]:

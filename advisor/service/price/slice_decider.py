@@ -27,7 +27,7 @@ from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.work_kept import WorkKept
 from advisor.service.price.price_keeper import PriceKeeper
-from advisor.service.price.queue_view import forecast_waits, on_premise_queue
+from advisor.service.price.queue_view import AskRuns, forecast_waits, on_premise_queue
 from advisor.service.price.valuing import AskChances, AskSlowdown
 
 log = structlog.get_logger(__name__)
@@ -51,6 +51,7 @@ class Slices:
         slowdown: s(c) of a queued job.
         strain: How often promises to jobs like this one are broken of late, 0 to 1.
         kept: What earlier runs of jobs with checkpoints have kept.
+        runs: The run times that are expected of the jobs in the queue.
         fallen_back: Partitions whose jobs stay on-premise because their forecasts do not hold.
     """
 
@@ -65,6 +66,7 @@ class Slices:
         cloud: Callable[[], CloudState],
         strain: Callable[[Job], float],
         kept: WorkKept,
+        runs: AskRuns,
         fallen_back: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._settings = settings
@@ -75,6 +77,7 @@ class Slices:
         self._cloud = cloud
         self._strain = strain
         self._kept = kept
+        self._runs = runs
         self._fallen_back = fallen_back
         self._waits: tuple[float, Mapping[int, float]] = (-math.inf, {})
 
@@ -328,7 +331,8 @@ class Slices:
         except RetryLater:
             return {}
         if snapshot.time != self._waits[0]:
-            self._waits = snapshot.time, forecast_waits(on_premise_queue(snapshot, self._settings))
+            queue = on_premise_queue(snapshot, self._settings)
+            self._waits = snapshot.time, forecast_waits(queue, self._runs)
         return self._waits[1]
 
 

@@ -262,6 +262,7 @@ def submission_of(
         processors=job.processors,
         tasks=tasks if counts else 0,
         requested_seconds=seconds,
+        expected_seconds=_known(values.get("predicted_run")),
         on_premise=not burst_by_hand,
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,

@@ -43,7 +43,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         time: When it was advised, seconds since the epoch.
         processors, tasks: Processors of one task; tasks of the array (1 for a plain job).
-        requested_seconds: Time limit; 0 if it is unknown.
+        requested_seconds, expected_seconds: Time limit and forecast run time; 0 if it is unknown.
         on_premise: True if the job joins the on-premise queue.
         committed_usd: Predicted cost, which counts as spent until a snapshot shows the job.
         payers: The account and the user that pay for it.
@@ -58,6 +58,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     processors: int
     tasks: int = 1
     requested_seconds: float = 0.0
+    expected_seconds: float = 0.0
     on_premise: bool = True
     committed_usd: float = 0.0
     payers: tuple[str, ...] = ()
@@ -71,9 +72,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class QueueForecast:
     """Forecasts when a job submitted now would start on-premise.
 
-    The wait is the one that Slurm plans: the queue is simulated with time limits, because forecast run times
-    lead to no better decisions (`advisor.replay.closed_loop.price_policy`). Jobs end before their limits, so
-    actual waits are shorter; `advisor.predict.intervals` learns by how much.
+    The queue is simulated as Slurm schedules it, by time limits, while jobs run as long as expected. How far
+    actual waits are from that is learned (`advisor.predict.intervals`).
 
     Args:
         profile: The profile of the snapshot's queue.
@@ -91,13 +91,14 @@ class QueueForecast:
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
         limit = job.requested_seconds or NO_LIMIT_SECONDS
+        run = min(limit, job.expected_seconds or limit)
         for _ in range(min(job.tasks, _MAX_TASKS)):
-            self._profile = with_job(self._profile, job.processors, limit, job.time)
+            self._profile = with_job(self._profile, job.processors, limit, job.time, run)
         rest = (job.tasks - _MAX_TASKS) * job.processors
         if rest > 0:
             rounds = math.ceil(rest / max(1, self._processors))
             width = min(rest, self._processors)
-            self._profile = with_job(self._profile, width, limit * rounds, job.time)
+            self._profile = with_job(self._profile, width, limit * rounds, job.time, run * rounds)
 
 
 class RecentSubmissions:

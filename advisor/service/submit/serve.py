@@ -207,8 +207,8 @@ def _attend(
 
 def _load_compiled() -> None:
     """Compile the functions that a first forecast needs, or load them from the cache."""
-    profile = start_profile(4, 0.0, np.array([[4.0, 0.0, 60.0]]), np.array([[2.0, 60.0]]))
-    with_job(profile, 1, 60.0, 0.0)
+    profile = start_profile(4, 0.0, np.array([[4.0, 0.0, 60.0, 60.0]]), np.array([[2.0, 60.0, 60.0]]))
+    with_job(profile, 1, 60.0, 0.0, 60.0)
     priced.warm()
     job = Job(job_id=0, submit_time=0.0, processors=1, requested_time=60.0)
     priced_estimates(RunTimesOfJobs(), job, start_of(profile, 1, 60.0, 0.0), NO_SIZE)

@@ -119,6 +119,11 @@ class Pool:
         """Rows of running jobs by planned end."""
         return self._arrays.running[: int(self._scalars["running"][0])]
 
+    @property
+    def ran(self) -> Floats:
+        """The time that each of :attr:`running` has run, seconds."""
+        return np.asarray(self.now - self._arrays.jobs["start"][self.running])
+
     def is_waiting(self, row: int) -> bool:
         """Whether the job is in the queue."""
         return bool(self._arrays.jobs["where"][row] == WAITING)

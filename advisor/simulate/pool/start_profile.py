@@ -5,8 +5,8 @@ the first scheduling pass that leaves it room: the free processors suffice, and 
 head's reservation or takes only processors that stay free then.
 
 The submission path needs this wait for every job, and a simulation for each would take too long. So one
-simulation, by time limits, is made for each snapshot of the queue, and serves every job that might join it:
-finding a start in it takes a microsecond.
+simulation, by the run times that are expected, is made for each snapshot of the queue, and serves every job
+that might join it: finding a start in it takes a microsecond.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, advance
 
 _OVERDUE_SECONDS: Final = 1.0
-"""A running job that has exceeded its limit is assumed to end within this time, seconds."""
+"""A running job that has run for longer than expected is assumed to end within this time, seconds."""
 
 
 class StartProfile(NamedTuple):
@@ -41,13 +41,14 @@ class StartProfile(NamedTuple):
 
 
 def start_profile(processors: int, now: float, running: Floats, waiting: Floats) -> StartProfile:
-    """Simulate a queue until it is empty, every job running to its limit.
+    """Simulate a queue until it is empty. Jobs are planned by their limits, as Slurm does.
 
     Args:
         now: The present time, seconds, on the clock of the starts.
-        running: Processors, start and limit (seconds) of each job that has processors, shape ``(r, 3)``.
-        waiting: Processors and limit (seconds) of each waiting job, in the order of the queue, shape ``(w,
-            2)``.
+        running: Processors, start, limit and expected run time (seconds) of each job that has processors,
+            shape ``(r, 4)``.
+        waiting: Processors, limit and expected run time (seconds) of each waiting job, in the order of the
+            queue, shape ``(w, 3)``.
     """
     ahead = len(running)
     count = ahead + len(waiting)
@@ -55,10 +56,10 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     jobs["where"][:ahead], jobs["where"][ahead:] = RUNNING, WAITING
     jobs["processors"][:ahead], jobs["processors"][ahead:] = running[:, 0], waiting[:, 0]
     jobs["limit"][:ahead], jobs["limit"][ahead:] = running[:, 2], waiting[:, 1]
-    jobs["run"] = jobs["limit"]
+    jobs["run"][:ahead], jobs["run"][ahead:] = running[:, 3], waiting[:, 2]
     jobs["start"][:ahead] = running[:, 1]
-    ends = np.maximum(running[:, 1] + running[:, 2], now + _OVERDUE_SECONDS)
-    jobs["planned_end"][:ahead] = jobs["end"][:ahead] = ends
+    planned, ends = np.maximum(running[:, 1, None] + running[:, 2:], now + _OVERDUE_SECONDS).T
+    jobs["planned_end"][:ahead], jobs["end"][:ahead] = planned, ends
     by_end = np.argsort(ends, kind="stable")
     ending = np.zeros(count, ENDING)
     ending["time"][:ahead], ending["job"][:ahead] = ends[by_end], by_end  # sorted, so a heap
@@ -67,7 +68,7 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     scalars["running"], scalars["waiting"], scalars["endings"] = ahead, count - ahead, ahead
     scalars["free"] = max(0, processors - int(running[:, 0].sum()))
     queue, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    queue[: count - ahead], rows[:ahead] = np.arange(ahead, count), by_end
+    queue[: count - ahead], rows[:ahead] = np.arange(ahead, count), np.argsort(planned, kind="stable")
     events, no_nodes = np.zeros(2 * count + 8, EVENT), np.zeros(0, np.int64)
     arrays = Arrays(jobs, queue, rows, ending, events, scalars, np.zeros(0), no_nodes)
     found = np.empty((4, 2 * count + 2))
@@ -121,8 +122,11 @@ def _start_of(
     return np.inf
 
 
-def with_job(profile: StartProfile, processors: int, limit: float, now: float) -> StartProfile:
+def with_job(profile: StartProfile, processors: int, limit: float, now: float, run: float) -> StartProfile:
     """Return the profile once a job has joined the queue, without a new simulation.
+
+    Args:
+        run: Its expected run time, seconds.
 
     The job keeps the start that it has now. In a whole simulation it might delay jobs that wait before it and
     are not the head, and jobs that join later might delay it: the next simulation shows that.
@@ -131,12 +135,12 @@ def with_job(profile: StartProfile, processors: int, limit: float, now: float) -
     if start == np.inf:
         return profile
     found = np.empty((4, len(profile.times) + 2))
-    _take(*profile, float(processors), start, start + limit, found)
+    _take(*profile, float(processors), start, start + min(run, limit), start + limit, found)
     return StartProfile(*found)
 
 
 @compiled
-def _take(
+def _take(  # noqa: PLR0917  (compiled: no keywords)
     times: Floats,
     free: Floats,
     shadows: Floats,
@@ -144,6 +148,7 @@ def _take(
     processors: float,
     start: float,
     end: float,
+    planned_end: float,
     found: Floats,
 ) -> None:
     """Write the passes with two more at the job's start and end, and without its processors between them."""
@@ -165,7 +170,7 @@ def _take(
         time = found[0, i]
         if start <= time < end:
             found[1, i] -= processors
-            if end > found[2, i] or found[2, i] == np.inf:
+            if planned_end > found[2, i] or found[2, i] == np.inf:
                 found[3, i] = max(0.0, found[3, i] - processors)
             if time == start:
                 at_start = found[1, i]

@@ -239,3 +239,11 @@ def test_a_job_without_a_limit_runs_to_its_end() -> None:
     jobs = loop_jobs(log(rows, machine=4))
     assert jobs.run.tolist() == [1000.0, 9000.0]
     assert World(jobs, RICH, Policy()).run().end.tolist() == [1000.0, 10_000.0]
+
+
+def test_waits_are_forecast_by_expected_run_times_and_not_by_limits() -> None:
+    """The job that runs has a limit of a day, and is known to end within minutes: it is not worth a boot."""
+    rows = [(0.0, 4, 100.0, DAY), (90.0, 4, 100.0)]
+    result, _ = ran(PricePolicy(KnownRuns, pace=CHEAP, earlier_jobs=0), rows)
+    assert not result.moved.any()
+    assert result.end.tolist() == [100.0, 200.0]

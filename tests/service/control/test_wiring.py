@@ -15,6 +15,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
+from advisor.service.exchange import snapshot as snapshots
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.running.feature import Poll
 from advisor.testing.memory_slurm import MemorySlurm
@@ -148,6 +149,25 @@ def test_jobs_whose_users_name_a_time_are_published_by_user(control: Control) ->
     feature.polled(Poll(snapshot=snapshot, cluster=make_cluster(), cloud=CloudState()))
     published = feature.publish(SiteState(time=0.0, cluster=None))
     assert published.promised_jobs == {"ann": 2, "bob": 1}
+
+
+def test_the_submit_server_gets_the_run_times_that_are_expected_of_the_queue(
+    tmp_path: Path, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = make_queued(7, requested_time=86_400.0, reason="Resources", admin_comment="{}")
+    monkeypatch.setattr(MemorySlurm, "snapshot", lambda _self, now: make_look(now, (), (waiting,)))
+
+    def runs() -> list[float]:
+        control.runners["poll"].run_once()
+        queue = snapshots.read(tmp_path / "run" / "snapshot.msgpack").queue
+        assert queue is not None
+        return queue.waiting_jobs[:, 2].tolist()
+
+    before = runs()
+    control.runners["learn"].run_once()
+    after = runs()
+    assert before == [86_400.0]
+    assert 0.0 < after[0] < 86_400.0
 
 
 def test_every_loop_runs(control: Control) -> None:

@@ -23,7 +23,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
-from advisor.service.price.queue_view import forecast_waits, on_premise_queue
+from advisor.service.price.queue_view import forecast_waits, on_premise_queue, run_to_limits
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode
@@ -114,6 +114,7 @@ class World:
         )
         self.loop = PriceLoop(
             self.settings,
+            runs=run_to_limits,
             keeper=self.keeper,
             valuer=Valuer(
                 self.settings, chances=self.chances.chances, slowdown=lambda _queued: 1.05, has_slices=True

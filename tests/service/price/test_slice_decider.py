@@ -18,6 +18,7 @@ from advisor.model.snapshot import QueuedJob
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.run_times.grid import GRID, bin_of
 from advisor.service.observation.work_kept import WorkKept
+from advisor.service.price.queue_view import run_to_limits
 from advisor.service.price.slice_decider import Slices
 from tests.decide.cases import ask
 from tests.service.doubles import make_look, make_queued
@@ -64,6 +65,7 @@ def site(
         cloud=lambda: replace(world.cloud, on_demand_open=is_open),
         strain=lambda _job: strain,
         kept=WorkKept(attempts=lambda _job_id: (), slowdown=lambda _queued: 1.05, burst_partition="burst"),
+        runs=run_to_limits,
         fallen_back=lambda: fallen_back,
     )
     return world, slices

@@ -39,8 +39,8 @@ def full_machine(waiting: int = 0) -> SeenQueue:
     """All processors are taken for two hours; each waiting job wants the machine for an hour."""
     return SeenQueue.of(
         MACHINE,
-        np.array([[MACHINE, NOW, BUSY_SECONDS]]),
-        np.array([[MACHINE, 3600.0]] * waiting).reshape(-1, 2),
+        np.array([[MACHINE, NOW, BUSY_SECONDS, BUSY_SECONDS]]),
+        np.array([[MACHINE, 3600.0, 3600.0]] * waiting).reshape(-1, 3),
     )
 
 

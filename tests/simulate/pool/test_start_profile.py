@@ -16,12 +16,12 @@ NOW = 1000.0
 
 def simulated(running: np.ndarray, waiting: np.ndarray, processors: int, limit: float) -> float:
     """The start of the last of all waiting jobs in the whole simulation."""
-    every = np.vstack((waiting, [[processors, limit]]))
+    every = np.vstack((waiting, [[processors, limit, limit]]))
     starts = closed_queue_starts(
         MACHINE,
         NOW,
-        RunningJobs(running[:, 0].astype(np.int64), running[:, 1], running[:, 2], running[:, 2]),
-        WaitingJobs(every[:, 0].astype(np.int64), every[:, 1], every[:, 1]),
+        RunningJobs(running[:, 0].astype(np.int64), running[:, 1], running[:, 2], running[:, 3]),
+        WaitingJobs(every[:, 0].astype(np.int64), every[:, 1], every[:, 2]),
     )
     return float(starts[-1])
 
@@ -30,10 +30,14 @@ def queue_of(seed: int, waiting: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     running, free = [], MACHINE
     while (width := int(rng.integers(1, 12))) <= free:
-        running.append((width, NOW - rng.uniform(0.0, 900.0), rng.uniform(300.0, 5000.0)))
+        limit = rng.uniform(300.0, 5000.0)
+        running.append((width, NOW - rng.uniform(0.0, 900.0), limit, limit * rng.uniform(0.05, 1.0)))
         free -= width
-    behind = [(int(rng.integers(1, MACHINE + 1)), rng.uniform(60.0, 9000.0)) for _ in range(waiting)]
-    return np.array(running).reshape(-1, 3), np.array(behind).reshape(-1, 2)
+    behind = []
+    for _ in range(waiting):
+        limit = rng.uniform(60.0, 9000.0)
+        behind.append((int(rng.integers(1, MACHINE + 1)), limit, limit * rng.uniform(0.05, 1.0)))
+    return np.array(running).reshape(-1, 4), np.array(behind).reshape(-1, 3)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 40), st.integers(1, MACHINE), st.floats(60.0, 50_000.0))
@@ -59,32 +63,33 @@ def test_a_job_larger_than_the_machine_never_starts() -> None:
 
 
 def test_an_empty_machine_takes_the_job_at_once() -> None:
-    profile = start_profile(MACHINE, NOW, np.zeros((0, 3)), np.zeros((0, 2)))
+    profile = start_profile(MACHINE, NOW, np.zeros((0, 4)), np.zeros((0, 3)))
     assert start_of(profile, MACHINE, 60.0, NOW + 5.0) == NOW + 5.0
 
 
 @given(st.integers(0, 10_000), st.integers(0, 30), st.integers(1, MACHINE), st.floats(60.0, 20_000.0))
-def test_a_job_that_joined_takes_its_processors_from_its_start_to_its_limit(
+def test_a_job_that_joined_takes_its_processors_for_as_long_as_it_is_expected_to_run(
     seed: int, waiting: int, processors: int, limit: float
 ) -> None:
     profile = start_profile(MACHINE, NOW, *queue_of(seed, waiting))
     start = start_of(profile, processors, limit, NOW)
-    joined = with_job(profile, processors, limit, NOW)
+    run = 0.5 * limit
+    joined = with_job(profile, processors, limit, NOW, run)
     assert np.all(np.diff(joined.times) >= 0.0)
-    for time in (*profile.times, start, 0.5 * (start + limit + start), start + limit):
+    for time in (*profile.times, start, start + 0.5 * run, start + run, start + limit):
         before = profile.free[np.searchsorted(profile.times, time, side="right") - 1]
         after = joined.free[np.searchsorted(joined.times, time, side="right") - 1]
-        taken = processors if start <= time < start + limit else 0
+        taken = processors if start <= time < start + run else 0
         assert after == before - taken
 
 
 def test_jobs_that_join_an_empty_queue_start_one_behind_the_other() -> None:
-    full = np.array([[MACHINE, NOW - 10.0, 110.0]])
-    profile = start_profile(MACHINE, NOW, full, np.zeros((0, 2)))
+    full = np.array([[MACHINE, NOW - 10.0, 200.0, 110.0]])
+    profile = start_profile(MACHINE, NOW, full, np.zeros((0, 3)))
     starts = []
     for _ in range(3):
-        starts.append(start_of(profile, 20, 50.0, NOW))
-        profile = with_job(profile, 20, 50.0, NOW)
+        starts.append(start_of(profile, 20, 90.0, NOW))
+        profile = with_job(profile, 20, 90.0, NOW, 50.0)
     assert starts == [NOW + 100.0, NOW + 150.0, NOW + 200.0]
     assert start_of(profile, 12, 100.0, NOW) == NOW + 100.0  # it fits beside them
 
@@ -100,7 +105,8 @@ def test_starts_of_jobs_that_join_are_near_the_whole_simulations() -> None:
             whole = simulated(running, behind, processors, limit)
             misses.append(abs(start_of(profile, processors, limit, NOW) - whole))
             waits.append(whole - NOW)
-            profile = with_job(profile, processors, limit, NOW)
-            behind = np.vstack((behind, [[processors, limit]]))
+            run = limit * rng.uniform(0.05, 1.0)
+            profile = with_job(profile, processors, limit, NOW, run)
+            behind = np.vstack((behind, [[processors, limit, run]]))
     assert np.mean(np.array(misses) < 1.0) > 0.8
     assert np.mean(misses) < 0.05 * np.mean(waits)
