@@ -37,8 +37,8 @@ _EFFECT_DEVIATION: Final = 0.2
 _EFFECT_WEIGHT: Final = 2.0
 _BASELINE: Final = 0.5
 """Prior deviation of the log of the configured i: a factor of about 1.6."""
-_OVERHEAD: Final = 0.05
-"""Minimum prior deviation of the configured o; otherwise o itself."""
+_OVERHEAD: Final = 2.0
+"""Minimum prior deviation of o times the processors of the widest work; otherwise the configured o itself."""
 _MAX_EFFECTS: Final = 400
 
 
@@ -89,12 +89,13 @@ class _Observations:
         # variance of runs of the same work, shrunk towards that of all work
         pooled = _variance(np.concatenate(steps), _WITHIN**2, _WITHIN_WEIGHT)
         within = [_variance(own, pooled, _WITHIN_WEIGHT) for own in steps]
+        drift = _drift(here, cloud, within)
         return cls(
             log_ratio=np.array([np.median(b) - np.median(a) for a, b in zip(here, cloud, strict=True)]),
             variance=np.array(
                 [
-                    variance * (_share(a) + _share(b))
-                    for variance, a, b in zip(within, here, cloud, strict=True)
+                    variance * (_share(a) + _share(b)) + more
+                    for variance, more, a, b in zip(within, drift, here, cloud, strict=True)
                 ]
             ),
             processors=np.array([float(group.processors) for group in work]),
@@ -120,6 +121,30 @@ def _variance(steps: Floats, expected: float, weight: float) -> float:
         return expected
     seen = (_MAD * float(np.median(np.abs(steps)))) ** 2
     return (weight * expected + len(steps) * seen) / (weight + len(steps))
+
+
+def _drift(here: Sequence[Floats], cloud: Sequence[Floats], within: Sequence[float]) -> list[float]:
+    """Variance by which the medians of two times differ for each work, beyond that of single runs.
+
+    What runs under one name changes as time goes by: probes today, and whole runs next week. The older and
+    the newer half of one side's runs say how much, for no ratio is between them.
+    """
+    changes: list[list[float]] = []
+    chances: list[float] = []
+    for variance, *sides in zip(within, here, cloud, strict=True):
+        halves = [np.array_split(runs, 2) for runs in sides if len(runs) > 1]
+        changes.append([float(np.median(new) - np.median(old)) ** 2 for old, new in halves])
+        chances += [variance * (_share(old) + _share(new)) for old, new in halves]
+    if not chances:
+        return [0.0] * len(changes)
+    seen = _MAD**2 * float(np.median([change for own in changes for change in own]))
+    pooled = max(0.0, seen - float(np.median(chances)))
+    left = iter(chances)
+    drift = []
+    for own in changes:
+        excess = sum(change - next(left) for change in own)
+        drift.append(max(0.0, (_WITHIN_WEIGHT * pooled + excess) / (_WITHIN_WEIGHT + len(own))))
+    return drift
 
 
 def _share(runs: Floats) -> float:
@@ -160,7 +185,8 @@ def _fit(
 ) -> PerformanceRatios:
     """Gauss-Newton steps on o, log i and the effects; the variances of the effects by EM between them."""
     prior = np.array([overhead, math.log(baseline)])
-    prior_variance = np.array([max(overhead, _OVERHEAD) ** 2, _BASELINE**2])
+    widest = float(observations.processors.max())
+    prior_variance = np.array([max(overhead, _OVERHEAD / widest) ** 2, _BASELINE**2])
     design = _design(work, partitions, applications)
     kinds = [slice(2, 2 + len(partitions)), slice(2 + len(partitions), design.shape[1])]
     effect_variances = [_EFFECT_DEVIATION**2, _EFFECT_DEVIATION**2]

@@ -93,7 +93,7 @@ class LogJobs:
             uid=_FIRST_GROUP + int(table.user[row]),
             gid=None if group < 0 else _FIRST_GROUP + group,
             user=_name("user", int(table.user[row])),
-            name=_name("job", int(table.executable[row])),
+            name=_name("", int(table.application[row])),  # a number alone is no counter of runs
             default_partition=ON_PREMISE,
             time_limit=None if math.isnan(table.requested_time[row]) else minutes,
             partition_time_limit=minutes,
@@ -126,7 +126,7 @@ class LogJobs:
                 processors=processors,
                 user=_name("user", int(table.user[row])),
                 group=None if group < 0 else str(_FIRST_GROUP + group),
-                name=_name("job", int(table.executable[row])),
+                name=_name("", int(table.application[row])),  # a number alone is no counter of runs
                 requeue=self._requeue(row),
             ),
         )

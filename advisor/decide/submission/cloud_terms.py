@@ -132,8 +132,15 @@ def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
 
 
 def slowdown_of(job: Job, ratio: Ratio | None, settings: PlacementSettings) -> float:
-    """s(c): how many times longer a job runs in the cloud, learned (:func:`ratio_of`) or by settings."""
-    return settings.performance_ratio(job.processors) if ratio is None else ratio.factor
+    """s(c): how many times longer a job runs in the cloud, learned (:func:`ratio_of`) or by settings.
+
+    A learned ratio below that of the settings counts with one standard deviation more: a cloud that is taken
+    for faster than it is draws jobs that would not wait.
+    """
+    configured = settings.performance_ratio(job.processors)
+    if ratio is None:
+        return configured
+    return max(ratio.factor, min(configured, ratio.factor * math.exp(ratio.deviation)))
 
 
 def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None) -> TimeLimit | None:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome, JobState, family
 from advisor.model.settings import Settings
@@ -47,9 +48,7 @@ class PerformanceRatioBook:
 
     def ratio(self, job: Job) -> float:
         """s(c) of a job; ``job.queue`` is the partition it was submitted to."""
-        if self.current is None:
-            return self._settings.placement.performance_ratio(job.processors)
-        return self.current.of(job.processors, job.queue, family(job.name)).factor
+        return slowdown_of(job, ratio_of(job, self.current), self._settings.placement)
 
     def learn(self) -> None:
         """Learn from the jobs that have ended since the last call.
