@@ -37,8 +37,10 @@ _EFFECT_DEVIATION: Final = 0.2
 _EFFECT_WEIGHT: Final = 2.0
 _BASELINE: Final = 0.5
 """Prior deviation of the log of the configured i: a factor of about 1.6."""
-_OVERHEAD: Final = 2.0
-"""Minimum prior deviation of o times the processors of the widest work; otherwise the configured o itself."""
+_OVERHEAD: Final = 0.05
+"""Prior deviation of the configured o; the configured o itself where that is more."""
+_WIDEST: Final = 2.0
+"""The most that this deviation makes of the widest work's ratio: chance in narrow work is no slope."""
 _MAX_EFFECTS: Final = 400
 
 
@@ -186,7 +188,7 @@ def _fit(
     """Gauss-Newton steps on o, log i and the effects; the variances of the effects by EM between them."""
     prior = np.array([overhead, math.log(baseline)])
     widest = float(observations.processors.max())
-    prior_variance = np.array([max(overhead, _OVERHEAD / widest) ** 2, _BASELINE**2])
+    prior_variance = np.array([max(overhead, min(_OVERHEAD, _WIDEST / widest)) ** 2, _BASELINE**2])
     design = _design(work, partitions, applications)
     kinds = [slice(2, 2 + len(partitions)), slice(2 + len(partitions), design.shape[1])]
     effect_variances = [_EFFECT_DEVIATION**2, _EFFECT_DEVIATION**2]

@@ -20,7 +20,7 @@ from advisor.model import (
     SizeEstimate,
 )
 from advisor.model.settings import ClusterSettings, Settings
-from advisor.model.site import Cutoff, Price
+from advisor.model.site import Cutoff, PerformanceRatios, Price
 
 CLUSTER = ClusterState(
     time=1000.0,
@@ -84,6 +84,7 @@ def ask(
     settings: Settings | None = None,
     cutoff: Cutoff | None = None,
     price: Price | None = None,
+    ratios: PerformanceRatios | None = None,
 ) -> Advice:
     """One advice, from parts that move a job unless told otherwise."""
     return advise(
@@ -94,6 +95,7 @@ def ask(
             cloud=cloud or make_cloud(),
             cutoff=cutoff,
             price=price,
+            ratios=ratios,
         ),
         estimates or make_estimates(),
         settings or make_settings(),

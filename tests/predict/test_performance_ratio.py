@@ -103,6 +103,32 @@ def test_g17_16_small_samples_shrink_to_the_site_and_the_site_to_the_configurati
     assert learned[1].applications["md"].jobs == 30
 
 
+def test_work_that_changes_as_time_goes_by_says_little_of_the_cloud() -> None:
+    """Under one name whole runs of hours ran here, and probes of a minute ran there a day later.
+
+    The pattern is that of a public log, on which jobs were taken to run a thousand times as fast there.
+    """
+    generator = np.random.default_rng(5)
+
+    def runs(count: int, *usual: float) -> list[float]:
+        return [run * math.exp(generator.normal(0.0, 0.05)) for run in np.resize(usual, count).tolist()]
+
+    work = [
+        BothSides(9, "onprem", "job#", runs(20, 5.0, 500.0, 4000.0, 2600.0), runs(4, 20.0)),
+        BothSides(512, "onprem", "job#", [3.0], [1100.0]),
+        BothSides(256, "onprem", "job#", [10.0, 120.0, 10_000.0, 700.0, 7000.0, 10_000.0], [7500.0]),
+        BothSides(1, "onprem", "job#", [340.0], runs(7, 5.0, 40.0, 200.0, 3.0, 400.0)),
+        BothSides(256, "onprem", "job#", runs(20, 20.0, 20.0, 20.0, 1000.0), [340.0]),
+        BothSides(1, "onprem", "job#", runs(20, 73_000.0), runs(14, 77.0)),
+    ]
+    learned = learn_ratios(work, 0.0, 1.05)
+    assert learned is not None
+    alone = learned.of(1, None, "job#")
+    assert 0.35 < alone.factor < 1.5
+    assert alone.factor * math.exp(alone.deviation) > 0.8
+    assert 0.7 < learned.of(512, None, "job#").factor < 3.0
+
+
 def test_g17_16_partitions_have_their_own_ratios() -> None:
     work = [
         BothSides(4, partition, f"app{n}", [1000.0] * 5, [1000.0 * ratio] * 5)

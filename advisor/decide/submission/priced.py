@@ -29,6 +29,7 @@ from advisor.decide.submission.cloud_terms import (
     ratio_of,
     slowdown_of,
     start_of,
+    stretched,
     usd_per_second,
 )
 from advisor.decide.submission.placement import state_unknown
@@ -63,6 +64,7 @@ _Numbers = tuple[tuple[str, Quantity], ...]
 class _Option(NamedTuple):
     """A way to start a job in the cloud.
 
+    ``limit_there`` is the time limit that it has there, seconds; 0: none that is longer than its own.
     It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` and
     ``most_usd_per_second``, the price where its capacity has no room, are for one task.
     """
@@ -73,6 +75,7 @@ class _Option(NamedTuple):
     usd_per_second: float
     most_usd_per_second: float
     limit: float
+    limit_there: float
     is_whole: bool
     offer: CloudOffer
     best: Slice
@@ -97,7 +100,9 @@ class _Option(NamedTuple):
         """Cost of one task that does not end before its stop, US dollars."""
         if not self.usd_per_second:
             return self.start.usd
-        paid_seconds = self.start.seconds + self.run_seconds + ENDING_SECONDS
+        # the launch of a whole run holds the money for its limit there
+        longest = max(self.run_seconds, self.limit_there) if self.is_whole else self.run_seconds
+        paid_seconds = self.start.seconds + longest + ENDING_SECONDS
         return self.most_usd_per_second * paid_seconds + self.start.usd
 
 
@@ -175,6 +180,7 @@ def _option(
     usd = usd_per_second(job, tried, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
     is_whole = not keeps_place(job, settings)
+    limit_there = stretched(job, settings.placement, ratio_of(job, state.ratios))
     offer = CloudOffer(
         start_seconds=wait_there + start.seconds,
         slowdown=slowdown,
@@ -192,6 +198,7 @@ def _option(
         usd_per_second=usd,
         most_usd_per_second=most_usd_per_second(usd, job, tried, cloud, settings),
         limit=limit,
+        limit_there=0.0 if limit_there is None else limit_there.given_seconds,
         is_whole=is_whole,
         offer=offer,
         best=_best(offer, chances, limit, estimates, settings),

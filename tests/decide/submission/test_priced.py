@@ -21,7 +21,7 @@ from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
 from advisor.model.advice import HedgeKind, Question
 from advisor.model.settings import Settings
-from advisor.model.site import Price, Refill
+from advisor.model.site import PerformanceRatios, Price, Ratio, Refill
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
 from tests.decide.cases import ask, make_cloud, make_job, make_settings
 
@@ -61,8 +61,9 @@ def offered(price: Price | None = PRICE, estimates: Estimates | None = None, **r
     cloud = rest.pop("cloud", None) or make_cloud(
         on_demand_usd_per_core_hour=USD_PER_CORE_HOUR, spot_usd_per_core_hour=USD_PER_CORE_HOUR / 3.0
     )
+    ratios = rest.pop("ratios", None)
     job = make_job(**{"requested_time": 86_400.0} | rest)
-    return ask(job, estimates or estimates_of(), settings=settings, cloud=cloud, price=price)
+    return ask(job, estimates or estimates_of(), settings=settings, cloud=cloud, price=price, ratios=ratios)
 
 
 def test_a_job_that_may_be_requeued_gets_the_best_slice_and_keeps_its_place() -> None:
@@ -134,6 +135,30 @@ def test_tokens_cover_the_worst_case() -> None:
     assert offered(replace(PRICE, tokens_usd=worst)).placement is Placement.BURST
     advice = offered(replace(PRICE, tokens_usd=0.99 * worst))
     assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.BUDGET_USED_UP)
+
+
+def test_the_worst_case_of_a_whole_run_is_its_limit_there() -> None:
+    """The launch holds the money for that limit: a start that it would refuse is not advised."""
+    unsure = Ratio(factor=1.2, deviation=0.8, jobs=9)
+    ratios = PerformanceRatios(overhead=0.0, baseline=1.2, deviation=0.8, jobs=9, applications={"md": unsure})
+    terms: dict[str, Any] = {"requeue": False, "explicit_time_limit": True, "requested_time": 7200.0}
+    learned = offered(ratios=ratios, name="md", **terms)
+    assert learned.time_limit is not None
+    given = learned.time_limit.given_seconds
+    assert given > 1.2 * 7200.0
+    paid_seconds = 120.0 + given + 60.0
+    assert learned.values()["worst_cost"] == pytest.approx(4 * USD_PER_CORE_HOUR / 3600.0 * paid_seconds)
+
+
+def test_a_cloud_that_may_be_faster_is_believed_as_far_as_it_is_sure() -> None:
+    def ratio(factor: float, deviation: float) -> float:
+        found = PerformanceRatios(overhead=0.0, baseline=factor, deviation=deviation, jobs=9)
+        return offered(ratios=found).values()["performance_ratio"]
+
+    configured = offered().values()["performance_ratio"]
+    assert ratio(0.5, 0.1) == pytest.approx(0.5 * math.exp(0.1))
+    assert ratio(0.5, 3.0) == configured
+    assert ratio(2.0, 3.0) == 2.0
 
 
 def test_the_worst_case_of_spot_is_a_launch_on_demand_where_spot_has_no_room() -> None:

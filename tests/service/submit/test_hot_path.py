@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-MOST = 24
+MOST = 25
 """Modules for jobs that stay or move, on a site that has learned what it can, without the size class."""
 OF_THE_SIZE_CLASS = 4
 
