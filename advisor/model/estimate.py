@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+from msgspec import structs
 
 
 def holds(lower: float, truth: float, upper: float) -> bool:
@@ -87,6 +88,8 @@ class Estimates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All forecasts of one job that a decision uses.
 
     Attributes:
+        planned_wait: The wait if jobs ran to their time limits, seconds: intervals and promises are learned
+            beside it. None: that is the forecast wait itself.
         run_chances: Probabilities of the run time by bin of `advisor.predict.run_times.grid.GRID`; empty
             where it has no such forecast.
         promise: Only of a job that names the time by which it is to be done.
@@ -97,3 +100,11 @@ class Estimates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: SizeEstimate = NO_SIZE
     run_chances: tuple[float, ...] = ()
     promise: PromiseChances | None = None
+    planned_wait: float | None = None
+
+    @property
+    def plan(self) -> Estimate:
+        """The planned wait, with the interval that was learned beside it."""
+        return (
+            self.wait if self.planned_wait is None else structs.replace(self.wait, seconds=self.planned_wait)
+        )

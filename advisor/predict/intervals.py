@@ -53,16 +53,15 @@ class _Tails:
 
     Attributes:
         highest: The upper tail's limit.
-        mean, variance: Moments of truth over forecast; at first the forecast is right on average, and the
-            deviation is seven tenths of it, as on public logs.
+        mean, variance: Moments of truth over forecast; at first those of a uniform distribution on [0, 1].
     """
 
     lower: float
     upper: float
     highest: float = -math.inf
     count: float = 0.0
-    mean: float = 1.0
-    variance: float = 0.5
+    mean: float = 0.5
+    variance: float = 1.0 / 12.0
 
     def learn(self, given: Estimate, truth: float, score: float, bounds: _Bounds) -> None:
         """Learn a true value, seconds, and the logarithm of its ratio to the forecast."""
@@ -80,7 +79,7 @@ class _Tails:
 
 
 _AT_ONCE: Final = _Bounds(lower=(-9.0, 0.0), upper=(0.0, 0.4))
-_WAITING: Final = _Bounds(lower=(-9.0, -0.1), upper=(-0.2, 1.5))
+_WAITING: Final = _Bounds(lower=(-9.0, -0.5), upper=(-0.2, 0.4))
 _RUNNING: Final = _Bounds(lower=(-3.0, 1.0), upper=(-1.0, 3.0))
 
 
@@ -88,11 +87,11 @@ class Intervals:
     """Turns forecasts into estimates with 90 % intervals, and learns how wide these have to be."""
 
     def __init__(self) -> None:
-        self._waits = [_Tails(0.0, 0.0, mean=1.0, variance=0.0), *(_Tails(-4.0, 1.0) for _ in WAIT_CLASSES)]
+        self._waits = [_Tails(0.0, 0.0, mean=1.0, variance=0.0), *(_Tails(-4.0, 0.0) for _ in WAIT_CLASSES)]
         self._runs = _Tails(0.0, 0.0)
 
     def wait(self, planned: float) -> Estimate:
-        """The estimate of a wait in the simulated queue, seconds."""
+        """The estimate of a wait that was planned by time limits, seconds."""
         tails, scaled = self._waits[wait_class(planned)], planned + WAIT_SCALE
         return Estimate(
             seconds=planned,

@@ -28,11 +28,11 @@ def covered_share(intervals: Intervals, planned: NDArray[np.float64], waited: ND
     return inside / len(given)
 
 
-def test_before_any_wait_is_known_it_lies_between_0_and_three_times_the_plan() -> None:
+def test_before_any_wait_is_known_it_lies_between_0_and_the_plan() -> None:
     given = Intervals().wait(2 * HOUR)
     assert (given.seconds, given.lower) == (2 * HOUR, pytest.approx(73.0, abs=5.0))
-    assert given.upper == pytest.approx(2 * HOUR * math.e, rel=0.02)
-    assert given.deviation == pytest.approx(2 * HOUR * math.sqrt(0.5), rel=0.02)
+    assert given.upper == pytest.approx(2 * HOUR)
+    assert given.deviation == pytest.approx(2 * HOUR / math.sqrt(12.0), rel=0.02)
 
 
 @pytest.mark.parametrize("mean_share", [0.4, 0.8, 1.1])
@@ -81,8 +81,8 @@ def test_many_late_truths_at_once_move_no_bound_further_than_truths_have_been() 
     intervals = Intervals()
     given = structs.replace(intervals.wait(HOUR), upper=0.5 * HOUR)
     for _ in range(5000):
-        intervals.learn_wait(given, 8 * HOUR)
-    assert intervals.wait(HOUR).upper == pytest.approx(8 * HOUR)
+        intervals.learn_wait(given, HOUR)
+    assert intervals.wait(HOUR).upper < 1.6 * HOUR
 
 
 def test_nine_tenths_of_the_run_times_lie_within_their_intervals_and_none_beyond_the_limit() -> None:

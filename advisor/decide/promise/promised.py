@@ -121,7 +121,7 @@ def _outlook(
     # a run of unknown length is never put on spot
     capacity, fourth = choose(job, math.nan, state.cloud, settings, state.time)
     outlook = Outlook(
-        planned=estimates.wait.seconds,
+        planned=estimates.plan.seconds,
         waits=np.array(known.waits),
         shares=np.array(known.shares),
         ended=ended_of(np.array(estimates.run_chances)),

@@ -1,7 +1,7 @@
 """Waits as distributions around their plan, learned as jobs start.
 
-The plan is the wait in the simulated queue, where jobs run as long as expected. How far waits are from it
-differs from site to site and with the planned wait. It is learned as the hazard of
+The queue's plan by time limits is nearly an upper bound: most jobs start sooner, for most end before their
+limits. How much sooner differs from site to site and with the planned wait. It is learned as the hazard of
 log((wait + 1 min) / (plan + 1 min)), by class of plan: a job that left the queue before its start (it moved,
 or was cancelled) counts as long as it waited (Kaplan and Meier, 1958).
 """
@@ -17,7 +17,7 @@ from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.predict.intervals import WAIT_CLASSES, WAIT_SCALE, wait_class
 
-_EDGES: Final[Floats] = np.arange(-8.0, 3.05, 0.1)
+_EDGES: Final[Floats] = np.arange(-8.0, 1.55, 0.1)
 """Upper edges of the hazard's bins; later starts are in one more."""
 _MEMORY: Final = 0.999
 """What a job leaves of those before it in its class: the last 1,000 count."""

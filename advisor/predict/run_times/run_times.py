@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
@@ -27,7 +28,7 @@ from advisor.predict.run_times._pool import Pooled, Weights, adjust, ask, pool, 
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, quantile
 from advisor.predict.run_times.job_numbers import JobNumbers
 
-FORMAT: Final = 3
+FORMAT: Final = 2
 SLOTS: Final = 32_768
 _LEVELS: Final[Floats] = np.concatenate(((np.arange(20) + 0.5) / 20, [0.05, 0.95]))
 """Twenty equally likely values, and the bounds of nine tenths."""
@@ -186,28 +187,42 @@ class RunTimesOfJobs:
 def priced_estimates(
     known: RunTimesOfJobs | None,
     job: Job,
-    planned_wait: float | None,
+    wait_seconds: float | None,
     size: SizeEstimate,
     *,
+    planned_wait: float | None = None,
     promised_jobs: int | None = None,
 ) -> Estimates:
     """The forecasts for a job under the policy "price"; without known run times the job stays on-premise.
 
     Args:
-        planned_wait: The wait by the simulated queue, seconds; None if it is unknown.
+        wait_seconds: The wait in the simulated queue, seconds; None if it is unknown.
+        planned_wait: The same if jobs ran to their limits; None: it is the same.
         promised_jobs: Of the job's user in the queue; None: no time is named by which it is to be done.
     """
     intervals = Intervals() if known is None else known.intervals
-    wait = NO_ESTIMATE if planned_wait is None else intervals.wait(planned_wait)
+    planned = wait_seconds if planned_wait is None else planned_wait
+    wait = NO_ESTIMATE
+    if wait_seconds is not None and planned is not None:
+        beside = intervals.wait(planned)
+        lower, upper = min(beside.lower, wait_seconds), max(beside.upper, wait_seconds)
+        wait = structs.replace(beside, seconds=wait_seconds, lower=lower, upper=upper)
     if known is None:
-        return Estimates(wait=wait, size=size)
+        return Estimates(wait=wait, size=size, planned_wait=planned_wait)
     chances = known.chances(job)
     run = known.estimate(chances, job)
     promise = None
-    if promised_jobs is not None and planned_wait is not None and math.isfinite(planned_wait):
+    if promised_jobs is not None and planned is not None and math.isfinite(planned):
         requested, expected = job.processors * limit_seconds(job), job.processors * run.seconds
-        promise = known.promises.chances(planned_wait, requested, expected, promised_jobs)
-    return Estimates(wait=wait, run=run, size=size, run_chances=tuple(chances.tolist()), promise=promise)
+        promise = known.promises.chances(planned, requested, expected, promised_jobs)
+    return Estimates(
+        wait=wait,
+        run=run,
+        size=size,
+        run_chances=tuple(chances.tolist()),
+        promise=promise,
+        planned_wait=planned_wait,
+    )
 
 
 def _numbers(job: Job) -> JobNumbers:

@@ -36,7 +36,6 @@ from advisor.predict.promised.waits import PlannedWaits
 from advisor.predict.run_times.grid import GRID
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs
-from advisor.replay.closed_loop.pool_runs import PoolRuns
 from advisor.simulate.pool.pool import Event, Pool
 
 Progress = Callable[[int, int], None]
@@ -129,7 +128,6 @@ class PromiseReplay:
         self._waits = PlannedWaits()
         self._levels = PromiseLevels(options.confidence, len(Kind))
         self._runs = LearnedRuns()
-        self._queue = PoolRuns(jobs.limit, GRID)
         self._open: dict[int, _Promise] = {}
         self._unjudged: dict[int, int] = {}
         self._alarms: list[tuple[float, int]] = []
@@ -170,8 +168,6 @@ class PromiseReplay:
     def _take(self, event: Event) -> None:
         if event.has_started:
             self._turn_comes(event.row, event.time)
-        else:
-            self._queue.forget(event.row)
 
     def _due(self, row: int, now: float) -> None:
         promise = self._open.get(row)
@@ -197,9 +193,7 @@ class PromiseReplay:
         limit, processors = float(jobs.limit[row]), int(jobs.processors[row])
         self._pool.add(row, processors=processors, limit=limit, run=float(jobs.run[row]), order=float(row))
         self._runs.submitted(jobs, row)
-        chances = self._runs.forecast(jobs, row)
-        self._queue.see(row, chances)
-        ended = ended_of(chances)
+        ended = ended_of(self._runs.forecast(jobs, row))
         third = self._levels.third_of(processors * limit)
         self._levels.learn_size(processors * limit)
         outlook = self._outlook(row, ended, now)
@@ -334,7 +328,7 @@ class PromiseReplay:
 
     def _outlook(self, row: int, ended: Floats, now: float) -> Outlook:
         if self._planned_at != now:
-            self._planned_at, self._planned = now, self._queue.starts(self._pool)
+            self._planned_at, self._planned = now, self._pool.forecast(self.jobs.limit)
         planned = max(0.0, float(self._planned[row]) - now)
         waits, shares = self._waits.spread(planned)
         slowdown, limit = self.options.slowdown, float(self.jobs.limit[row])

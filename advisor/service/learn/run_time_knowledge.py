@@ -110,10 +110,10 @@ class RunTimeKnowledge:
         """Compare the intervals that a whole job on-premise was given with what it needed."""
         start = outcome.first_start_time if outcome.restarts else outcome.start_time
         if start is not None and start >= record.advice.time:
-            self._known.intervals.learn_wait(record.estimates.wait, start - record.advice.time)
-            if record.estimates.wait.is_usable:
-                planned, waited = record.estimates.wait.seconds, start - record.advice.time
-                self._known.promises.waits.learn(planned, waited, has_started=True)
+            planned, waited = record.estimates.plan, start - record.advice.time
+            self._known.intervals.learn_wait(planned, waited)
+            if planned.is_usable:
+                self._known.promises.waits.learn(planned.seconds, waited, has_started=True)
         self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)
         self._is_changed = True
 
@@ -130,7 +130,7 @@ class RunTimeKnowledge:
             return
         first = self._first_advice(record, outcome)
         left_at = record.advice.time if record.advice.hedge is None else outcome.end_time
-        planned, waited = first.estimates.wait, left_at - first.advice.time
+        planned, waited = first.estimates.plan, left_at - first.advice.time
         if planned.is_usable and waited > 0.0:
             self._known.promises.waits.learn(planned.seconds, waited, has_started=False)
             self._is_changed = True

@@ -147,7 +147,7 @@ class PriceLoop:
         ]
         if not named:
             return
-        waits = forecast_waits(queue, self._runs)
+        waits = forecast_waits(queue)  # promises are learned beside the wait by limits
         self._asking.move(
             ((queued.job.job_id, queued) for queued in named[:_MAX_ASKED]),
             lambda queued: bool(self._asking.goes(queued, waits[queued.job.job_id])),

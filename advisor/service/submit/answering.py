@@ -118,12 +118,20 @@ class Answerer:
             self._recent.add(answered.submission)
         return answered
 
-    def _priced(self, knowledge: KnownNow, job: Job, planned_wait: float | None, alike: int = 0) -> Estimates:
+    def _priced(
+        self,
+        knowledge: KnownNow,
+        job: Job,
+        wait: float | None,
+        alike: int = 0,
+        planned_wait: float | None = None,
+    ) -> Estimates:
         return priced_estimates(
             self._holder.run_times.current,
             job,
-            planned_wait,
+            wait,
             _size_of(job, knowledge),
+            planned_wait=planned_wait,
             promised_jobs=None if deadline_for(job, knowledge.settings) is None else alike,
         )
 
@@ -185,8 +193,11 @@ class Answerer:
         try:
             queue = self._recent.queue
             if knowledge.settings.cluster.policy == "price":
-                planned = None if queue is None else queue.wait(job, state.time)
-                return self._priced(knowledge, job, planned, state.promised_jobs.get(job.user or "", 0))
+                alike = state.promised_jobs.get(job.user or "", 0)
+                if queue is None:
+                    return self._priced(knowledge, job, None, alike)
+                wait, planned = queue.wait(job, state.time), queue.planned_wait(job, state.time)
+                return self._priced(knowledge, job, wait, alike, planned)
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)

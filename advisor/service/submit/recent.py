@@ -30,7 +30,7 @@ import msgspec
 from advisor.model.cluster import ClusterState
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.site import CloudState, Price, SiteState
-from advisor.simulate.pool.start_profile import StartProfile, start_of, with_job
+from advisor.simulate.pool.start_profile import QueueProfiles, start_of, with_job
 
 _MAX_SUBMISSIONS: Final = 200_000
 _MAX_TASKS: Final = 8
@@ -73,32 +73,42 @@ class QueueForecast:
     """Forecasts when a job submitted now would start on-premise.
 
     The queue is simulated as Slurm schedules it, by time limits, while jobs run as long as expected. How far
-    actual waits are from that is learned (`advisor.predict.intervals`).
+    actual waits are from those with jobs that run to their limits is learned (`advisor.predict.intervals`,
+    `advisor.predict.promised`).
 
     Args:
-        profile: The profile of the snapshot's queue.
+        profiles: The profiles of the snapshot's queue.
         processors: Number of processors of the machine.
     """
 
-    def __init__(self, profile: StartProfile, processors: int) -> None:
-        self._profile = profile
+    def __init__(self, profiles: QueueProfiles, processors: int) -> None:
+        self._profiles = profiles
         self._processors = processors
 
     def wait(self, job: Job, now: float) -> float:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never."""
-        return start_of(self._profile, job.processors, limit_seconds(job), now) - now
+        return start_of(self._profiles.expected, job.processors, limit_seconds(job), now) - now
+
+    def planned_wait(self, job: Job, now: float) -> float:
+        """The same if jobs ran to their limits."""
+        return start_of(self._profiles.planned, job.processors, limit_seconds(job), now) - now
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
         limit = job.requested_seconds or NO_LIMIT_SECONDS
         run = min(limit, job.expected_seconds or limit)
         for _ in range(min(job.tasks, _MAX_TASKS)):
-            self._profile = with_job(self._profile, job.processors, limit, job.time, run)
+            self._join(job.processors, limit, run, job.time)
         rest = (job.tasks - _MAX_TASKS) * job.processors
         if rest > 0:
             rounds = math.ceil(rest / max(1, self._processors))
-            width = min(rest, self._processors)
-            self._profile = with_job(self._profile, width, limit * rounds, job.time, run * rounds)
+            self._join(min(rest, self._processors), limit * rounds, run * rounds, job.time)
+
+    def _join(self, processors: int, limit: float, run: float, now: float) -> None:
+        expected, planned = self._profiles
+        self._profiles = QueueProfiles(
+            with_job(expected, processors, limit, now, run), with_job(planned, processors, limit, now, limit)
+        )
 
 
 class RecentSubmissions:

@@ -31,7 +31,7 @@ from advisor.predict.size.size_model import SizeModel
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.run_times import RunTimesFollower
-from advisor.simulate.pool.start_profile import StartProfile, start_profile
+from advisor.simulate.pool.start_profile import QueueProfiles, queue_profiles
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
@@ -95,7 +95,7 @@ class KnownNow:
     settings: Settings
     snapshot: Snapshot | None = None
     model: LoadedModel | None = None
-    starts: StartProfile | None = None
+    starts: QueueProfiles | None = None
     group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
 
 
@@ -195,7 +195,7 @@ class StateHolder:
         # remembered first: an unreadable file is reported once, not in every round
         self._signature = signature
         snapshot = snapshots.read(path)
-        starts = profile_of(snapshot)
+        starts = profiles_of(snapshot)
         with self._swap:
             settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
             if in_force is not self._settings:
@@ -243,7 +243,7 @@ class StateHolder:
             self.current = replace(self.current, group_names=MappingProxyType(names))
 
 
-def profile_of(snapshot: Snapshot) -> StartProfile | None:
+def profiles_of(snapshot: Snapshot) -> QueueProfiles | None:
     """Simulate the snapshot's queue; None where it has none.
 
     Raises:
@@ -252,7 +252,7 @@ def profile_of(snapshot: Snapshot) -> StartProfile | None:
     queue = snapshot.queue
     if queue is None:
         return None
-    return start_profile(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
+    return queue_profiles(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

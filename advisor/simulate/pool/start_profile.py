@@ -40,6 +40,26 @@ class StartProfile(NamedTuple):
     extras: Floats
 
 
+class QueueProfiles(NamedTuple):
+    """The profiles of one queue.
+
+    Attributes:
+        expected: Jobs run as long as expected.
+        planned: Jobs run to their limits.
+    """
+
+    expected: StartProfile
+    planned: StartProfile
+
+
+def queue_profiles(processors: int, now: float, running: Floats, waiting: Floats) -> QueueProfiles:
+    """Both profiles; see :func:`start_profile`."""
+    to_limits = running[:, [0, 1, 2, 2]], waiting[:, [0, 1, 1]]
+    return QueueProfiles(
+        start_profile(processors, now, running, waiting), start_profile(processors, now, *to_limits)
+    )
+
+
 def start_profile(processors: int, now: float, running: Floats, waiting: Floats) -> StartProfile:
     """Simulate a queue until it is empty. Jobs are planned by their limits, as Slurm does.
 

@@ -123,7 +123,7 @@ def test_the_intervals_of_advice_are_judged_by_the_waits_and_run_times(desk: Des
 
 def test_a_later_advice_is_judged_by_the_wait_that_was_left(desk: Desk) -> None:
     desk.knowledge.learn()
-    for number in range(1000):
+    for number in range(100):
         ended = outcome(number, wait=4 * HOUR)
         desk.knowledge.judge(advised(ended, later=3 * HOUR), ended)
     assert desk.saved().intervals.wait(2 * HOUR).upper < 2 * HOUR

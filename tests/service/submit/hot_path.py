@@ -33,7 +33,7 @@ from advisor.service.running.metrics import ServeMetrics
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
 from advisor.service.submit.state_holder import LoadedModel, StateHolder
-from advisor.simulate.pool.start_profile import StartProfile
+from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
 from tests.service.site import NOW, Clock, ask, make_settings, make_snapshot
 
 PACKAGE = Path(advisor.__file__).parent
@@ -77,10 +77,11 @@ class Sink:
         """Drop the announcement of an advice."""
 
 
-def queue(wait: float) -> StartProfile:
+def queue(wait: float) -> QueueProfiles:
     """All of the machine is free after a wait."""
     times, free = np.array([NOW - 1.0, NOW + wait]), np.array([64.0 if not wait else 0.0, 64.0])
-    return StartProfile(times, free, np.full(2, np.inf), free)
+    profile = StartProfile(times, free, np.full(2, np.inf), free)
+    return QueueProfiles(profile, profile)
 
 
 def run_times() -> RunTimesOfJobs:

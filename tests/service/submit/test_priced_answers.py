@@ -16,7 +16,7 @@ from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome, Placement
 from advisor.model.advice import HedgeKind
 from advisor.model.estimate import Estimate
-from advisor.model.settings import BudgetSettings
+from advisor.model.settings import BudgetSettings, PromiseSettings
 from advisor.model.site import Price
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
 from advisor.predict.run_times.run_times import RunTimesOfJobs, estimate_of
@@ -27,7 +27,7 @@ from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.recent import QueueForecast, Submission
 from advisor.service.submit.run_times import RUN_TIMES_KIND
-from advisor.service.submit.state_holder import StateHolder, profile_of
+from advisor.service.submit.state_holder import StateHolder, profiles_of
 from tests.service.site import NOW, Clock, ask, make_settings, make_snapshot
 
 MACHINE = 64
@@ -73,8 +73,9 @@ def serving(
     **sections: Any,
 ) -> tuple[Answerer, StateHolder]:
     sections.setdefault("hedge", {"enabled": True})
+    promise = PromiseSettings(**sections.pop("promise", {}))
     made = make_settings(folder, policy="price", **sections)
-    settings = made.model_copy(update={"budget": BudgetSettings(usd=1.0)})
+    settings = made.model_copy(update={"budget": BudgetSettings(usd=1.0), "promise": promise})
     snapshots.write(settings.paths.snapshot, snapshot)
     holder = StateHolder(settings, load_model=lambda _version: None)
     holder.refresh()
@@ -211,14 +212,40 @@ def test_a_damaged_queue_in_the_snapshot_keeps_jobs_and_is_counted(
 
 def test_a_large_array_joins_in_a_bounded_number_of_steps() -> None:
     snapshot = site_of(full_machine())
-    profile = profile_of(snapshot)
-    assert profile is not None
-    queue = QueueForecast(profile, MACHINE)
+    profiles = profiles_of(snapshot)
+    assert profiles is not None
+    queue = QueueForecast(profiles, MACHINE)
     queue.join(Submission(time=NOW, processors=1, tasks=100_000, requested_seconds=60.0))
     job = Job(job_id=0, submit_time=NOW, processors=MACHINE, requested_time=60.0)
     rounds = math.ceil((100_000 - 8) / MACHINE)
     assert queue.wait(job, NOW) == pytest.approx(BUSY_SECONDS + 60.0 * (rounds + 1), rel=0.01)
-    assert len(queue._profile.times) < 30
+    assert all(len(profile.times) < 30 for profile in queue._profiles)
+
+
+def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_beside_the_limits(
+    tmp_path: Path, run_times: RunTimesOfJobs
+) -> None:
+    """The machine is taken for two hours by its limit, and for half an hour by what is expected."""
+    queue = SeenQueue.of(MACHINE, np.array([[MACHINE, NOW, BUSY_SECONDS, 1800.0]]), np.empty((0, 3)))
+    answerer, _ = serving(tmp_path, site_of(queue), run_times)
+    found = answerer.answer(ask(dry=True)).record.estimates
+    assert found.wait.seconds == 1800.0
+    assert found.planned_wait == found.plan.seconds == BUSY_SECONDS
+    assert (found.plan.lower, found.plan.upper) == (found.wait.lower, found.wait.upper)
+    assert found.wait.upper == pytest.approx(run_times.intervals.wait(BUSY_SECONDS).upper)
+
+
+def test_a_promise_looks_at_the_wait_by_limits(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
+    short, to_limits = (
+        SeenQueue.of(MACHINE, np.array([[MACHINE, NOW, BUSY_SECONDS, run]]), np.empty((0, 3)))
+        for run in (1800.0, BUSY_SECONDS)
+    )
+    free = []
+    for name, queue in (("short", short), ("limits", to_limits)):
+        (tmp_path / name).mkdir()
+        answerer, _ = serving(tmp_path / name, site_of(queue), run_times, promise={"enabled": True})
+        free.append(answerer.answer(ask(dry=True, comment="by=+9h")).record.advice.values()["free_in"])
+    assert free[0] == free[1]
 
 
 def test_intervals_that_control_has_learned_are_those_of_the_answers(tmp_path: Path) -> None:
