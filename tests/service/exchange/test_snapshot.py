@@ -38,6 +38,7 @@ def test_no_file_is_said_so(tmp_path: Path) -> None:
         b"no msgpack",
         msgspec.msgpack.encode({"format": 1}),
         msgspec.msgpack.encode({"format": 1, "state": {"time": "x", "cluster": None}}),
+        msgspec.msgpack.encode({"format": 1, "state": {"time": 1.0, "cluster": None}}),  # other columns
         msgspec.msgpack.encode({"format": 99, "state": {"time": 1.0, "cluster": None}}),
         b"\x91" * 100_000,
         b"x" * 5_000_000,
