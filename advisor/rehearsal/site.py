@@ -209,10 +209,12 @@ class SimulatedSite:
         if job.described is not None and job.described.placeholder_for is not None:
             self.control.slot_came()
 
-    def _again(self, job: Job, wait_seconds: float | None) -> AdviseReply:
+    def _again(self, job: Job, wait_seconds: float | None, planned_seconds: float | None) -> AdviseReply:
         """Ask about a job that waits, as by the socket."""
         self.holder.refresh()
-        answered = self.answerer.again(AgainRequest(v=VERSION, job=job, wait_seconds=wait_seconds))
+        answered = self.answerer.again(
+            AgainRequest(v=VERSION, job=job, wait_seconds=wait_seconds, planned_wait_seconds=planned_seconds)
+        )
         if answered.reply.partition is not None:
             self.spool.append(answered.record)
             self.advice_given += 1

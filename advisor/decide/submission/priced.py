@@ -64,9 +64,9 @@ _Numbers = tuple[tuple[str, Quantity], ...]
 class _Option(NamedTuple):
     """A way to start a job in the cloud.
 
-    ``limit_there`` is the time limit that it has there, seconds; 0: none that is longer than its own.
     It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` and
-    ``most_usd_per_second``, the price where its capacity has no room, are for one task.
+    ``most_usd_per_second``, the price where its capacity has no room, are for one task. ``limit_there`` is
+    its time limit there, seconds.
     """
 
     slowdown: float
@@ -198,7 +198,7 @@ def _option(
         usd_per_second=usd,
         most_usd_per_second=most_usd_per_second(usd, job, tried, cloud, settings),
         limit=limit,
-        limit_there=0.0 if limit_there is None else limit_there.given_seconds,
+        limit_there=limit if limit_there is None else limit_there.given_seconds,
         is_whole=is_whole,
         offer=offer,
         best=_best(offer, chances, limit, estimates, settings),

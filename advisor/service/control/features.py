@@ -91,7 +91,7 @@ class Connections:
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
     nodes_asked: NodeConstraintSource | None = None
-    ask_again: Callable[[Job, float | None], AdviseReply] | None = None
+    ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None
     models: ModelStore | None = None
 
 

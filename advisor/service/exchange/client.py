@@ -68,9 +68,23 @@ class SubmitClient:
         request = ExplainRequest(v=VERSION, seq=self._next(), **fields)
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
 
-    def again(self, job: Job, wait_seconds: float | None = None, *, is_new: bool = False) -> AdviseReply:
+    def again(
+        self,
+        job: Job,
+        wait_seconds: float | None = None,
+        planned_wait_seconds: float | None = None,
+        *,
+        is_new: bool = False,
+    ) -> AdviseReply:
         """Ask about a job that waits on-premise (`AgainRequest`); errors as :meth:`advise`."""
-        request = AgainRequest(v=VERSION, job=job, seq=self._next(), wait_seconds=wait_seconds, is_new=is_new)
+        request = AgainRequest(
+            v=VERSION,
+            job=job,
+            seq=self._next(),
+            wait_seconds=wait_seconds,
+            planned_wait_seconds=planned_wait_seconds,
+            is_new=is_new,
+        )
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
 
     def ping(self) -> PingReply:

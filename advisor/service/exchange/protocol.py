@@ -116,6 +116,7 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
         job: The job as it is now; ``submit_time`` says since when it has waited. An advice that
             moves it goes into the ledger; the server does not store any other.
         wait_seconds: Forecast wait from now on, by its place in the queue; None: the server forecasts it.
+        planned_wait_seconds: The same if jobs ran to their limits; None: it is the same.
         is_new: It was not advised before (``cluster.hook = false``): the answer is the one inside ``sbatch``,
             and its advice goes into the ledger wherever the job goes.
     """
@@ -124,6 +125,7 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
     job: Job
     seq: Number = 0
     wait_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=1e10)] | None = None
+    planned_wait_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=1e10)] | None = None
     is_new: bool = False
 
 

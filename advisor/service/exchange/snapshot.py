@@ -20,7 +20,7 @@ from advisor.model.site import SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 
 FORMAT: Final = 2
-_MAX_BYTES: Final = 4 * 1024 * 1024
+_MAX_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.arrays import Floats
-from advisor.model.job import limit_seconds
+from advisor.model.job import Job, limit_seconds
 from advisor.predict.run_times.queue_runs import QueueRuns
 from advisor.service.price.queue_view import OnPremiseQueue, run_to_limits
 from advisor.service.price.valuing import AskChances
@@ -18,7 +19,7 @@ class ExpectedRuns:
     """What :data:`~advisor.service.price.queue_view.AskRuns` asks; thread-safe.
 
     Args:
-        chances: Asked once for each job, when it is first seen.
+        chances: Asked about each job when it is first seen; a placeholder has the name of its job.
         is_ready: Whether run times have been learned; before that every job runs to its limit.
     """
 
@@ -41,6 +42,11 @@ class ExpectedRuns:
             self._seen.forget_all_but(set(ids))
             for queued in jobs:
                 if queued.job.job_id not in self._seen:
-                    self._seen.see(queued.job.job_id, self._ask(queued.job))
+                    self._seen.see(queued.job.job_id, self._ask(_as_itself(queued.job, queue)))
             runs = self._seen.expected(ids, limits, ran)
         return runs[:running], runs[running:]
+
+
+def _as_itself(job: Job, queue: OnPremiseQueue) -> Job:
+    """The job, or under its own name the one that a placeholder stands for."""
+    return replace(job, name=queue.names[job.job_id]) if job.job_id in queue.names else job

@@ -131,7 +131,7 @@ class PriceLoop:
             key=lambda one: -one.value,
         )
         self.worth_it = len(best)
-        self._ask_and_move(best)
+        self._ask_and_move(best, forecast_waits(queue) if best else {})
 
     def keep_promises(self) -> None:
         """Ask about waiting jobs that name the time by which they are to be done; move those that have to."""
@@ -186,7 +186,7 @@ class PriceLoop:
         self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
         return due
 
-    def _ask_and_move(self, best: Sequence[Valued]) -> None:
+    def _ask_and_move(self, best: Sequence[Valued], planned: Mapping[int, float]) -> None:
         asked = 0
 
         def next_round(job_id: int) -> None:
@@ -205,7 +205,7 @@ class PriceLoop:
             if one.worst_usd > tokens and not usd_for_shorter(price, payers):
                 return False
             asked += 1
-            found = self._asking.goes(one.queued, one.wait)
+            found = self._asking.goes(one.queued, one.wait, planned[job_id])
             if found is None:
                 next_round(job_id)  # its advice is on its way to the ledger
             elif found:

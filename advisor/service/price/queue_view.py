@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
+from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.site_view import without_doubles
 from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
 
@@ -32,12 +33,14 @@ class OnPremiseQueue:
         running: The running jobs, in no order.
         waiting: The waiting jobs in Slurm's order of priority; jobs that are held, wait for a time or another
             job are left out.
+        names: The job names that placeholders stand for, by their ids.
     """
 
     time: float
     processors: int
     running: tuple[QueuedJob, ...]
     waiting: tuple[QueuedJob, ...]
+    names: Mapping[int, str | None] = field(default_factory=dict)
 
     @property
     def waiting_processors(self) -> int:
@@ -69,7 +72,16 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         ),
         running=tuple(queued for queued in here if queued.holds_processors),
         waiting=tuple(waiting),
+        names=_names_of_placeholders(snapshot.jobs),
     )
+
+
+def _names_of_placeholders(jobs: Sequence[QueuedJob]) -> Mapping[int, str | None]:
+    standing = standing_for_others(jobs)
+    if not standing:
+        return {}
+    names = {queued.job.job_id: queued.job.name for queued in jobs}
+    return {own: names[other] for own, other in standing.items()}
 
 
 def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict[int, float]:

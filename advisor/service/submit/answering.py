@@ -104,7 +104,8 @@ class Answerer:
             state = _without(job, self._site_state(knowledge, now, None))
             # its own constraint is named anew by what is preferred or required (`_node_features`)
             asked = _asked_of(request)
-            estimates = self._estimates_again(knowledge, job, state, request.wait_seconds)
+            waits = request.wait_seconds, request.planned_wait_seconds
+            estimates = self._estimates_again(knowledge, job, state, waits)
             answered = self._answered(asked, knowledge, state, job, estimates)
             if answered.reply.partition is not None:
                 self._recent.add(answered.submission)
@@ -136,10 +137,12 @@ class Answerer:
         )
 
     def _estimates_again(
-        self, knowledge: KnownNow, job: Job, state: SiteState, wait_seconds: float | None
+        self, knowledge: KnownNow, job: Job, state: SiteState, waits: tuple[float | None, float | None]
     ) -> Estimates:
+        """``waits``: the forecast and the planned one, see :class:`AgainRequest`."""
         if knowledge.settings.cluster.policy == "price":
-            return self._priced(knowledge, job, wait_seconds)
+            wait, planned = waits
+            return self._priced(knowledge, job, wait, planned_wait=planned)
         return self._estimates(knowledge, replace(job, submit_time=state.time), state, waits=True)
 
     def _answered(
@@ -157,7 +160,7 @@ class Answerer:
             record=AdviceRecord(
                 advice=advice, job=job, estimates=replace(estimates, run_chances=(), promise=None)
             ),
-            submission=submission_of(job, advice, values, cloud, knowledge.settings),
+            submission=submission_of(job, advice, values, estimates, cloud, knowledge.settings),
         )
 
     def _site_state(self, knowledge: KnownNow, now: float, configured_at: int | None) -> SiteState:
@@ -201,7 +204,7 @@ class Answerer:
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)
-            if waits or queue is None or queue.wait(job, state.time) > AT_ONCE_SECONDS:
+            if waits or queue is None or queue.planned_wait(job, state.time) > AT_ONCE_SECONDS:
                 return found
             return replace(found, wait=_AT_ONCE)
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
@@ -241,7 +244,12 @@ def starts_hedged(advice: Advice) -> bool:
 
 
 def submission_of(
-    job: Job, advice: Advice, values: Mapping[str, float], cloud: CloudState, settings: Settings
+    job: Job,
+    advice: Advice,
+    values: Mapping[str, float],
+    estimates: Estimates,
+    cloud: CloudState,
+    settings: Settings,
 ) -> Submission:
     """The effect of an advised job on the site. In shadow mode the job goes where its user has sent it.
 
@@ -273,7 +281,7 @@ def submission_of(
         processors=job.processors,
         tasks=tasks if counts else 0,
         requested_seconds=seconds,
-        expected_seconds=_known(values.get("predicted_run")),
+        expected_seconds=_known(estimates.run.seconds),
         on_premise=not burst_by_hand,
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,

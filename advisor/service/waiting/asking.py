@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeAlias, TypeVar
 
@@ -26,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 AskAdvice: TypeAlias = Callable[[int], AdviceRecord | None]
 """Job id to the newest advice it was given; None while it is on its way to the ledger."""
-AskAgain: TypeAlias = Callable[[Job, float | None], AdviseReply]
+AskAgain: TypeAlias = Callable[[Job, float | None, float | None], AdviseReply]
 """Asks the submit server about a waiting job; the second is its forecast wait from now on, seconds."""
 
 Item = TypeVar("Item")
@@ -68,7 +67,9 @@ class Asking:
         self._would_move.intersection_update(job_ids)
         self._submitted = {job_id: known for job_id, known in self._submitted.items() if job_id in job_ids}
 
-    def goes(self, queued: QueuedJob, wait_seconds: float = math.nan) -> bool | None:
+    def goes(
+        self, queued: QueuedJob, wait_seconds: float | None = None, planned_wait_seconds: float | None = None
+    ) -> bool | None:
         """Ask about a job; True: it is to move, and that is on disk.
 
         Returns:
@@ -84,7 +85,7 @@ class Asking:
         job = as_asked(queued, submitted)
         if job is None:
             return False
-        reply = self._again(job, None if math.isnan(wait_seconds) else wait_seconds)
+        reply = self._again(job, wait_seconds, planned_wait_seconds)
         self.asked += 1
         if reply.reason == Reason.STATE_UNKNOWN:
             return None
@@ -151,8 +152,8 @@ class Asking:
 def asking_by_socket(settings: Settings) -> AskAgain:
     """Ask `advisor serve` on a new connection for each question, as it may restart at any time."""
 
-    def ask(job: Job, wait_seconds: float | None) -> AdviseReply:
+    def ask(job: Job, wait_seconds: float | None, planned_seconds: float | None) -> AdviseReply:
         with SubmitClient(settings.paths.submit_socket) as client:
-            return client.again(job, wait_seconds)
+            return client.again(job, wait_seconds, planned_seconds)
 
     return ask

@@ -150,6 +150,13 @@ def test_the_worst_case_of_a_whole_run_is_its_limit_there() -> None:
     assert learned.values()["worst_cost"] == pytest.approx(4 * USD_PER_CORE_HOUR / 3600.0 * paid_seconds)
 
 
+def test_a_faster_cloud_leaves_a_whole_run_its_own_limit() -> None:
+    fast = PerformanceRatios(overhead=0.0, baseline=0.5, deviation=0.1, jobs=9)
+    terms: dict[str, Any] = {"requeue": False, "explicit_time_limit": True, "requested_time": 7200.0}
+    worst = offered(ratios=fast, **terms).values()["worst_cost"]
+    assert worst == pytest.approx(4 * USD_PER_CORE_HOUR / 3600.0 * (120.0 + 7200.0 + 60.0))
+
+
 def test_a_cloud_that_may_be_faster_is_believed_as_far_as_it_is_sure() -> None:
     def ratio(factor: float, deviation: float) -> float:
         found = PerformanceRatios(overhead=0.0, baseline=factor, deviation=deviation, jobs=9)

@@ -23,7 +23,13 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
-from advisor.service.price.queue_view import forecast_waits, on_premise_queue, run_to_limits
+from advisor.service.price.queue_view import (
+    AskRuns,
+    OnPremiseQueue,
+    forecast_waits,
+    on_premise_queue,
+    run_to_limits,
+)
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode
@@ -90,6 +96,8 @@ class World:
         self.view = SharedView(self.hands.clock, 60.0)
         self.folder = folder
         self.asked: list[tuple[int, float]] = []
+        self.runs: AskRuns = run_to_limits
+        self.planned: list[float | None] = []
         self.stays: set[int] = set()
         self.mode = "act"
         self.reason = ""
@@ -114,7 +122,7 @@ class World:
         )
         self.loop = PriceLoop(
             self.settings,
-            runs=run_to_limits,
+            runs=self.expected,
             keeper=self.keeper,
             valuer=Valuer(
                 self.settings, chances=self.chances.chances, slowdown=lambda _queued: 1.05, has_slices=True
@@ -129,8 +137,12 @@ class World:
 
     submitted = Job(job_id=0, submit_time=0.0, processors=2, queue="onprem", requested_time=3600.0)
 
-    def again(self, job: Job, wait_seconds: float | None) -> AdviseReply:
+    def expected(self, queue: OnPremiseQueue) -> tuple[Floats, Floats]:
+        return self.runs(queue)
+
+    def again(self, job: Job, wait_seconds: float | None, planned_seconds: float | None) -> AdviseReply:
         assert wait_seconds is not None
+        self.planned.append(planned_seconds)
         self.asked.append((job.job_id, wait_seconds))
         moves = job.job_id not in self.stays
         name = f"again-{len(self.asked)}"

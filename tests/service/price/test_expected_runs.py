@@ -7,12 +7,14 @@ import pytest
 
 from advisor.arrays import Floats
 from advisor.model import Job
+from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
+from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.service.price.expected_runs import ExpectedRuns
-from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, seen_queue
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queue
 from advisor.simulate.pool.start_profile import start_of, start_profile
-from tests.service.doubles import make_queued
+from tests.service.doubles import make_look, make_queued
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -75,6 +77,24 @@ def test_each_job_is_forecast_once_while_it_is_there() -> None:
     forecast_waits(queue_of(waiting(3)), runs)
     forecast_waits(queue_of(waiting(2)), runs)
     assert known.asked == [1, 2, 3, 2]
+
+
+def test_a_placeholder_is_forecast_as_the_job_that_it_stands_for() -> None:
+    own = make_queued(5, "RUNNING", queue="burst", name="long", user="ann", array_job_id=5)
+    place = make_queued(
+        6, name=f"{PLACEHOLDER_PREFIX}5", user="ann", reason="Resources", comment=PLACEHOLDER_COMMENT
+    )
+    assert place.job.placeholder_for == 5
+    queue = on_premise_queue(make_look(NOW, (), (own, place)), Settings())
+    asked: list[str | None] = []
+
+    def chances(job: Job) -> Floats:
+        asked.append(job.name)
+        return Knowledge().chances(job)
+
+    ExpectedRuns(chances, lambda: True)(queue)
+    assert asked == ["long"]
+    assert [queued.job.name for queued in queue.waiting] == [f"{PLACEHOLDER_PREFIX}5"]
 
 
 @pytest.mark.parametrize("tasks", [1, 3])

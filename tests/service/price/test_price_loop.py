@@ -12,6 +12,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Answer, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
+from advisor.service.price.queue_view import run_to_limits
 from advisor.service.state.state_files import MOVES
 from tests.decide.cases import ask
 from tests.service.price.price_world import World, by_account
@@ -46,6 +47,18 @@ def test_the_submit_server_is_told_the_wait_that_the_place_in_the_queue_gives(tm
     waits = dict(world.asked)
     assert waits[8] == pytest.approx(HOUR - 31.0, abs=2.0)
     assert waits[7] == pytest.approx(2 * HOUR - 31.0, abs=3.0)
+
+
+def test_jobs_are_valued_by_expected_run_times_and_asked_about_with_the_wait_by_limits(
+    tmp_path: Path,
+) -> None:
+    world = with_tokens(tmp_path)
+    world.runs = lambda queue: (0.5 * run_to_limits(queue)[0], 0.5 * run_to_limits(queue)[1])
+    world.slurm.put(7, processors=16)
+    world.round()
+    ((job_id, wait),) = world.asked
+    assert (job_id, wait) == (7, pytest.approx(HOUR / 2 - 31.0, abs=2.0))
+    assert world.planned == [pytest.approx(HOUR - 31.0, abs=2.0)]
 
 
 def test_a_job_that_would_start_now_is_not_moved(tmp_path: Path) -> None:

@@ -106,9 +106,13 @@ def test_submissions_that_stay_lengthen_the_wait_of_the_next(
     wide = ask(min_cpus=MACHINE, comment="no-burst", dry=False)
     waits = []
     for _ in range(3):
-        waits.append(answerer.answer(ask(min_cpus=MACHINE, dry=True)).record.advice.number("predicted_wait"))
+        waits.append(answerer.answer(ask(min_cpus=MACHINE, dry=True)).record.estimates)
         answerer.answer(wide)
-    assert waits == pytest.approx([BUSY_SECONDS, BUSY_SECONDS + 3600.0, BUSY_SECONDS + 7200.0])
+    planned = [each.planned_wait for each in waits]
+    assert planned == pytest.approx([BUSY_SECONDS, BUSY_SECONDS + 3600.0, BUSY_SECONDS + 7200.0])
+    run = waits[0].run.seconds  # hers take ten minutes of their hour
+    expected = [each.wait.seconds for each in waits]
+    assert expected == pytest.approx([BUSY_SECONDS, BUSY_SECONDS + run, BUSY_SECONDS + 2.0 * run])
 
 
 def test_submissions_since_the_poll_outlive_the_next_poll(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
@@ -119,8 +123,9 @@ def test_submissions_since_the_poll_outlive_the_next_poll(tmp_path: Path, run_ti
     snapshots.write(holder.current.settings.paths.snapshot, site_of(full_machine(), now=NOW + 5.0))
     holder.refresh()
     clock.now = NOW + 12.0
-    found = answerer.answer(ask(min_cpus=MACHINE, dry=True)).record.advice.number("predicted_wait")
-    assert found == pytest.approx(BUSY_SECONDS + 3600.0 - 12.0)
+    found = answerer.answer(ask(min_cpus=MACHINE, dry=True)).record.estimates
+    assert found.planned_wait == pytest.approx(BUSY_SECONDS + 3600.0 - 12.0)
+    assert found.wait.seconds == pytest.approx(BUSY_SECONDS + found.run.seconds - 12.0)
 
 
 def test_tokens_are_not_spent_twice_between_two_polls(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
@@ -233,6 +238,28 @@ def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_besi
     assert found.planned_wait == found.plan.seconds == BUSY_SECONDS
     assert (found.plan.lower, found.plan.upper) == (found.wait.lower, found.wait.upper)
     assert found.wait.upper == pytest.approx(run_times.intervals.wait(BUSY_SECONDS).upper)
+
+
+def test_a_job_that_is_asked_about_again_has_a_plan_too(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
+    answerer, _ = serving(tmp_path, site_of(full_machine()), run_times)
+    job = Job(
+        job_id=7, submit_time=NOW - 60.0, processors=2, user="alice", queue="onprem", requested_time=3600.0
+    )
+    again = AgainRequest(v=VERSION, job=job, wait_seconds=1800.0, planned_wait_seconds=BUSY_SECONDS)
+    found = answerer.again(again).record.estimates
+    assert (found.wait.seconds, found.plan.seconds) == (1800.0, BUSY_SECONDS)
+    assert found.wait.upper == pytest.approx(run_times.intervals.wait(BUSY_SECONDS).upper)
+
+
+def test_a_job_that_a_rule_keeps_here_joins_the_queue_for_as_long_as_it_is_expected_to_run(
+    tmp_path: Path, run_times: RunTimesOfJobs
+) -> None:
+    answerer, _ = serving(tmp_path, site_of(full_machine()), run_times)
+    kept = ask(user="alice", min_cpus=MACHINE, time_limit=600, comment="no-burst")
+    assert answerer.answer(kept).reply.placement == Placement.ON_PREMISE
+    behind = answerer.answer(ask(dry=True, min_cpus=MACHINE)).record.estimates
+    assert behind.planned_wait == pytest.approx(BUSY_SECONDS + 36_000.0, rel=0.01)
+    assert BUSY_SECONDS + 60.0 < behind.wait.seconds < BUSY_SECONDS + 7200.0
 
 
 def test_a_promise_looks_at_the_wait_by_limits(tmp_path: Path, run_times: RunTimesOfJobs) -> None:

@@ -89,7 +89,7 @@ class World:
         asking = Asking(
             moves,
             advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
-            again=lambda job, _wait: self.again(job),
+            again=lambda job, _wait, _planned: self.again(job),
         )
         return AskingAgainLoop(self.settings, view=self.view, asking=asking, clock=self.hands.clock)
 
@@ -343,7 +343,7 @@ def test_nonsense_in_the_state_file_is_nothing_under_way(world: World) -> None:
 def test_a_submit_server_that_does_not_answer_is_asked_once_a_round(world: World) -> None:
     asked: list[int] = []
 
-    def nobody(job: Job, _wait: float | None) -> AdviseReply:
+    def nobody(job: Job, _wait: float | None, _planned: float | None) -> AdviseReply:
         asked.append(job.job_id)
         raise RetryLater("no answer", code="submit.unreachable")
 
