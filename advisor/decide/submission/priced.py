@@ -66,7 +66,7 @@ class _Option(NamedTuple):
 
     It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` and
     ``most_usd_per_second``, the price where its capacity has no room, are for one task. ``limit_there`` is
-    its time limit there, seconds.
+    the time limit of a whole run there, seconds.
     """
 
     slowdown: float
@@ -180,7 +180,7 @@ def _option(
     usd = usd_per_second(job, tried, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
     is_whole = not keeps_place(job, settings)
-    limit_there = stretched(job, settings.placement, ratio_of(job, state.ratios))
+    limit_there = stretched(job, settings.placement, ratio_of(job, state.ratios)) if is_whole else None
     offer = CloudOffer(
         start_seconds=wait_there + start.seconds,
         slowdown=slowdown,

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from advisor.arrays import Floats
-from advisor.model.job import Job, limit_seconds
+from advisor.model.job import Job
 from advisor.predict.run_times.queue_runs import QueueRuns
 from advisor.service.price.queue_view import OnPremiseQueue, run_to_limits
 from advisor.service.price.valuing import AskChances
@@ -37,7 +37,7 @@ class ExpectedRuns:
         ids = [queued.job.job_id for queued in jobs]
         ran = np.zeros(len(jobs))
         ran[:running] = [max(0.0, queue.time - (q.start_time or queue.time)) for q in queue.running]
-        limits = np.array([limit_seconds(queued.job) for queued in jobs], np.float64)
+        limits = np.concatenate(run_to_limits(queue))
         with self._lock:
             self._seen.forget_all_but(set(ids))
             for queued in jobs:

@@ -155,23 +155,16 @@ def with_job(profile: StartProfile, processors: int, limit: float, now: float, r
     if start == np.inf:
         return profile
     found = np.empty((4, len(profile.times) + 2))
-    _take(*profile, float(processors), start, start + min(run, limit), start + limit, found)
+    _take(profile, float(processors), start, start + min(run, limit), start + limit, found)
     return StartProfile(*found)
 
 
 @compiled
-def _take(  # noqa: PLR0917  (compiled: no keywords)
-    times: Floats,
-    free: Floats,
-    shadows: Floats,
-    extras: Floats,
-    processors: float,
-    start: float,
-    end: float,
-    planned_end: float,
-    found: Floats,
+def _take(
+    profile: StartProfile, processors: float, start: float, end: float, planned_end: float, found: Floats
 ) -> None:
     """Write the passes with two more at the job's start and end, and without its processors between them."""
+    times, free, shadows, extras = profile
     # merge: passes in order, the start and the end of the job at their places
     row, added = 0, 0
     for i in range(found.shape[1]):
