@@ -343,13 +343,13 @@ def test_nonsense_in_the_state_file_is_nothing_under_way(world: World) -> None:
 def test_a_submit_server_that_does_not_answer_is_asked_once_a_round(world: World) -> None:
     asked: list[int] = []
 
-    def nobody(job: Job, _wait: float | None, _planned: float | None) -> AdviseReply:
+    def no_answer(job: Job, _wait: float | None, _planned: float | None) -> AdviseReply:
         asked.append(job.job_id)
         raise RetryLater("no answer", code="submit.unreachable")
 
     for job_id in range(1, 5):
         world.slurm.put(job_id)
-    world.loop._asking._again = nobody
+    world.loop._asking._again = no_answer
     with pytest.raises(RetryLater):
         world.round()
     assert (len(asked), world.moved) == (1, [])
