@@ -30,7 +30,7 @@ import msgspec
 from advisor.model.cluster import ClusterState
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.site import CloudState, Price, SiteState
-from advisor.simulate.pool.start_profile import QueueProfiles, start_of, with_job
+from advisor.simulate.pool.start_profile import QueueProfiles
 
 _MAX_SUBMISSIONS: Final = 200_000
 _MAX_TASKS: Final = 8
@@ -82,16 +82,16 @@ class QueueForecast:
     """
 
     def __init__(self, profiles: QueueProfiles, processors: int) -> None:
-        self._profiles = profiles
+        self._expected, self._planned = (profile.copy() for profile in profiles)
         self._processors = processors
 
     def wait(self, job: Job, now: float) -> float:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never."""
-        return start_of(self._profiles.expected, job.processors, limit_seconds(job), now) - now
+        return self._expected.start_of(job.processors, limit_seconds(job), now) - now
 
     def planned_wait(self, job: Job, now: float) -> float:
         """The same if jobs ran to their limits."""
-        return start_of(self._profiles.planned, job.processors, limit_seconds(job), now) - now
+        return self._planned.start_of(job.processors, limit_seconds(job), now) - now
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
@@ -105,10 +105,8 @@ class QueueForecast:
             self._join(min(rest, self._processors), limit * rounds, run * rounds, job.time)
 
     def _join(self, processors: int, limit: float, run: float, now: float) -> None:
-        expected, planned = self._profiles
-        self._profiles = QueueProfiles(
-            with_job(expected, processors, limit, now, run), with_job(planned, processors, limit, now, limit)
-        )
+        self._expected.join(processors, limit, now, run)
+        self._planned.join(processors, limit, now, limit)
 
 
 class RecentSubmissions:

@@ -15,29 +15,68 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from advisor.arrays import Floats
+from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, advance
 
 _OVERDUE_SECONDS: Final = 1.0
 """A running job that has run for longer than expected is assumed to end within this time, seconds."""
+_FOUND: Final = 32
+"""Number of the last starts found that are remembered."""
 
 
-class StartProfile(NamedTuple):
-    """The processors that each scheduling pass leaves free; arrays of shape ``(passes,)``.
+class StartProfile:
+    """The processors that each scheduling pass leaves free, with the jobs that have joined the queue.
 
-    Attributes:
-        times: Times of the passes, seconds, ascending.
-        free: Free processors.
-        shadows: When the head of the queue is reserved to start, seconds; infinite where no job waits.
-        extras: Processors that stay free at the head's start.
+    Args:
+        passes: Shape ``(4, n)``: the times of the passes, seconds, ascending; free processors; when the head
+            of the queue is reserved to start, seconds, infinite where no job waits; processors that stay free
+            at the head's start.
     """
 
-    times: Floats
-    free: Floats
-    shadows: Floats
-    extras: Floats
+    def __init__(self, passes: Floats) -> None:
+        self._passes = passes
+        self._count = passes.shape[1]
+        self._found = np.full((3, _FOUND), np.inf)
+        self._oldest = np.zeros(1, np.int64)
+
+    @property
+    def passes(self) -> Floats:
+        """As given, with two passes for each job that has joined."""
+        return self._passes[:, : self._count]
+
+    def copy(self) -> StartProfile:
+        """Return a profile that other jobs may join."""
+        return StartProfile(self.passes.copy())
+
+    def start_of(self, processors: int, limit: float, now: float) -> float:
+        """When a job that joins now would start, seconds; infinite where the machine is too small.
+
+        Args:
+            limit: The job's time limit, seconds.
+            now: The present time, seconds, not before the first pass.
+        """
+        found = self._found, self._oldest
+        return _start_of(self._passes, self._count, *found, float(processors), limit, now)
+
+    def join(self, processors: int, limit: float, now: float, run: float) -> None:
+        """Let a job join the queue, without a new simulation.
+
+        The job keeps the start that it has now. In a whole simulation it might delay jobs that wait before it
+        and are not the head, and jobs that join later might delay it: the next simulation shows that.
+
+        Args:
+            run: Its expected run time, seconds.
+        """
+        if self._count + 2 > self._passes.shape[1]:
+            more = np.empty((4, 2 * self._count + 2))
+            more[:, : self._count] = self.passes
+            self._passes = more
+        start = self.start_of(processors, limit, now)
+        if start < np.inf:
+            _join(self._passes, self._count, float(processors), start, start + min(run, limit), start + limit)
+            self._count += 2
 
 
 class QueueProfiles(NamedTuple):
@@ -92,17 +131,7 @@ def start_profile(processors: int, now: float, running: Floats, waiting: Floats)
     events, no_nodes = np.zeros(2 * count + 8, EVENT), np.zeros(0, np.int64)
     arrays = Arrays(jobs, queue, rows, ending, events, scalars, np.zeros(0), no_nodes)
     found = np.empty((4, 2 * count + 2))
-    return StartProfile(*found[:, : _follow(arrays, found)])
-
-
-def start_of(profile: StartProfile, processors: int, limit: float, now: float) -> float:
-    """When a job that joins the queue now would start, seconds; infinite where the machine is too small.
-
-    Args:
-        limit: The job's time limit, seconds.
-        now: The present time, seconds, not before the profile's first pass.
-    """
-    return _start_of(*profile, float(processors), limit, now)
+    return StartProfile(found[:, : _follow(arrays, found)].copy())
 
 
 @compiled
@@ -126,67 +155,65 @@ def _follow(arrays: Arrays, found: Floats) -> int:
 
 @compiled
 def _start_of(
-    times: Floats,
-    free: Floats,
-    shadows: Floats,
-    extras: Floats,
+    passes: Floats,
+    count: int,
+    found: Floats,
+    oldest: Ints,
     processors: float,
     limit: float,
     now: float,
 ) -> float:
-    first = max(0, int(np.searchsorted(times, now, side="right")) - 1)
-    for i in range(first, times.shape[0]):
+    """Find a start; a row of ``found`` keeps the processors, another the limits, the third their starts.
+
+    Jobs that join only take room, so a job starts no sooner than a smaller one did.
+    """
+    times, free, shadows, extras = passes
+    no_sooner, place = now, -1
+    for k in range(found.shape[1]):
+        if found[0, k] <= processors and found[1, k] <= limit:
+            no_sooner = max(no_sooner, found[2, k])
+            if found[0, k] == processors and found[1, k] == limit:
+                place = k
+    first = max(0, int(np.searchsorted(times[:count], no_sooner, side="right")) - 1)
+    while first > 0 and times[first - 1] == times[first] > now:
+        first -= 1
+    start = np.inf
+    for i in range(first, count):
         time = max(float(times[i]), now)
         if processors <= free[i] and (time + limit <= shadows[i] or processors <= extras[i]):
-            return time
-    return np.inf
-
-
-def with_job(profile: StartProfile, processors: int, limit: float, now: float, run: float) -> StartProfile:
-    """Return the profile once a job has joined the queue, without a new simulation.
-
-    Args:
-        run: Its expected run time, seconds.
-
-    The job keeps the start that it has now. In a whole simulation it might delay jobs that wait before it and
-    are not the head, and jobs that join later might delay it: the next simulation shows that.
-    """
-    start = start_of(profile, processors, limit, now)
-    if start == np.inf:
-        return profile
-    found = np.empty((4, len(profile.times) + 2))
-    _take(profile, float(processors), start, start + min(run, limit), start + limit, found)
-    return StartProfile(*found)
+            start = time
+            break
+    if place < 0:
+        place = oldest[0]
+        oldest[0] = (place + 1) % found.shape[1]
+    found[0, place], found[1, place], found[2, place] = processors, limit, start
+    return start
 
 
 @compiled
-def _take(
-    profile: StartProfile, processors: float, start: float, end: float, planned_end: float, found: Floats
+def _join(
+    passes: Floats, count: int, processors: float, start: float, end: float, planned_end: float
 ) -> None:
-    """Write the passes with two more at the job's start and end, and without its processors between them."""
-    times, free, shadows, extras = profile
-    # merge: passes in order, the start and the end of the job at their places
-    row, added = 0, 0
-    for i in range(found.shape[1]):
-        following = times[row] if row < times.shape[0] else np.inf
-        moment = start if added == 0 else end if added == 1 else np.inf
-        if following <= moment:
-            time, source = following, row
-            row += 1
-        else:
-            time, source = moment, max(0, row - 1)
-            added += 1
-        found[0, i], found[1, i] = time, free[source]
-        found[2, i], found[3, i] = shadows[source], extras[source]
-    at_start = 0.0
-    for i in range(found.shape[1]):
-        time = found[0, i]
-        if start <= time < end:
-            found[1, i] -= processors
-            if planned_end > found[2, i] or found[2, i] == np.inf:
-                found[3, i] = max(0.0, found[3, i] - processors)
-            if time == start:
-                at_start = found[1, i]
-    for i in range(found.shape[1]):
-        if found[0, i] < start and found[2, i] == np.inf:  # no job waits before it: it is the head
-            found[2, i], found[3, i] = start, at_start
+    """Add passes at a job's start and end, and take its processors between them."""
+    times, free, shadows, extras = passes
+    first = int(np.searchsorted(times[:count], start, side="left"))
+    at_start = int(np.searchsorted(times[:count], start, side="right"))
+    at_end = int(np.searchsorted(times[:count], end, side="right"))
+    for column in passes:
+        before, last = column[max(0, at_start - 1)], column[max(0, at_end - 1)]
+        for i in range(count - 1, at_end - 1, -1):
+            column[i + 2] = column[i]
+        for i in range(at_end - 1, at_start - 1, -1):
+            column[i + 1] = column[i]
+        column[at_start], column[at_end + 1] = before, last
+    times[at_start], times[at_end + 1] = start, end
+    for i in range(first, at_end + 1):
+        if times[i] >= end:
+            break
+        free[i] -= processors
+        if planned_end > shadows[i] or shadows[i] == np.inf:
+            extras[i] = max(0.0, extras[i] - processors)
+    for i in range(first - 1, -1, -1):
+        if shadows[i] != np.inf:
+            break
+        shadows[i], extras[i] = start, free[at_start]  # no job waits before it: it is the head

@@ -13,7 +13,7 @@ from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.service.price.expected_runs import ExpectedRuns
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queue
-from advisor.simulate.pool.start_profile import start_of, start_profile
+from advisor.simulate.pool.start_profile import start_profile
 from tests.service.doubles import make_look, make_queued
 
 NOW = 1_800_000_000.0
@@ -105,5 +105,5 @@ def test_the_submit_server_forecasts_by_the_same_queue(tasks: int) -> None:
     seen = seen_queue(queue_of(array), runs)
     profile = start_profile(seen.processors, NOW, seen.running_jobs, seen.waiting_jobs)
     behind = forecast_waits(queue_of(array, last), runs)[3]
-    assert start_of(profile, 8, DAY, NOW) - NOW == pytest.approx(behind)
+    assert profile.start_of(8, DAY, NOW) - NOW == pytest.approx(behind)
     assert behind == pytest.approx((1 + tasks) * HOUR, rel=0.13)

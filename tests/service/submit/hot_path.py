@@ -80,7 +80,7 @@ class Sink:
 def queue(wait: float) -> QueueProfiles:
     """All of the machine is free after a wait."""
     times, free = np.array([NOW - 1.0, NOW + wait]), np.array([64.0 if not wait else 0.0, 64.0])
-    profile = StartProfile(times, free, np.full(2, np.inf), free)
+    profile = StartProfile(np.array([times, free, np.full(2, np.inf), free]))
     return QueueProfiles(profile, profile)
 
 

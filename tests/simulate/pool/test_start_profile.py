@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
-from advisor.simulate.pool.start_profile import start_of, start_profile, with_job
+from advisor.simulate.pool.start_profile import StartProfile, start_profile
 
 MACHINE = 32
 NOW = 1000.0
@@ -46,7 +46,7 @@ def test_the_start_is_that_of_the_whole_simulation(
 ) -> None:
     running, behind = queue_of(seed, waiting)
     profile = start_profile(MACHINE, NOW, running, behind)
-    assert start_of(profile, processors, limit, NOW) == pytest.approx(
+    assert profile.start_of(processors, limit, NOW) == pytest.approx(
         simulated(running, behind, processors, limit), abs=1e-6
     )
 
@@ -54,17 +54,22 @@ def test_the_start_is_that_of_the_whole_simulation(
 def test_as_time_goes_by_a_job_starts_no_sooner_than_now() -> None:
     running, behind = queue_of(1, 0)
     profile = start_profile(MACHINE, NOW, running, behind)
-    assert start_of(profile, MACHINE, 60.0, NOW + 1e6) == NOW + 1e6
+    assert profile.start_of(MACHINE, 60.0, NOW + 1e6) == NOW + 1e6
 
 
 def test_a_job_larger_than_the_machine_never_starts() -> None:
     running, behind = queue_of(2, 5)
-    assert start_of(start_profile(MACHINE, NOW, running, behind), MACHINE + 1, 60.0, NOW) == np.inf
+    assert start_profile(MACHINE, NOW, running, behind).start_of(MACHINE + 1, 60.0, NOW) == np.inf
 
 
 def test_an_empty_machine_takes_the_job_at_once() -> None:
     profile = start_profile(MACHINE, NOW, np.zeros((0, 4)), np.zeros((0, 3)))
-    assert start_of(profile, MACHINE, 60.0, NOW + 5.0) == NOW + 5.0
+    assert profile.start_of(MACHINE, 60.0, NOW + 5.0) == NOW + 5.0
+
+
+def free_at(profile: StartProfile, time: float) -> float:
+    times, free = profile.passes[:2]
+    return float(free[np.searchsorted(times, time, side="right") - 1])
 
 
 @given(st.integers(0, 10_000), st.integers(0, 30), st.integers(1, MACHINE), st.floats(60.0, 20_000.0))
@@ -72,13 +77,13 @@ def test_a_job_that_joined_takes_its_processors_for_as_long_as_it_is_expected_to
     seed: int, waiting: int, processors: int, limit: float
 ) -> None:
     profile = start_profile(MACHINE, NOW, *queue_of(seed, waiting))
-    start = start_of(profile, processors, limit, NOW)
+    start = profile.start_of(processors, limit, NOW)
     run = 0.5 * limit
-    joined = with_job(profile, processors, limit, NOW, run)
-    assert np.all(np.diff(joined.times) >= 0.0)
-    for time in (*profile.times, start, start + 0.5 * run, start + run, start + limit):
-        before = profile.free[np.searchsorted(profile.times, time, side="right") - 1]
-        after = joined.free[np.searchsorted(joined.times, time, side="right") - 1]
+    joined = profile.copy()
+    joined.join(processors, limit, NOW, run)
+    assert np.all(np.diff(joined.passes[0]) >= 0.0)
+    for time in (*profile.passes[0], start, start + 0.5 * run, start + run, start + limit):
+        before, after = free_at(profile, time), free_at(joined, time)
         taken = processors if start <= time < start + run else 0
         assert after == before - taken
 
@@ -88,10 +93,10 @@ def test_jobs_that_join_an_empty_queue_start_one_behind_the_other() -> None:
     profile = start_profile(MACHINE, NOW, full, np.zeros((0, 3)))
     starts = []
     for _ in range(3):
-        starts.append(start_of(profile, 20, 90.0, NOW))
-        profile = with_job(profile, 20, 90.0, NOW, 50.0)
+        starts.append(profile.start_of(20, 90.0, NOW))
+        profile.join(20, 90.0, NOW, 50.0)
     assert starts == [NOW + 100.0, NOW + 150.0, NOW + 200.0]
-    assert start_of(profile, 12, 100.0, NOW) == NOW + 100.0  # it fits beside them
+    assert profile.start_of(12, 100.0, NOW) == NOW + 100.0  # it fits beside them
 
 
 def test_starts_of_jobs_that_join_are_near_the_whole_simulations() -> None:
@@ -103,10 +108,33 @@ def test_starts_of_jobs_that_join_are_near_the_whole_simulations() -> None:
         for _ in range(4):
             processors, limit = int(rng.integers(1, 20)), rng.uniform(60.0, 9000.0)
             whole = simulated(running, behind, processors, limit)
-            misses.append(abs(start_of(profile, processors, limit, NOW) - whole))
+            misses.append(abs(profile.start_of(processors, limit, NOW) - whole))
             waits.append(whole - NOW)
             run = limit * rng.uniform(0.05, 1.0)
-            profile = with_job(profile, processors, limit, NOW, run)
+            profile.join(processors, limit, NOW, run)
             behind = np.vstack((behind, [[processors, limit, run]]))
     assert np.mean(np.array(misses) < 1.0) > 0.8
     assert np.mean(misses) < 0.05 * np.mean(waits)
+
+
+_JOBS = st.tuples(
+    st.integers(1, MACHINE + 1),
+    st.integers(1, 90).map(lambda hundreds: 100.0 * hundreds),
+    st.sampled_from((0.1, 0.5, 1.0)),
+    st.sampled_from((0.0, 0.0, 1.0, 100.0, 700.0)),
+    st.booleans(),
+)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 30), st.lists(_JOBS, max_size=60))
+def test_the_starts_that_it_remembers_change_no_other(
+    seed: int, waiting: int, jobs: list[tuple[int, float, float, float, bool]]
+) -> None:
+    """A search begins where a smaller job has started: a copy, which remembers none, finds the same."""
+    profile, now = start_profile(MACHINE, NOW, *queue_of(seed, waiting)), NOW
+    for processors, limit, share, passes_by, joins in jobs:
+        now += passes_by
+        start = profile.start_of(processors, limit, now)
+        assert start == profile.copy().start_of(processors, limit, now)
+        if joins:
+            profile.join(processors, limit, now, share * limit)
