@@ -13,7 +13,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.advice import Advice, Answer, Mode, Placement, Question, Verdict
 from advisor.model.cluster import Node
-from advisor.model.job import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -55,7 +55,13 @@ def run(*, seed: int, rounds: int, tell: Callable[[str], None]) -> dict[str, Any
 def _measured(
     snapshot: ClusterSnapshot, settings: Settings, chances: RunTimesOfJobs, rounds: int
 ) -> dict[str, float]:
-    valuer = Valuer(settings, chances=chances.chances, slowdown=lambda _queued: 1.05, has_slices=True)
+    valuer = Valuer(
+        settings,
+        chances=chances.chances,
+        slowdown=lambda _queued: 1.05,
+        limit_there=limit_seconds,
+        has_slices=True,
+    )
     cloud = CloudState(on_demand_usd_per_core_hour=0.05, processors_per_node=_PROCESSORS, nodes_total=100)
 
     def value() -> int:

@@ -132,12 +132,12 @@ def _on_premise(
         whole: All jobs, times in epoch seconds.
         in_cloud: Whether a job ran in the cloud.
     """
-    from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of
+    from advisor.decide.submission.cloud_terms import likely_slowdown_of, ratio_of
     from advisor.decide.submission.table_row import job_of
     from advisor.service.learn.on_premise_equivalents import on_premise_outcome
 
     def ratio(job: Job) -> float:
-        return slowdown_of(job, ratio_of(job, seen.ratios), settings.placement)
+        return likely_slowdown_of(job, ratio_of(job, seen.ratios), settings.placement)
 
     row_of: dict[tuple[int, float], int] = {}
     found: dict[int, tuple[float, str | None]] = {}

@@ -131,8 +131,13 @@ def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
     return ratios.of(job.processors, job.queue, family(job.name) if ratios.applications else None)
 
 
+def likely_slowdown_of(job: Job, ratio: Ratio | None, settings: PlacementSettings) -> float:
+    """s(c): how many times longer a job runs in the cloud, learned (:func:`ratio_of`) or by settings."""
+    return settings.performance_ratio(job.processors) if ratio is None else ratio.factor
+
+
 def slowdown_of(job: Job, ratio: Ratio | None, settings: PlacementSettings) -> float:
-    """s(c): how many times longer a job runs in the cloud, learned (:func:`ratio_of`) or by settings.
+    """s(c) as a decision counts with it.
 
     A learned ratio below that of the settings counts with one standard deviation more: a cloud that is taken
     for faster than it is draws jobs that would not wait.

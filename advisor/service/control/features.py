@@ -294,6 +294,7 @@ class Features:
                 settings,
                 chances=self.learn.run_times.chances,
                 slowdown=self.learn.slowdown,
+                limit_there=self.learn.ratios.limit_there,
                 has_slices=self.hedge is not None and settings.hedge.enabled,
             ),
             asking=self._asking(),

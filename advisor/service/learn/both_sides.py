@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import structlog
+from msgspec.structs import replace
 
-from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of
+from advisor.decide.submission.cloud_terms import likely_slowdown_of, ratio_of, slowdown_of, stretched
 from advisor.history.store import HistoryStore
-from advisor.model.job import Job, JobOutcome, JobState, family
+from advisor.model.job import Job, JobOutcome, JobState, family, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios
 from advisor.predict.performance_ratio import BothSides, learn_ratios
@@ -47,8 +48,21 @@ class PerformanceRatioBook:
         self.current: PerformanceRatios | None = None
 
     def ratio(self, job: Job) -> float:
-        """s(c) of a job; ``job.queue`` is the partition it was submitted to."""
+        """s(c) of a job, by which its run time in the cloud is converted to one on-premise.
+
+        Here and below, ``job.queue`` is the partition that it was submitted to.
+        """
+        return likely_slowdown_of(job, ratio_of(job, self.current), self._settings.placement)
+
+    def slowdown(self, job: Job) -> float:
+        """s(c) of a job as a decision about it counts with it."""
         return slowdown_of(job, ratio_of(job, self.current), self._settings.placement)
+
+    def limit_there(self, job: Job) -> float:
+        """The time limit of a job in the cloud if its user has set the one that it has, seconds."""
+        asked = replace(job, explicit_time_limit=True)
+        limit = stretched(asked, self._settings.placement, ratio_of(job, self.current))
+        return limit_seconds(job) if limit is None else limit.given_seconds
 
     def learn(self) -> None:
         """Learn from the jobs that have ended since the last call.

@@ -96,7 +96,7 @@ class LearnFeature(Feature):
 
     def slowdown(self, queued: QueuedJob) -> float:
         """How many times longer a queued job runs in the cloud than on-premise."""
-        return self.ratios.ratio(on_premise_job(queued, self._settings).job)
+        return self.ratios.slowdown(on_premise_job(queued, self._settings).job)
 
     def polled(self, poll: Poll) -> None:
         """See :class:`Feature`."""

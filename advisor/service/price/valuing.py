@@ -26,6 +26,8 @@ AskChances = Callable[[Job], Floats]
 """The probability of each bin of a job's run time on-premise, by `GRID`; nothing above its time limit."""
 AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""
+AskLimit = Callable[[Job], float]
+"""The time limit in the cloud of a job that waits on-premise, seconds."""
 
 _FREE_USD_PER_SECOND: Final = 1e-12
 """Price of what is paid for already: any saving is worth it."""
@@ -45,7 +47,8 @@ class Valued:
         wait: Seconds until its turn on-premise.
         value: Seconds of turnaround saved per US dollar.
         usd: Expected cost.
-        worst_usd: Cost at worst: boot, run to the stop, and ending, on-demand where spot has no room.
+        worst_usd: Cost at worst: boot, run to the stop (a whole run: to its limit there), and ending,
+            on-demand where spot has no room.
     """
 
     queued: QueuedJob
@@ -60,16 +63,24 @@ class Valuer:
 
     Args:
         slowdown: s(c) of a queued job.
+        limit_there: For the worst case of a whole run.
         has_slices: Whether jobs that may be requeued keep their place on-premise while they run in the
             cloud.
     """
 
     def __init__(
-        self, settings: Settings, *, chances: AskChances, slowdown: AskSlowdown, has_slices: bool
+        self,
+        settings: Settings,
+        *,
+        chances: AskChances,
+        slowdown: AskSlowdown,
+        limit_there: AskLimit,
+        has_slices: bool,
     ) -> None:
         self._settings = settings
         self._chances = chances
         self._slowdown = slowdown
+        self._limit_there = limit_there
         self._has_slices = has_slices
         self._middles = np.sqrt(np.concatenate((GRID[:1] ** 2 / GRID[1], GRID[:-1])) * GRID)
 
@@ -96,6 +107,7 @@ class Valuer:
         ).T
         begun = [start_of(q.job, cloud.for_job(q.job), self._settings) for q in movable]
         starts, transfers = np.array([s.seconds for s in begun]), np.array([s.usd for s in begun])
+        are_whole = [not self.is_sliced(queued.job) for queued in movable]
         usd_per_second = np.where(np.isfinite(prices), prices, 1.0)
         offers = QueueOffers(
             limits=limits,
@@ -105,11 +117,15 @@ class Valuer:
             usd_per_second=usd_per_second,
             # what data's transfer costs, as if it were paid by time as well
             paid_starts=starts + transfers / usd_per_second,
-            are_whole=np.array([not self.is_sliced(queued.job) for queued in movable]),
+            are_whole=np.array(are_whole),
             checkpoints=np.array([queued.job.at_risk_seconds for queued in movable]),
         )
         found = value_queue(chances, GRID, offers, loss_weight=self._settings.price.loss_weight)
-        worst = most * (starts + slowdowns * found.stops + ENDING_SECONDS) + transfers
+        to_limit = [
+            self._limit_there(q.job) if whole else 0.0 for q, whole in zip(movable, are_whole, strict=True)
+        ]
+        longest = np.maximum(slowdowns * found.stops, to_limit)
+        worst = most * (starts + longest + ENDING_SECONDS) + transfers
         return [
             Valued(
                 queued=queued,

@@ -15,7 +15,7 @@ from advisor.decide.submission.advise import advise
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome, SiteState
-from advisor.model.job import JobState
+from advisor.model.job import NO_LIMIT_SECONDS, JobState
 from advisor.model.settings import Settings
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
@@ -124,6 +124,29 @@ def test_a_run_that_went_on_from_a_checkpoint_is_not_compared(store: HistoryStor
     book.learn()
     assert book.current is None
     assert book.ratio(make_job(processors=4)) == pytest.approx(1.04)
+
+
+def test_a_ratio_below_the_configured_one_is_cautious_in_decisions_alone(store: HistoryStore) -> None:
+    """A cloud run is converted by the likely ratio: the cautious one would make it too short."""
+    store.add(simulated(np.random.default_rng(4), {"app": 1.0}, 0.0, 0.5), source=SOURCE)
+    book = PerformanceRatioBook(Settings(), store)
+    book.learn()
+    assert book.current is not None
+    job = make_job(processors=8, queue="onprem", name="app.1")
+    told = book.current.of(8, "onprem", "app.#")
+    assert told.factor < 0.7
+    assert book.ratio(job) == told.factor
+    assert book.slowdown(job) == pytest.approx(told.factor * math.exp(told.deviation))
+
+
+def test_the_limit_there_counts_with_the_learned_ratio(store: HistoryStore) -> None:
+    job = make_job(processors=4, queue="onprem", name="app.1", requested_time=3600.0)
+    book = PerformanceRatioBook(Settings(), store)
+    assert book.limit_there(job) == 3780.0, "1.04 hours, in whole minutes"
+    store.add(simulated(np.random.default_rng(4), {"app": 1.0}, 0.0, 3.0), source=SOURCE)
+    book.learn()
+    assert book.limit_there(job) > 2.0 * 3600.0
+    assert book.limit_there(replace(job, requested_time=None)) == NO_LIMIT_SECONDS
 
 
 def test_learning_can_be_switched_off(store: HistoryStore) -> None:

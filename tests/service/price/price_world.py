@@ -15,6 +15,7 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.model import CloudState, Job, Node, Placement
 from advisor.model.errors import RetryLater
+from advisor.model.job import limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.predict.run_times.grid import GRID, bin_of
@@ -30,7 +31,7 @@ from advisor.service.price.queue_view import (
     on_premise_queue,
     run_to_limits,
 )
-from advisor.service.price.valuing import Valued, Valuer
+from advisor.service.price.valuing import AskLimit, Valued, Valuer
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode
 from advisor.service.state.state_files import BUDGET, MOVES, PRICE
@@ -101,6 +102,7 @@ class World:
         self.stays: set[int] = set()
         self.mode = "act"
         self.reason = ""
+        self.limit_there: AskLimit = limit_seconds
         self.cloud = CloudState(
             on_demand_usd_per_core_hour=0.05,
             spot_open=False,
@@ -124,9 +126,7 @@ class World:
             self.settings,
             runs=self.expected,
             keeper=self.keeper,
-            valuer=Valuer(
-                self.settings, chances=self.chances.chances, slowdown=lambda _queued: 1.05, has_slices=True
-            ),
+            valuer=self._valuer(),
             asking=Asking(
                 Moves(self.settings, slurm=self.slurm, state=MOVES.at(self.folder), **parts),  # type: ignore[arg-type]
                 advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
@@ -178,10 +178,16 @@ class World:
     def valued(self) -> list[Valued]:
         """Every waiting job's value now."""
         queue = on_premise_queue(self.slurm.snapshot(self.hands.wall), self.settings)
-        valuer = Valuer(
-            self.settings, chances=self.chances.chances, slowdown=lambda _queued: 1.05, has_slices=True
+        return self._valuer().value(queue.waiting, forecast_waits(queue), self.cloud, self.hands.wall)
+
+    def _valuer(self) -> Valuer:
+        return Valuer(
+            self.settings,
+            chances=self.chances.chances,
+            slowdown=lambda _queued: 1.05,
+            limit_there=self.limit_there,
+            has_slices=True,
         )
-        return valuer.value(queue.waiting, forecast_waits(queue), self.cloud, self.hands.wall)
 
     @property
     def moved(self) -> list[int]:

@@ -12,6 +12,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Answer, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
+from advisor.model.job import limit_seconds
 from advisor.service.price.queue_view import run_to_limits
 from advisor.service.state.state_files import MOVES
 from tests.decide.cases import ask
@@ -245,6 +246,19 @@ def test_a_job_that_may_not_be_requeued_is_worth_a_whole_run_at_most(tmp_path: P
     world.chances.share[8] = 0.05
     valued = {one.queued.job.job_id: one for one in world.valued()}
     assert valued[7].worst_usd > 5 * valued[8].worst_usd
+
+
+def test_the_worst_case_of_a_whole_run_is_its_limit_in_the_cloud(tmp_path: Path) -> None:
+    """The launch holds the money for the limit that it gives; a slice is ended at its stop."""
+    world = World(tmp_path)
+    world.slurm.put(7, processors=8, requeue=False)
+    world.slurm.put(8, processors=8)
+    usual = {one.queued.job.job_id: one.worst_usd for one in world.valued()}
+    world.limit_there = lambda job: 2.0 * limit_seconds(job)
+    longer = {one.queued.job.job_id: one.worst_usd for one in world.valued()}
+    per_second = 8 * 0.05 / 3600.0
+    assert longer[7] - usual[7] == pytest.approx(per_second * (2.0 - 1.05) * 3600.0)
+    assert longer[8] == usual[8]
 
 
 def test_jobs_that_moved_at_their_submission_count_as_demand(tmp_path: Path) -> None:
