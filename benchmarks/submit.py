@@ -195,7 +195,7 @@ def _snapshot(waiting: int) -> snapshot.Snapshot:
     ratios = PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.2, jobs=900, applications=learned)
     price = Price(seconds_per_usd=3_600.0, tokens_usd=100.0)
     state = SiteState(time=now, cluster=cluster, cloud=cloud, ratios=ratios, price=price)
-    return snapshot.Snapshot(state=state, queue=_seen_queue(now, waiting))
+    return snapshot.Snapshot(state=state, queues=(_seen_queue(now, waiting),))
 
 
 def _seen_queue(now: float, waiting: int) -> SeenQueue:

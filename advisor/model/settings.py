@@ -78,7 +78,8 @@ class ClusterSettings(Section):
     on_premise_partitions: tuple[str, ...] = setting(
         ("onprem",),
         "The partitions whose jobs the advisor may move. Jobs that name no partition count to the first: "
-        "list Slurm's default partition first.",
+        "list Slurm's default partition first. Waits are forecast for each by itself; those that share nodes "
+        "have one queue.",
         why="It is the name in the demo and in the examples of the documentation.",
     )
     burst_partition: str = setting(

@@ -40,7 +40,7 @@ from advisor.service.observation.site_view import (
     cluster_state,
     nodes_with,
 )
-from advisor.service.price.queue_view import AskRuns, on_premise_queue, run_to_limits, seen_queue
+from advisor.service.price.queue_view import AskRuns, on_premise_queue, run_to_limits, seen_queues
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
@@ -162,7 +162,7 @@ class PollLoop:
             Snapshot(
                 state=site,
                 job_requeue=self.job_requeue,
-                queue=self._queue(self._met(snapshot)),
+                queues=self._queues(self._met(snapshot)),
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),
@@ -175,10 +175,10 @@ class PollLoop:
         """The queue for a new job: without the jobs that are advised after it was submitted."""
         return snapshot if self._settings.cluster.hook else before_unadvised(snapshot)
 
-    def _queue(self, snapshot: ClusterSnapshot) -> SeenQueue | None:
+    def _queues(self, snapshot: ClusterSnapshot) -> tuple[SeenQueue, ...]:
         if self._settings.cluster.policy not in QUEUE_POLICIES:
-            return None
-        return seen_queue(on_premise_queue(snapshot, self._settings), self._runs)
+            return ()
+        return seen_queues(on_premise_queue(snapshot, self._settings), self._runs)
 
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""

@@ -9,7 +9,7 @@ from advisor.arrays import Floats
 
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):
-    """The jobs that run or wait on-premise, packed for the snapshot's file.
+    """The jobs that run or wait on a machine on-premise, packed for the snapshot's file.
 
     Attributes:
         processors: Number of processors of the usable nodes.
@@ -18,16 +18,20 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         waiting: Bytes of a float64 array, shape ``(w, 3)``: processors, time limit and expected run time
             (seconds) of each waiting job, in the order of the queue. The first tasks of an array are a row
             each; the rest of a large array is one row.
+        partitions: The partitions whose jobs wait for it.
     """
 
     processors: int
     running: bytes
     waiting: bytes
+    partitions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, processors: int, running: Floats, waiting: Floats) -> SeenQueue:
+    def of(
+        cls, processors: int, running: Floats, waiting: Floats, *, partitions: tuple[str, ...] = ()
+    ) -> SeenQueue:
         """Pack the arrays."""
-        return cls(processors, running.astype("<f8").tobytes(), waiting.astype("<f8").tobytes())
+        return cls(processors, running.astype("<f8").tobytes(), waiting.astype("<f8").tobytes(), partitions)
 
     @property
     def running_jobs(self) -> Floats:

@@ -19,7 +19,7 @@ from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _MAX_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -32,13 +32,13 @@ class Snapshot:
             after it are not in here, and the submit server counts those itself.
         job_requeue: Slurm's ``JobRequeue``: whether a job that does not say may be requeued. None while it is
             not known.
-        queue: The on-premise queue; None where no decision asks for it.
+        queues: The on-premise queue of each machine; empty where no decision asks for them.
         counters: Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
     """
 
     state: SiteState
     job_requeue: bool | None = None
-    queue: SeenQueue | None = None
+    queues: tuple[SeenQueue, ...] = ()
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -49,7 +49,7 @@ class _Wire(msgspec.Struct, frozen=True):
     state: SiteState
     job_requeue: bool | None = None
     counters: dict[str, float] = {}
-    queue: SeenQueue | None = None
+    queues: tuple[SeenQueue, ...] = ()
 
 
 def _plain(value: Any) -> Any:
@@ -79,7 +79,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
         state=snapshot.state,
         job_requeue=snapshot.job_requeue,
         counters=snapshot.counters,
-        queue=snapshot.queue,
+        queues=snapshot.queues,
     )
     replace_file(path, _encoder.encode(wire), check=fence.check)
 
@@ -116,4 +116,6 @@ def read(path: Path) -> Snapshot:
         raise _unreadable(path, str(error)) from error
     if wire.format != FORMAT:
         raise _unreadable(path, f"it has format {wire.format}, this release reads format {FORMAT}")
-    return Snapshot(state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters, queue=wire.queue)
+    return Snapshot(
+        state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters, queues=wire.queues
+    )

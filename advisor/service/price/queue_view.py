@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
+from advisor.model.cluster import Node
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -23,24 +24,38 @@ _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
 
 
+class Machine(NamedTuple):
+    """On-premise partitions that share nodes, and the number of processors of their usable nodes."""
+
+    partitions: tuple[str, ...]
+    processors: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPremiseQueue:
     """Jobs that have or wait for on-premise processors.
 
     Attributes:
         time: Epoch seconds of the snapshot.
-        processors: Number of processors of the usable nodes.
+        machines: What the on-premise partitions consist of: jobs of one machine never wait for another's.
         running: The running jobs, in no order.
         waiting: The waiting jobs in Slurm's order of priority; jobs that are held, wait for a time or another
             job are left out.
+        places: Job id to the number of the machine that it has or waits for; empty where there is one.
         names: The job names that placeholders stand for, by their ids.
     """
 
     time: float
-    processors: int
+    machines: tuple[Machine, ...]
     running: tuple[QueuedJob, ...]
     waiting: tuple[QueuedJob, ...]
+    places: Mapping[int, int] = field(default_factory=dict)
     names: Mapping[int, str | None] = field(default_factory=dict)
+
+    @property
+    def processors(self) -> int:
+        """Number of processors of all usable nodes."""
+        return sum(machine.processors for machine in self.machines)
 
     @property
     def waiting_processors(self) -> int:
@@ -58,22 +73,56 @@ def run_to_limits(queue: OnPremiseQueue) -> tuple[Floats, Floats]:
 
 
 def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremiseQueue:
-    """The queue of the on-premise partitions, taken as one pool of processors."""
-    ours = set(settings.cluster.on_premise_partitions)
-    here = [queued for queued in without_doubles(snapshot.jobs) if ours.intersection(queued.partitions)]
+    """The queue of the on-premise partitions; those that share nodes are taken as one pool of processors."""
+    ours = settings.cluster.on_premise_partitions
+    known = set(ours)
+    here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
     waiting = [queued for queued in here if queued.is_queued]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
+    machines = _machines(ours, snapshot.nodes)
+    running = tuple(queued for queued in here if queued.holds_processors)
     return OnPremiseQueue(
         time=snapshot.time,
-        processors=sum(
-            node.processors
-            for node in snapshot.nodes
-            if ours & set(node.partitions) and not (node.is_down or node.is_draining or node.is_cloud)
-        ),
-        running=tuple(queued for queued in here if queued.holds_processors),
+        machines=machines,
+        running=running,
         waiting=tuple(waiting),
+        places=_places(machines, running, waiting) if len(machines) > 1 else {},
         names=_names_of_placeholders(snapshot.jobs),
     )
+
+
+def _machines(ours: Sequence[str], nodes: Iterable[Node]) -> tuple[Machine, ...]:
+    """The machines, in the order of their first partitions in the settings."""
+    joined = {name: {name} for name in ours}
+    kinds: dict[tuple[str, ...], int] = {}  # few differ, of thousands of nodes
+    for node in nodes:
+        if not node.is_cloud and not joined.keys().isdisjoint(node.partitions):
+            usable = 0 if node.is_down or node.is_draining else node.processors
+            kinds[node.partitions] = kinds.get(node.partitions, 0) + usable
+    for partitions in kinds:
+        together = set[str]().union(*(joined[name] for name in partitions if name in joined))
+        joined |= dict.fromkeys(together, together)
+    found = dict.fromkeys(tuple(name for name in ours if name in joined[first]) for first in ours)
+    return tuple(
+        Machine(names, sum(count for kind, count in kinds.items() if not set(names).isdisjoint(kind)))
+        for names in found
+    )
+
+
+def _places(
+    machines: Sequence[Machine], running: Iterable[QueuedJob], waiting: Iterable[QueuedJob]
+) -> dict[int, int]:
+    """The machine of each job. A job that waits for several gets the one with the least work ahead of it."""
+    machine_of = {name: place for place, machine in enumerate(machines) for name in machine.partitions}
+    work = [0.0] * len(machines)
+    found: dict[int, int] = {}
+    for queued in (*running, *waiting):
+        may = {machine_of[name] for name in queued.partitions if name in machine_of}
+        place = min(may, key=lambda one: (work[one] / max(1, machines[one].processors), one))
+        job = queued.job
+        work[place] += job.processors * job.array_tasks * limit_seconds(job)
+        found[job.job_id] = place
+    return found
 
 
 def _names_of_placeholders(jobs: Sequence[QueuedJob]) -> Mapping[int, str | None]:
@@ -87,63 +136,98 @@ def _names_of_placeholders(jobs: Sequence[QueuedJob]) -> Mapping[int, str | None
 def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict[int, float]:
     """Job id to the seconds until the job (of an array its first task) would start, were no job to come.
 
-    A job larger than the machine waits a year.
+    A job larger than its machine waits a year.
     """
-    if not queue.waiting:
-        return {}
-    running_runs, waiting_runs = runs(queue)
-    running = RunningJobs(
-        processors=_ints(queued.job.processors * queued.job.array_tasks for queued in queue.running),
-        starts=np.array([q.start_time or queue.time for q in queue.running], dtype=np.float64),
-        limits=_limits(queue.running),
-        runs=running_runs,
-    )
-    rows = list(_rows(queue, waiting_runs))
-    first = {row.number: place for place, row in reversed(list(enumerate(rows)))}
-    waiting = WaitingJobs(
-        processors=_ints(row.processors for row in rows),
-        limits=np.array([row.limit for row in rows]),
-        runs=np.array([row.run for row in rows]),
-    )
-    found = closed_queue_starts(queue.processors, queue.time, running, waiting) - queue.time
-    waits = np.clip(found, 0.0, NO_LIMIT_SECONDS)
-    return {queued.job.job_id: float(waits[first[index]]) for index, queued in enumerate(queue.waiting)}
+    found: dict[int, float] = {}
+    for part in _parts(queue, runs) if queue.waiting else ():
+        if not part.waiting:
+            continue
+        running = RunningJobs(
+            processors=_ints(queued.job.processors * queued.job.array_tasks for queued in part.running),
+            starts=np.array([queued.start_time or queue.time for queued in part.running], dtype=np.float64),
+            limits=_limits(part.running),
+            runs=part.running_runs,
+        )
+        rows = list(_rows(part))
+        waiting = WaitingJobs(
+            processors=_ints(row.processors for row in rows),
+            limits=np.array([row.limit for row in rows]),
+            runs=np.array([row.run for row in rows]),
+        )
+        starts = closed_queue_starts(part.machine.processors, queue.time, running, waiting) - queue.time
+        waits = np.clip(starts, 0.0, NO_LIMIT_SECONDS).tolist()
+        # of an array the first task: the last that is written
+        found |= {row.job_id: wait for row, wait in zip(reversed(rows), reversed(waits), strict=True)}
+    return found
 
 
-def seen_queue(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> SeenQueue:
-    """The queue for the submit server."""
-    running_runs, waiting_runs = runs(queue)
+def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[SeenQueue, ...]:
+    """The queue of each machine, for the submit server."""
+    return tuple(_seen(part, queue.time) for part in _parts(queue, runs))
+
+
+def _seen(part: _Part, now: float) -> SeenQueue:
     running = [
-        (q.job.processors * q.job.array_tasks, q.start_time or queue.time, limit_seconds(q.job), run)
-        for q, run in zip(queue.running, running_runs.tolist(), strict=True)
+        (q.job.processors * q.job.array_tasks, q.start_time or now, limit_seconds(q.job), run)
+        for q, run in zip(part.running, part.running_runs.tolist(), strict=True)
     ]
-    waiting = [(row.processors, row.limit, row.run) for row in _rows(queue, waiting_runs)]
+    waiting = [(row.processors, row.limit, row.run) for row in _rows(part)]
     return SeenQueue.of(
-        queue.processors,
+        part.machine.processors,
         np.array(running, np.float64).reshape(-1, 4),
         np.array(waiting, np.float64).reshape(-1, 3),
+        partitions=part.machine.partitions,
     )
+
+
+class _Part(NamedTuple):
+    """The queue of one machine, with the run times that are expected of its jobs, seconds."""
+
+    machine: Machine
+    running: Sequence[QueuedJob]
+    running_runs: Floats
+    waiting: Sequence[QueuedJob]
+    waiting_runs: Floats
+
+
+def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
+    running_runs, waiting_runs = runs(queue)
+    if len(queue.machines) == 1:
+        yield _Part(queue.machines[0], queue.running, running_runs, queue.waiting, waiting_runs)
+        return
+    for place, machine in enumerate(queue.machines):
+        ahead, behind = (
+            [row for row, queued in enumerate(jobs) if queue.places[queued.job.job_id] == place]
+            for jobs in (queue.running, queue.waiting)
+        )
+        yield _Part(
+            machine,
+            [queue.running[row] for row in ahead],
+            running_runs[ahead],
+            [queue.waiting[row] for row in behind],
+            waiting_runs[behind],
+        )
 
 
 class _Row(NamedTuple):
-    """A row of the forecast: the number of its waiting job, processors, time limit and expected run time."""
+    """A row of the forecast: a waiting job's id, processors, time limit and expected run time."""
 
-    number: int
+    job_id: int
     processors: int
     limit: float
     run: float
 
 
-def _rows(queue: OnPremiseQueue, runs: Floats) -> Iterator[_Row]:
-    machine = max(1, queue.processors)
-    for index, (queued, run) in enumerate(zip(queue.waiting, runs.tolist(), strict=True)):
+def _rows(part: _Part) -> Iterator[_Row]:
+    largest = max(1, part.machine.processors)
+    for queued, run in zip(part.waiting, part.waiting_runs.tolist(), strict=True):
         job, limit = queued.job, limit_seconds(queued.job)
         for _ in range(min(job.array_tasks, _MAX_TASKS)):
-            yield _Row(index, job.processors, limit, run)
+            yield _Row(job.job_id, job.processors, limit, run)
         rest = (job.array_tasks - _MAX_TASKS) * job.processors
         if rest > 0:
-            rounds = math.ceil(rest / machine)
-            yield _Row(index, min(rest, machine), limit * rounds, run * rounds)
+            rounds = math.ceil(rest / largest)
+            yield _Row(job.job_id, min(rest, largest), limit * rounds, run * rounds)
 
 
 def _limits(jobs: Sequence[QueuedJob]) -> Floats:

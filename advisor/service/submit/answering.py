@@ -168,8 +168,8 @@ class Answerer:
         if snapshot is not self._recent_base:
             self._recent_base = snapshot
             queue = None
-            if knowledge.starts is not None and snapshot is not None and snapshot.queue is not None:
-                queue = QueueForecast(knowledge.starts, snapshot.queue.processors)
+            if snapshot is not None and knowledge.starts:
+                queue = QueueForecast(snapshot.queues, knowledge.starts)
             self._recent.rebase(None if snapshot is None else snapshot.state, queue)
         # the price looks at the queue, the published rules' k-NN at the cluster
         state = self._recent.state(now, ages=knowledge.settings.cluster.policy != "price")
@@ -283,6 +283,7 @@ def submission_of(
         requested_seconds=seconds,
         expected_seconds=_known(estimates.run.seconds),
         on_premise=not burst_by_hand,
+        queue=queue,
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,
         promised_to=promised_to,

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -30,7 +31,8 @@ import msgspec
 from advisor.model.cluster import ClusterState
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.site import CloudState, Price, SiteState
-from advisor.simulate.pool.start_profile import QueueProfiles
+from advisor.service.exchange.seen_queue import SeenQueue
+from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
 
 _MAX_SUBMISSIONS: Final = 200_000
 _MAX_TASKS: Final = 8
@@ -45,6 +47,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         processors, tasks: Processors of one task; tasks of the array (1 for a plain job).
         requested_seconds, expected_seconds: Time limit and forecast run time; 0 if it is unknown.
         on_premise: True if the job joins the on-premise queue.
+        queue: The partitions for which it waits there.
         committed_usd: Predicted cost, which counts as spent until a snapshot shows the job.
         payers: The account and the user that pay for it.
         reserved_nodes, node_class: Number of nodes that are paid for already, and their class.
@@ -60,6 +63,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requested_seconds: float = 0.0
     expected_seconds: float = 0.0
     on_premise: bool = True
+    queue: str = ""
     committed_usd: float = 0.0
     payers: tuple[str, ...] = ()
     reserved_nodes: int = 0
@@ -72,41 +76,65 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class QueueForecast:
     """Forecasts when a job submitted now would start on-premise.
 
-    The queue is simulated as Slurm schedules it, by time limits, while jobs run as long as expected. How far
-    actual waits are from those with jobs that run to their limits is learned (`advisor.predict.intervals`,
-    `advisor.predict.promised`).
+    The queue of each machine is simulated as Slurm schedules it, by time limits, while jobs run as long as
+    expected. How far actual waits are from those with jobs that run to their limits is learned
+    (`advisor.predict.intervals`, `advisor.predict.promised`). A job that names partitions of several machines
+    starts where it can start first.
 
     Args:
-        profiles: The profiles of the snapshot's queue.
-        processors: Number of processors of the machine.
+        queues: The snapshot's queues, at least one.
+        profiles: The profiles of each.
     """
 
-    def __init__(self, profiles: QueueProfiles, processors: int) -> None:
-        self._expected, self._planned = (profile.copy() for profile in profiles)
-        self._processors = processors
+    def __init__(self, queues: Sequence[SeenQueue], profiles: Sequence[QueueProfiles]) -> None:
+        self._expected = [one.expected.copy() for one in profiles]
+        self._planned = [one.planned.copy() for one in profiles]
+        self._processors = [queue.processors for queue in queues]
+        self._place_of = {name: place for place, queue in enumerate(queues) for name in queue.partitions}
 
     def wait(self, job: Job, now: float) -> float:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never."""
-        return self._expected.start_of(job.processors, limit_seconds(job), now) - now
+        return self._start(self._expected, job, now) - now
 
     def planned_wait(self, job: Job, now: float) -> float:
         """The same if jobs ran to their limits."""
-        return self._planned.start_of(job.processors, limit_seconds(job), now) - now
+        return self._start(self._planned, job, now) - now
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
         limit = job.requested_seconds or NO_LIMIT_SECONDS
         run = min(limit, job.expected_seconds or limit)
+        place, *others = self._places(job.queue)
+        if others:
+            place = min(
+                (place, *others),
+                key=lambda one: self._expected[one].start_of(job.processors, limit, job.time),
+            )
         for _ in range(min(job.tasks, _MAX_TASKS)):
-            self._join(job.processors, limit, run, job.time)
+            self._join(place, job.processors, limit, run, job.time)
         rest = (job.tasks - _MAX_TASKS) * job.processors
         if rest > 0:
-            rounds = math.ceil(rest / max(1, self._processors))
-            self._join(min(rest, self._processors), limit * rounds, run * rounds, job.time)
+            machine = self._processors[place]
+            rounds = math.ceil(rest / max(1, machine))
+            self._join(place, min(rest, machine), limit * rounds, run * rounds, job.time)
 
-    def _join(self, processors: int, limit: float, run: float, now: float) -> None:
-        self._expected.join(processors, limit, now, run)
-        self._planned.join(processors, limit, now, limit)
+    def _start(self, profiles: Sequence[StartProfile], job: Job, now: float) -> float:
+        limit = limit_seconds(job)
+        place, *others = self._places(job.queue)
+        start = profiles[place].start_of(job.processors, limit, now)
+        for other in others:
+            start = min(start, profiles[other].start_of(job.processors, limit, now))
+        return start
+
+    def _join(self, place: int, processors: int, limit: float, run: float, now: float) -> None:
+        self._expected[place].join(processors, limit, now, run)
+        self._planned[place].join(processors, limit, now, limit)
+
+    def _places(self, partitions: str | None) -> Collection[int]:
+        """The machines of a job's partitions (a comma between them); the first for any other partition."""
+        if len(self._processors) == 1 or not partitions:
+            return (0,)
+        return {self._place_of[name] for name in partitions.split(",") if name in self._place_of} or (0,)
 
 
 class RecentSubmissions:

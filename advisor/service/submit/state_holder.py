@@ -87,7 +87,7 @@ class KnownNow:
     Attributes:
         settings: The settings in force, with Slurm's own values from the snapshot. Read-only.
         snapshot: The last snapshot that could be read.
-        starts: When a job that joins the snapshot's queue would start; None where that is unknown.
+        starts: When a job that joins one of the snapshot's queues would start, for each of them.
         group_names: Group id to name, for the groups of earlier requests. The name service may take seconds
             and is never asked during an answer.
     """
@@ -95,7 +95,7 @@ class KnownNow:
     settings: Settings
     snapshot: Snapshot | None = None
     model: LoadedModel | None = None
-    starts: QueueProfiles | None = None
+    starts: tuple[QueueProfiles, ...] = ()
     group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
 
 
@@ -243,16 +243,16 @@ class StateHolder:
             self.current = replace(self.current, group_names=MappingProxyType(names))
 
 
-def profiles_of(snapshot: Snapshot) -> QueueProfiles | None:
-    """Simulate the snapshot's queue; None where it has none.
+def profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles, ...]:
+    """Simulate the queue of each of the snapshot's machines.
 
     Raises:
-        ValueError: The queue is damaged.
+        ValueError: A queue is damaged.
     """
-    queue = snapshot.queue
-    if queue is None:
-        return None
-    return queue_profiles(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
+    return tuple(
+        queue_profiles(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
+        for queue in snapshot.queues
+    )
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

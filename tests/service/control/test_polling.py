@@ -180,8 +180,9 @@ def test_g20_2_without_a_hook_a_new_job_meets_the_queue_before_it(
     published = snapshots.read(tmp_path / "snapshot.msgpack")
     assert published.state.cluster is not None
     assert published.state.cluster.queue_size == jobs
-    assert published.queue is not None
-    assert len(published.queue.waiting_jobs) == jobs
+    (queue,) = published.queues
+    assert queue.partitions == ("onprem",)
+    assert len(queue.waiting_jobs) == jobs
 
 
 MID = {

@@ -12,7 +12,13 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.service.price.expected_runs import ExpectedRuns
-from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queue
+from advisor.service.price.queue_view import (
+    Machine,
+    OnPremiseQueue,
+    forecast_waits,
+    on_premise_queue,
+    seen_queues,
+)
 from advisor.simulate.pool.start_profile import start_profile
 from tests.service.doubles import make_look, make_queued
 
@@ -38,7 +44,7 @@ class Knowledge:
 def queue_of(*waiting: QueuedJob, ran: float = 0.0) -> OnPremiseQueue:
     """One job has the whole machine of 8 processors; its limit is a day."""
     first = make_queued(1, "RUNNING", processors=8, start_time=NOW - ran, requested_time=DAY)
-    return OnPremiseQueue(time=NOW, processors=8, running=(first,), waiting=waiting)
+    return OnPremiseQueue(time=NOW, machines=(Machine(("onprem",), 8),), running=(first,), waiting=waiting)
 
 
 def waiting(job_id: int, **changes: object) -> QueuedJob:
@@ -102,7 +108,7 @@ def test_the_submit_server_forecasts_by_the_same_queue(tasks: int) -> None:
     known = Knowledge()
     runs = ExpectedRuns(known.chances, lambda: known.is_ready)
     array, last = waiting(2, array_tasks=tasks), waiting(3)
-    seen = seen_queue(queue_of(array), runs)
+    (seen,) = seen_queues(queue_of(array), runs)
     profile = start_profile(seen.processors, NOW, seen.running_jobs, seen.waiting_jobs)
     behind = forecast_waits(queue_of(array, last), runs)[3]
     assert profile.start_of(8, DAY, NOW) - NOW == pytest.approx(behind)

@@ -121,11 +121,11 @@ def modules_of(folder: Path, wait: float, size: SizeModel | None, **asked: Any) 
         ratios=PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.1, jobs=90),
         price=Price(seconds_per_usd=36.0, tokens_usd=1000.0),
     )
-    snapshot = replace(snapshot, state=state, queue=SeenQueue.of(64, NO_JOBS, NO_JOBS[:, :3]))
+    snapshot = replace(snapshot, state=state, queues=(SeenQueue.of(64, NO_JOBS, NO_JOBS[:, :3]),))
     holder = StateHolder(settings, load_model=lambda _version: None)
     holder.run_times.current = run_times()
     model = LoadedModel("1", None, size)
-    holder.current = replace(holder.current, snapshot=snapshot, starts=queue(wait), model=model)
+    holder.current = replace(holder.current, snapshot=snapshot, starts=(queue(wait),), model=model)
     sink: Any = Sink()
     server = SubmitServer(
         sink,

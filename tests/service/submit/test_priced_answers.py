@@ -46,7 +46,9 @@ def full_machine(waiting: int = 0) -> SeenQueue:
 
 def site_of(queue: SeenQueue | None, price: Price | None = PRICE, now: float = NOW) -> Snapshot:
     seen = make_snapshot(now)
-    return replace(seen, state=structs.replace(seen.state, price=price), queue=queue)
+    return replace(
+        seen, state=structs.replace(seen.state, price=price), queues=() if queue is None else (queue,)
+    )
 
 
 def learned() -> RunTimesOfJobs:
@@ -217,14 +219,12 @@ def test_a_damaged_queue_in_the_snapshot_keeps_jobs_and_is_counted(
 
 def test_a_large_array_joins_in_a_bounded_number_of_steps() -> None:
     snapshot = site_of(full_machine())
-    profiles = profiles_of(snapshot)
-    assert profiles is not None
-    queue = QueueForecast(profiles, MACHINE)
+    queue = QueueForecast(snapshot.queues, profiles_of(snapshot))
     queue.join(Submission(time=NOW, processors=1, tasks=100_000, requested_seconds=60.0))
     job = Job(job_id=0, submit_time=NOW, processors=MACHINE, requested_time=60.0)
     rounds = math.ceil((100_000 - 8) / MACHINE)
     assert queue.wait(job, NOW) == pytest.approx(BUSY_SECONDS + 60.0 * (rounds + 1), rel=0.01)
-    assert all(profile.passes.shape[1] < 30 for profile in (queue._expected, queue._planned))
+    assert all(profile.passes.shape[1] < 30 for profile in (*queue._expected, *queue._planned))
 
 
 def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_beside_the_limits(
