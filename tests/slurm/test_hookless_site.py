@@ -27,14 +27,14 @@ JOBS = 24
 
 def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(database_template: Path) -> None:
     lab = LabOptions(
-        nodes=1,
+        nodes=2,
         burst_nodes=3,
         database=True,
         database_template=database_template,
         extra=("PartitionName=other Nodes=onprem1 State=UP MaxTime=INFINITE",),
     )
     settings: dict[str, dict[str, Any]] = {
-        "cluster": {"policy": "price", "hook": False},
+        "cluster": {"policy": "price", "hook": False, "on_premise_partitions": ["onprem", "idle"]},
         "budget": {"usd": 500_000.0, "period": "day"},
         "placement": {"boot_seconds": 5.0},
     }
@@ -42,6 +42,11 @@ def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(databas
         folder = Path(name)
         folder.chmod(0o755)
         with Site(folder, SiteOptions(lab=lab, settings=settings, boot_seconds=1.2)) as site:
+            # a machine of its own, without a job: none of the others waits for its processors
+            site.lab.run("scontrol", "update", "PartitionName=onprem", "Nodes=onprem1")
+            site.lab.run(
+                "scontrol", "create", "PartitionName=idle", "Nodes=onprem2", "State=UP", "MaxTime=INFINITE"
+            )
             begun = site.lab.sbatch("-n4", "--time=600", script="sleep 900").job_id
             site.wait_until("the node is taken", lambda: site.lab.job(begun)["JobState"] == "RUNNING")
             site.start_advisor()
@@ -51,7 +56,7 @@ def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(databas
             )
             proposed = tomllib.loads(site.advisor("init", "--dry-run").stdout)["cluster"]
             assert (proposed["hook"], proposed["burst_partition"]) == (False, "burst")
-            assert proposed["on_premise_partitions"] == ["onprem", "other"]
+            assert sorted(proposed["on_premise_partitions"]) == ["idle", "onprem", "other"]
             jobs = [site.lab.sbatch(*SHAPES[n % len(SHAPES)], script="sleep 900").job_id for n in range(JOBS)]
             kinds = {options: jobs[at :: len(SHAPES)] for at, options in enumerate(SHAPES)}
             site.wait_until("all are advised", lambda: all(queue(site)[job].advice for job in jobs))
