@@ -21,6 +21,7 @@ from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
+from advisor.service.price.queue_view import Machine
 from advisor.service.state.budget_records import BudgetRecord
 from advisor.service.state.records import PriceRecord, SeenSlice
 from advisor.service.state.state_files import BUDGET, PRICE
@@ -104,7 +105,6 @@ class LiveDay:
         past = table.select(np.arange(self.window.first))
         here = replace(past, submit=past.submit + past.start_of_log, start_of_log=0.0)
         terms = SiteTerms(
-            processors=PROCESSORS,
             usd_per_day=self.usd,
             usd_per_core_hour=USD_PER_NODE_HOUR / NODE_PROCESSORS,
             boot_seconds=self.boot_seconds,
@@ -112,7 +112,7 @@ class LiveDay:
             loss_weight=1.0,
             has_slices=slices,
         )
-        kept = rehearsed_demand(here, terms, now)
+        kept = rehearsed_demand(here, (Machine(("onprem",), PROCESSORS),), terms, now)
         if kept is None:
             msg = "the days before have too few jobs for a price"
             raise ValueError(msg)

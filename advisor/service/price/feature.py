@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import structs
@@ -20,6 +20,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.service.price.first_price import MIN_JOBS, SiteTerms, rehearsed_demand
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
+from advisor.service.price.queue_view import Machine
 from advisor.service.price.slice_decider import Slices
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
@@ -32,22 +33,22 @@ _HISTORY_DAYS: Final = 90.0
 
 def rehearsing(
     settings: Settings, store: HistoryStore, clock: Clock
-) -> Callable[[CloudState, int], DemandKept | None]:
+) -> Callable[[CloudState, Sequence[Machine]], DemandKept | None]:
     """Rehearse the history once it has jobs enough, which takes seconds; None before that."""
     tried_at = -math.inf
 
-    def rehearse(cloud: CloudState, processors: int) -> DemandKept | None:
+    def rehearse(cloud: CloudState, machines: Sequence[Machine]) -> DemandKept | None:
         nonlocal tried_at
         now = clock.wall()
         if now - tried_at < _RETRY_SECONDS:
             return None
         tried_at = now
         begin, end = period_span(now, settings.budget.period)
-        if not settings.budget.usd or not processors or store.count() < MIN_JOBS:
+        has_processors = any(machine.processors for machine in machines)
+        if not settings.budget.usd or not has_processors or store.count() < MIN_JOBS:
             return None
         table = store.table(now - _HISTORY_DAYS * DAY, utc_offset_seconds=settings.cluster.utc_offset_seconds)
         terms = SiteTerms(
-            processors=processors,
             usd_per_day=settings.budget.usd * DAY / (end - begin),
             usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings),
             boot_seconds=boot_seconds(cloud, settings),
@@ -55,7 +56,8 @@ def rehearsing(
             loss_weight=settings.price.loss_weight,
             has_slices=settings.hedge.enabled,
         )
-        return rehearsed_demand(on_premise(table, settings.cluster.burst_partition), terms, now)
+        here = on_premise(table, settings.cluster.burst_partition)
+        return rehearsed_demand(here, machines, terms, now)
 
     return rehearse
 

@@ -22,7 +22,13 @@ from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
-from advisor.service.price.queue_view import AskRuns, OnPremiseQueue, forecast_waits, on_premise_queue
+from advisor.service.price.queue_view import (
+    AskRuns,
+    Machine,
+    OnPremiseQueue,
+    forecast_waits,
+    on_premise_queue,
+)
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
@@ -59,7 +65,9 @@ class PriceLoop:
         asking: Asking,
         clock: Clock,
         runs: AskRuns,
-        rehearse: Callable[[CloudState, int], DemandKept | None] = lambda _cloud, _processors: None,
+        rehearse: Callable[[CloudState, Sequence[Machine]], DemandKept | None] = lambda _cloud, _machines: (
+            None
+        ),
     ) -> None:
         self._settings = settings
         self._view = view
@@ -107,7 +115,7 @@ class PriceLoop:
         if not self._keeper.is_new:
             return
         queue = on_premise_queue(self._view.fresh(), self._settings)
-        found = self._rehearse(self.cloud, queue.processors)
+        found = self._rehearse(self.cloud, queue.machines)
         if found is not None:
             self._keeper.rehearsed(found)
 

@@ -53,11 +53,6 @@ class OnPremiseQueue:
     names: Mapping[int, str | None] = field(default_factory=dict)
 
     @property
-    def processors(self) -> int:
-        """Number of processors of all usable nodes."""
-        return sum(machine.processors for machine in self.machines)
-
-    @property
     def waiting_processors(self) -> int:
         """Processors that waiting jobs ask for."""
         return sum(queued.job.processors * queued.job.array_tasks for queued in self.waiting)

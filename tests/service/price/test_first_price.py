@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.model.table import JobTable
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
+from advisor.service.price.queue_view import Machine
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
+ONE = (Machine(("onprem",), 64),)
 
 
 def history(jobs: int, load: float, seed: int = 1) -> JobTable:
@@ -43,7 +47,6 @@ def history(jobs: int, load: float, seed: int = 1) -> JobTable:
 
 def terms(usd_per_day: float, *, has_slices: bool = True) -> SiteTerms:
     return SiteTerms(
-        processors=64,
         usd_per_day=usd_per_day,
         usd_per_core_hour=0.05,
         boot_seconds=120.0,
@@ -61,7 +64,7 @@ def busy() -> JobTable:
 def test_a_smaller_budget_begins_with_a_higher_price(busy: JobTable) -> None:
     prices = []
     for usd in (0.2, 20.0):
-        kept = rehearsed_demand(busy, terms(usd), NOW)
+        kept = rehearsed_demand(busy, ONE, terms(usd), NOW)
         assert kept is not None
         assert kept.seen
         assert max(time for time, _, _ in kept.seen.values()) <= NOW
@@ -72,13 +75,37 @@ def test_a_smaller_budget_begins_with_a_higher_price(busy: JobTable) -> None:
 
 
 def test_too_few_jobs_or_jobs_of_long_ago_set_no_price(busy: JobTable) -> None:
-    assert rehearsed_demand(history(50, 0.9), terms(5.0), NOW) is None
-    assert rehearsed_demand(busy, terms(5.0), NOW + 60 * DAY) is None
+    assert rehearsed_demand(history(50, 0.9), ONE, terms(5.0), NOW) is None
+    assert rehearsed_demand(busy, ONE, terms(5.0), NOW + 60 * DAY) is None
 
 
 @pytest.mark.parametrize("has_slices", [True, False])
 def test_runs_are_bought_whole_where_no_job_keeps_its_place(busy: JobTable, *, has_slices: bool) -> None:
     """A slice at whose end it is decided anew is demand of its own, as is a job that has come back."""
-    kept = rehearsed_demand(busy, terms(2.0, has_slices=has_slices), NOW)
+    kept = rehearsed_demand(busy, ONE, terms(2.0, has_slices=has_slices), NOW)
     assert kept is not None
     assert any(not name.endswith(", 0, 0.0)") for name in kept.seen) is has_slices
+
+
+def test_each_machine_is_rehearsed_by_itself(busy: JobTable) -> None:
+    """On one pool of all processors the jobs of a busy machine would find room on an idle one."""
+    partitions = np.arange(len(busy)) % 10 == 0
+    names = {"queue": ("cpu", "gpu", "gone")}
+    shared = replace(busy, queue=partitions.astype(np.int64), names=names)
+    cpu, gpu = Machine(("short", "cpu"), 56), Machine(("gpu",), 640)
+    apart, alone, pooled = (
+        rehearsed_demand(here, machines, terms(2.0), NOW)
+        for here, machines in (
+            (shared, (cpu, gpu)),
+            (shared.select(~partitions), (cpu,)),
+            (shared, (Machine(("cpu", "gpu", "short"), 696),)),
+        )
+    )
+    assert apart is not None
+    assert alone is not None
+    assert len(apart.seen) == len(alone.seen) > 50, "the idle machine has no demand"
+    assert apart.price == alone.price
+    assert pooled is not None
+    assert not pooled.seen
+    gone = replace(shared, queue=np.full(len(busy), 2))
+    assert rehearsed_demand(gone, (cpu, gpu), terms(2.0), NOW) is None

@@ -55,7 +55,6 @@ def queue_of(*jobs: QueuedJob, ours: tuple[str, ...] = ("cpu", "gpu", "short")) 
 
 def test_partitions_that_share_nodes_are_one_machine() -> None:
     assert queue_of().machines == (Machine(("cpu", "short"), 16), Machine(("gpu",), 8))
-    assert queue_of().processors == 24
     assert queue_of(ours=("short",)).machines == (Machine(("short",), 8),)
 
 
