@@ -86,6 +86,9 @@ def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
     moved = f"{price['worth_it']:,} waiting jobs do, {price['moved']:,} were moved while they waited"
     hour = f"a job moves if it saves an hour for {usd(price['usd_per_hour'])} at most"
     rows = [("price", f"{hour}; {moved}")]
+    machines = price.get("machines") or []  # an older control says nothing of them
+    if len(machines) > 1:
+        rows.append(("queues", _machines(machines)))
     if price["budget_usd"]:
         spent = f"{usd(price['spent_usd'])} of {usd(price['budget_usd'])} spent {period_now(price['period'])}"
         rows.append(("budget", f"{spent}; {usd(max(0.0, price['tokens_usd']))} may be committed now"))
@@ -97,6 +100,16 @@ def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
         number = len(price["tokens_by_account"])
         rows.append(("other budgets", f"{number:,}; {none}; `advisor budget` shows them"))
     return rows
+
+
+def _machines(machines: list[dict[str, Any]]) -> str:
+    """The partitions that share nodes, and how many jobs wait for each such machine, most first."""
+    most = sorted(machines, key=lambda one: -one["waiting"])
+    parts = [
+        f"{', '.join(one['partitions'])} ({one['processors']:,} processors): {one['waiting']:,} jobs wait"
+        for one in most[:5]
+    ]
+    return "; ".join(parts) + (f"; and {len(most) - 5} more" if len(most) > 5 else "")
 
 
 def ratios_in_words(ratios: dict[str, Any]) -> str:

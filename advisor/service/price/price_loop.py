@@ -80,6 +80,7 @@ class PriceLoop:
         self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
+        self._machines: list[tuple[Machine, int]] = []  # with the number of waiting jobs
         self.cloud = CloudState()
         self.valued = self.worth_it = 0
 
@@ -108,7 +109,16 @@ class PriceLoop:
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
-        return {"valued": self.valued, "worth_it": self.worth_it, **self._asking.report()}
+        machines = [
+            {"partitions": list(machine.partitions), "processors": machine.processors, "waiting": waiting}
+            for machine, waiting in self._machines
+        ]
+        return {
+            "valued": self.valued,
+            "worth_it": self.worth_it,
+            "machines": machines,
+            **self._asking.report(),
+        }
 
     def rehearse(self) -> None:
         """Begin with a price from the site's own history where no earlier process has left one."""
@@ -124,6 +134,7 @@ class PriceLoop:
         snapshot, price = self._view.fresh(), self._keeper.current
         self._note_bought(snapshot)
         queue = on_premise_queue(snapshot, self._settings)
+        self._machines = list(zip(queue.machines, queue.waiting_jobs(), strict=True))
         due = self._due(queue)
         if not due:
             return

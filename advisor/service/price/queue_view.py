@@ -57,6 +57,13 @@ class OnPremiseQueue:
         """Processors that waiting jobs ask for."""
         return sum(queued.job.processors * queued.job.array_tasks for queued in self.waiting)
 
+    def waiting_jobs(self) -> list[int]:
+        """The number of jobs (array tasks) that wait for each machine."""
+        found = [0] * len(self.machines)
+        for queued in self.waiting:
+            found[self.places.get(queued.job.job_id, 0)] += queued.job.array_tasks
+        return found
+
 
 AskRuns = Callable[[OnPremiseQueue], tuple[Floats, Floats]]
 """The run times that are expected of the running and of the waiting jobs, from their starts, seconds."""

@@ -28,6 +28,21 @@ def test_price_budget_and_accounts_in_a_line_each() -> None:
     ]
 
 
+def test_machines_are_shown_where_there_are_several() -> None:
+    def machine(partitions: str, processors: int, waiting: int) -> dict[str, Any]:
+        return {"partitions": partitions.split(), "processors": processors, "waiting": waiting}
+
+    two = [machine("gpu", 64, 0), machine("cpu short", 4096, 1200)]
+    said = dict(price_rows(REPORT | {"machines": two}))
+    assert said["queues"] == (
+        "cpu, short (4,096 processors): 1,200 jobs wait; gpu (64 processors): 0 jobs wait"
+    )
+    many = dict(price_rows(REPORT | {"machines": [machine(f"p{n}", 8, n) for n in range(7)]}))
+    assert many["queues"].startswith("p6 (8 processors): 6 jobs wait")
+    assert many["queues"].endswith("p2 (8 processors): 2 jobs wait; and 2 more")
+    assert "queues" not in dict(price_rows(REPORT | {"machines": two[:1]}))
+
+
 def test_an_unknown_price_says_why_no_job_moves() -> None:
     said = price_rows(REPORT | {"unknown": "budget.json was damaged"})
     assert said == [("price", "unknown, and no job moves: budget.json was damaged")]

@@ -87,6 +87,13 @@ def test_a_job_waits_for_its_own_machine_alone() -> None:
     assert forecast_waits(queue) == {2: HOUR, 3: HOUR, 4: 2 * HOUR, 5: 0.0}
 
 
+def test_the_jobs_that_wait_are_counted_for_each_machine() -> None:
+    array = make_queued(6, queue="gpu", array_tasks=30, processors=2, reason="Resources")
+    queue = queue_of(busy(1, "cpu", 16), waits(2, "cpu"), waits(3, "short"), array)
+    assert queue.waiting_jobs() == [2, 30]
+    assert queue_of(waits(2, "cpu"), ours=("cpu",)).waiting_jobs() == [1]
+
+
 def test_a_job_of_several_partitions_waits_where_least_is_ahead_of_it() -> None:
     queue = queue_of(
         busy(1, "cpu", 16), busy(2, "gpu", 8, 0.5), waits(3, "cpu", "gpu"), waits(4, "cpu", "gpu")
