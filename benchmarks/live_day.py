@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Bools
 from advisor.decide.price.tokens import DAY
+from advisor.model.cluster import Machine
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
-from advisor.service.price.queue_view import Machine
 from advisor.service.state.budget_records import BudgetRecord
 from advisor.service.state.records import PriceRecord, SeenSlice
 from advisor.service.state.state_files import BUDGET, PRICE

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advisor.history.store import HistoryStore
+    from advisor.model.cluster import Machine
     from advisor.model.job import Job
     from advisor.model.settings import Settings
     from advisor.model.site import SiteState
@@ -82,7 +83,8 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
     Args:
         settings: The settings in force, which name the burst partition.
         seen: The site as last seen: its size, and the learned performance ratios.
-        nodes: Processors on-premise; 0: as Slurm says, else the most that were ever busy at once.
+        nodes: Processors on-premise, as one machine; 0: as Slurm says, each machine with its own queue, else
+            the most that were ever busy at once.
 
     Raises:
         BadInput: The window is empty.
@@ -99,14 +101,15 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
         in_cloud = in_burst(whole, settings.cluster.burst_partition)
         machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)
         machine = machine or own.busiest(whole.select(~in_cloud))
+        machines = () if nodes else _machines_seen(settings)
         at_home = _on_premise(store, settings, seen, whole, in_cloud)
-        fits = own.which_fit(whole, machine)
-        in_cloud = in_cloud[fits]
-        table = own.as_on_premise(whole, at_home).select(fits)
+        table = own.as_on_premise(whole, at_home)
+        fits = own.which_fit(table, machine, machines)
+        table, in_cloud = table.select(fits), in_cloud[fits]
         since = begin(table)
-        jobs = own.window(table, since=since, machine=machine)
+        jobs = own.window(table, since=since, machine=machine, machines=machines)
         said = own.with_array_tasks(one.job for one in store.outcomes(since))
-    here = own.window(table.select(~in_cloud), since=since, machine=machine)
+    here = own.window(table.select(~in_cloud), since=since, machine=machine, machines=machines)
     burst = settings.cluster.burst_partition
 
     def job_at(row: int) -> Job:
@@ -120,6 +123,19 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
         return changed(job, queue=home, explicit_partition=False)
 
     return own.OwnJobs(since=since, jobs=jobs, here=here, job_at=job_at)
+
+
+def _machines_seen(settings: Settings) -> tuple[Machine, ...]:
+    """What the on-premise partitions consist of, as last seen; empty where that is not known."""
+    from advisor.model.cluster import Machine
+    from advisor.model.errors import UseFallback
+    from advisor.service.exchange import snapshot
+
+    try:
+        queues = snapshot.read(settings.paths.snapshot).queues
+    except UseFallback:
+        return ()
+    return tuple(Machine(queue.partitions, queue.processors) for queue in queues)
 
 
 def _on_premise(

@@ -93,6 +93,7 @@ def _result(
 
     with ticking("reading the history") as tick:
         seen, own = jobs_since(settings, since, trace, nodes, tick)
+        own = own.on_one_machine()  # each size is that of one
         jobs = under_rules(own, settings, seen)
         terms = _terms(settings, own, seen, asked)
         found = sized(jobs, terms, tick)

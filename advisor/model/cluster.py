@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -77,6 +77,13 @@ class NodePower(enum.StrEnum):
     UP = "up"
     POWERING_DOWN = "powering_down"
     UNKNOWN = "unknown"
+
+
+class Machine(NamedTuple):
+    """On-premise partitions that share nodes, and the number of processors of their usable nodes."""
+
+    partitions: tuple[str, ...]
+    processors: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

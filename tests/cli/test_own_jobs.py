@@ -22,6 +22,9 @@ from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.own_jobs import OwnJobs
 from advisor.replay.closed_loop.site_settings import not_shown, requeueable_share, slowdowns, under_rules
+from advisor.service.exchange import snapshot
+from advisor.service.exchange.seen_queue import SeenQueue
+from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.running.clock import Clock
 
@@ -84,6 +87,27 @@ def test_run_times_in_the_cloud_are_converted_by_the_learned_ratio_of_the_jobs_c
     assert own.jobs.run == pytest.approx([600.0 / 6.0, 600.0 / 3.0, 600.0 / 4.0, 600.0])
     assert [own.job_at(row).queue for row in range(4)] == ["long", "long", None, "main"]
     assert slowdowns(settings, own, SEEN).tolist() == [6.0, 3.0, 4.0, 2.0]
+
+
+def test_the_partitions_of_several_machines_have_their_own_queues(settings: Settings) -> None:
+    """As `advisor control` has last seen them; one size that is named stands for all of them."""
+    outcomes = [ended(n, queue="long" if n % 2 else "main") for n in range(1, 6)]
+    cloud = [ended(6, queue="burst"), ended(7, queue="burst"), ended(8, queue="gone")]
+    own_jobs(settings, [*outcomes, *cloud], {6: "long"})
+    queues = tuple(
+        SeenQueue.of(size, np.empty((0, 4)), np.empty((0, 3)), partitions=(name,))
+        for name, size in (("main", 4), ("long", 32))
+    )
+    snapshot.write(settings.paths.snapshot, Snapshot(state=SEEN, queues=queues))
+    own = jobs_of_site(settings, SEEN, 0, lambda _: 0.0)
+    # 7 is of the first partition, as far as is known, and too large for it; 8 is of none
+    assert own.jobs.processors.tolist() == [1, 2, 3, 4, 5, 6]
+    assert own.jobs.machines == own.here.machines == (4, 32)
+    assert own.jobs.places is not None
+    assert own.jobs.places.tolist() == [1, 0, 1, 0, 1, 1]
+    assert own.on_one_machine().jobs.machines is None
+    pooled = jobs_of_site(settings, SEEN, 64, lambda _: 0.0)
+    assert (pooled.jobs.machines, len(pooled.jobs)) == (None, 8)
 
 
 def test_without_learned_ratios_those_of_the_settings_convert(settings: Settings) -> None:

@@ -139,7 +139,7 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
             f"While jobs waited, {100 * busy:.0f} % of the processors were busy in the log and only "
             f"{100 * here:.0f} % in the simulation: the log's scheduler fills the machine better."
         )
-    if len(queues[queues != UNKNOWN_CODE]) > 1:
+    if jobs.machines is None and len(queues[queues != UNKNOWN_CODE]) > 1:
         said.append(
             f"The log has {len(queues)} queues; the simulation has one, which may use every processor."
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
+from advisor.model.cluster import Machine
 from advisor.model.errors import BadInput
-from advisor.model.table import JobTable
+from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.simulate.pool.machines import Machines
+from advisor.simulate.pool.pool import Pool
+from advisor.simulate.pool.rules import Rules
 
 _SHORTEST_RUN = 1e-3  # seconds; a job of run time 0 would end before it starts
 
@@ -24,6 +29,8 @@ class LoopJobs:
         limit: Time limit, seconds; where the log has none, :func:`~advisor.model.table.limits_of`.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         machine: Processors of the on-premise cluster.
+        machines, places: Where it consists of several machines (partitions that share no nodes): their
+            processors, and the number of the machine of each row of the table. None: there is one.
         too_large: Jobs of the log that ask for more than its machine has, which are left out.
         may_move, may_be_stopped: One flag for each row of the table: False for a job that the site's rules or
             its user keep on-premise, and for one that may not be stopped. None: all may.
@@ -38,6 +45,8 @@ class LoopJobs:
     machine: int
     may_move: NDArray[np.bool_] | None = None
     may_be_stopped: NDArray[np.bool_] | None = None
+    machines: tuple[int, ...] | None = None
+    places: Ints | None = None
     too_large: int = 0
 
     def __len__(self) -> int:
@@ -56,7 +65,38 @@ class LoopJobs:
     def before(self, rows: int) -> LoopJobs:
         """As many rows of the table before these, under the same rules."""
         earlier = loop_jobs(self.table, skip=self.first - rows, jobs=rows, nodes=self.machine)
-        return replace(earlier, may_move=self.may_move, may_be_stopped=self.may_be_stopped)
+        return replace(
+            earlier,
+            may_move=self.may_move,
+            may_be_stopped=self.may_be_stopped,
+            machines=self.machines,
+            places=self.places,
+        )
+
+    def pool(self, rules: Rules | None = None) -> Pool | Machines:
+        """The on-premise processors, empty, at the first submission; each row is a row of it."""
+        count, begin = len(self), float(self.submit[0])
+        if self.machines is None or self.places is None:
+            return Pool(self.machine, count, begin, rules)
+        return Machines(self.machines, self.places[self.first : self.first + count], begin, rules)
+
+
+def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
+    """The number of the machine of each row, by its partition; -1: none of them.
+
+    A job whose partition is not known is taken to be of the first.
+    """
+    number = {name: place for place, machine in enumerate(machines) for name in machine.partitions}
+    of_code = np.array([*(number.get(name, -1) for name in table.names.get("queue", ())), 0])
+    return np.where(table.queue == UNKNOWN_CODE, 0, of_code[table.queue])
+
+
+def on_machines(jobs: LoopJobs, machines: Sequence[Machine]) -> LoopJobs:
+    """The same jobs, all of which fit their machines; with one machine, all wait for it."""
+    if len(machines) < 2:
+        return jobs
+    sizes = tuple(machine.processors for machine in machines)
+    return replace(jobs, machines=sizes, places=places_of(jobs.table, machines))
 
 
 def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes: int = 0) -> LoopJobs:

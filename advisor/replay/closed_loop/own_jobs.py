@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from advisor.arrays import Ints
+from advisor.model.cluster import Machine
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.table import UNKNOWN_CODE, JobTable
-from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
+from advisor.replay.closed_loop.log import LoopJobs, loop_jobs, on_machines, places_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,6 +39,11 @@ class OwnJobs:
     def in_cloud(self) -> int:
         """Number of jobs of the window that ran in the cloud."""
         return len(self.jobs) - len(self.here)
+
+    def on_one_machine(self) -> OwnJobs:
+        """The same jobs, all of which wait for all processors."""
+        jobs, here = (replace(one, machines=None, places=None) for one in (self.jobs, self.here))
+        return replace(self, jobs=jobs, here=here)
 
 
 def in_epoch_seconds(table: JobTable) -> JobTable:
@@ -75,20 +82,28 @@ def that_fit(table: JobTable, machine: int) -> JobTable:
     return table.select(which_fit(table, machine))
 
 
-def which_fit(table: JobTable, machine: int) -> NDArray[np.bool_]:
-    """Of which jobs :func:`that_fit` is true, shape ``(n,)``."""
+def which_fit(table: JobTable, machine: int, machines: Sequence[Machine] = ()) -> NDArray[np.bool_]:
+    """Of which jobs :func:`that_fit` is true, shape ``(n,)``.
+
+    Args:
+        machines: Where there are several, no job is larger than its own, and one of no machine does not fit.
+    """
+    largest: int | Ints = machine
+    if len(machines) > 1:
+        largest = np.array([*(one.processors for one in machines), 0])[places_of(table, machines)]
     fits = (
-        np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.processors <= machine)
+        np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.processors <= largest)
     )
     return np.asarray(fits, np.bool_)
 
 
-def window(fitting: JobTable, *, since: float, machine: int) -> LoopJobs:
+def window(fitting: JobTable, *, since: float, machine: int, machines: Sequence[Machine] = ()) -> LoopJobs:
     """The jobs submitted since a moment, with all earlier ones to learn from.
 
     Args:
         fitting: The jobs in submission order; see :func:`that_fit`.
         since: Beginning, in the table's seconds.
+        machines: See :func:`which_fit`.
 
     Raises:
         BadInput: Nothing was submitted since (``whatif.empty``).
@@ -101,7 +116,7 @@ def window(fitting: JobTable, *, since: float, machine: int) -> LoopJobs:
             mend="Go further back, or run `advisor ingest` first",
             code="whatif.empty",
         )
-    return loop_jobs(fitting, skip=skip, nodes=machine)
+    return on_machines(loop_jobs(fitting, skip=skip, nodes=machine), machines)
 
 
 def busiest(table: JobTable) -> int:

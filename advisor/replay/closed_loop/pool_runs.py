@@ -6,6 +6,7 @@ import numpy as np
 
 from advisor.arrays import Floats
 from advisor.predict.run_times.queue_runs import QueueRuns
+from advisor.simulate.pool.machines import Machines
 from advisor.simulate.pool.pool import Pool
 
 
@@ -22,7 +23,7 @@ class PoolRuns(QueueRuns):
         self._limits = limits
         self._runs = limits.copy()
 
-    def starts(self, pool: Pool) -> Floats:
+    def starts(self, pool: Pool | Machines) -> Floats:
         """Forecast starts of waiting jobs, all of which were seen, as :meth:`Pool.forecast` gives them."""
         rows = np.concatenate((pool.running, pool.waiting))
         ran = np.zeros(len(rows))

@@ -19,7 +19,7 @@ from advisor.arrays import Floats
 from advisor.decide.price.demand_price import DemandPrice
 from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.log import LoopJobs
-from advisor.simulate.pool.pool import Event, Pool
+from advisor.simulate.pool.pool import Event
 from advisor.simulate.pool.rules import Rules
 
 Progress = Callable[[int, int], None]
@@ -170,7 +170,7 @@ class World:
         count = len(jobs)
         self.jobs = jobs
         self.options = options
-        self.pool = Pool(jobs.machine, count, float(jobs.submit[0]), options.rules)
+        self.pool = jobs.pool(options.rules)
         self.budget = options.budget_share * jobs.core_seconds
         self.tokens: Money = tokens or Tokens(
             self.budget / max(jobs.span, 1.0),

@@ -14,13 +14,13 @@ from advisor.decide.submission.cloud_terms import boot_seconds, usd_per_core_hou
 from advisor.history.columns import on_premise
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
+from advisor.model.cluster import Machine
 from advisor.model.periods import period_span
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.price.first_price import MIN_JOBS, SiteTerms, rehearsed_demand
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.price_loop import PriceLoop
-from advisor.service.price.queue_view import Machine
 from advisor.service.price.slice_decider import Slices
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll

@@ -9,12 +9,13 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept
+from advisor.model.cluster import Machine
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
-from advisor.replay.closed_loop.log import loop_jobs
+from advisor.replay.closed_loop.log import loop_jobs, on_machines
+from advisor.replay.closed_loop.own_jobs import which_fit
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import World, WorldOptions
-from advisor.service.price.queue_view import Machine
 
 MIN_JOBS: Final = 200
 _MAX_JOBS: Final = 5_000
@@ -48,9 +49,6 @@ def rehearsed_demand(
 ) -> DemandKept | None:
     """Rehearse the newest jobs of the last four weeks; None where there are too few.
 
-    Each machine is rehearsed by itself, as if it had the whole budget; the price is then read off the demand
-    of all.
-
     Args:
         here: Jobs that ran on-premise, in submission order, times in epoch seconds.
         machines: Where there is one, all jobs are taken to have run on it.
@@ -59,34 +57,13 @@ def rehearsed_demand(
     Returns:
         Seconds saved per US dollar and US dollars.
     """
-    found = [
-        (number, kept)
-        for number, machine in enumerate(machines)
-        if (kept := _of_machine(here if len(machines) == 1 else _on(here, machine), machine, terms, now))
-    ]
-    if not found:
-        return None
-    return DemandKept(
-        since=min(kept.since for _, kept in found),
-        price=max(kept.price for _, kept in found),
-        next_reading=now,
-        seen={f"rehearsed {number} {key}": seen for number, kept in found for key, seen in kept.seen.items()},
-    )
-
-
-def _on(here: JobTable, machine: Machine) -> JobTable:
-    names = here.names.get("queue", ())
-    codes = [code for code, name in enumerate(names) if name in machine.partitions]
-    return here.select(np.isin(here.queue, codes))
-
-
-def _of_machine(here: JobTable, machine: Machine, terms: SiteTerms, now: float) -> DemandKept | None:
     usd_per_core_second = terms.usd_per_core_hour / 3600.0
-    fits = here.select((here.processors <= machine.processors) & (here.processors > 0))
+    processors = sum(machine.processors for machine in machines)
+    fits = here.select(which_fit(here, processors, machines))
     newest = min(_MAX_JOBS, int(np.count_nonzero(fits.submit >= now - _DAYS * _DAY)))
     if newest < MIN_JOBS or usd_per_core_second <= 0.0:
         return None
-    jobs = loop_jobs(fits, skip=len(fits) - newest, nodes=machine.processors)
+    jobs = on_machines(loop_jobs(fits, skip=len(fits) - newest, nodes=processors), machines)
     if not terms.has_slices:
         jobs = replace(jobs, may_be_stopped=np.zeros(len(jobs.table), np.bool_))
     usd = terms.usd_per_day / _DAY * max(jobs.span, 1.0)
@@ -105,7 +82,11 @@ def _of_machine(here: JobTable, machine: Machine, terms: SiteTerms, now: float) 
         price=kept.price / usd_per_core_second,
         next_reading=now,
         seen={
-            key: (min(now, time + later), index / usd_per_core_second, cost * usd_per_core_second)
+            f"rehearsed {key}": (
+                min(now, time + later),
+                index / usd_per_core_second,
+                cost * usd_per_core_second,
+            )
             for key, (time, index, cost) in kept.seen.items()
         },
     )

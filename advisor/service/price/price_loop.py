@@ -16,6 +16,7 @@ import structlog
 from advisor.decide.price.demand_price import DemandKept
 from advisor.decide.price.slices import usd_for_shorter
 from advisor.decide.submission.rules import deadline_for
+from advisor.model.cluster import Machine
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -24,7 +25,6 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import (
     AskRuns,
-    Machine,
     OnPremiseQueue,
     forecast_waits,
     on_premise_queue,

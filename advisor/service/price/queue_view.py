@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
-from advisor.model.cluster import Node
+from advisor.model.cluster import Machine, Node
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -22,13 +22,6 @@ from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_
 
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
-
-
-class Machine(NamedTuple):
-    """On-premise partitions that share nodes, and the number of processors of their usable nodes."""
-
-    partitions: tuple[str, ...]
-    processors: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

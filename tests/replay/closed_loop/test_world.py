@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from advisor.decide.price.demand_price import Pace
 from advisor.decide.price.tokens import DAY
 from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions, price_now
+from advisor.replay.sources import load_table
 from tests.replay.closed_loop.hand_made import log
 
 RICH = WorldOptions(budget_share=1000.0, boot_seconds=10.0, slowdown=2.0, round_seconds=5.0)
@@ -247,3 +251,20 @@ def test_waits_are_forecast_by_expected_run_times_and_not_by_limits() -> None:
     result, _ = ran(PricePolicy(KnownRuns, pace=CHEAP, earlier_jobs=0), rows)
     assert not result.moved.any()
     assert result.end.tolist() == [100.0, 200.0]
+
+
+def test_a_machine_of_its_own_decides_as_the_whole_one() -> None:
+    """The same results, digit by digit, whether or not the machine is one of several."""
+    jobs = loop_jobs(load_table("synthetic:600:3"))
+    idle = replace(jobs, machines=(jobs.machine, 8), places=np.zeros(len(jobs.table), np.int64))
+    for policy in (Policy, Overflow, Starburst, Clairvoyant, lambda: PricePolicy(LearnedRuns)):
+        one, two = (World(each, WorldOptions(), policy()).run() for each in (jobs, idle))
+        assert one.end.tolist() == two.end.tolist()
+        assert one.cost.tolist() == two.cost.tolist()
+
+
+def test_jobs_wait_for_their_own_machine() -> None:
+    jobs = loop_jobs(log([(0, 4, 100), (1, 4, 100), (2, 4, 100)], machine=8))
+    apart = replace(jobs, machines=(4, 4), places=np.array([0, 0, 1]))
+    assert World(jobs, WorldOptions(), Policy()).run().end.tolist() == [100.0, 101.0, 200.0]
+    assert World(apart, WorldOptions(), Policy()).run().end.tolist() == [100.0, 200.0, 102.0]

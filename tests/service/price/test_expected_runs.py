@@ -7,13 +7,13 @@ import pytest
 
 from advisor.arrays import Floats
 from advisor.model import Job
+from advisor.model.cluster import Machine
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.service.price.expected_runs import ExpectedRuns
 from advisor.service.price.queue_view import (
-    Machine,
     OnPremiseQueue,
     forecast_waits,
     on_premise_queue,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from advisor.model import Job
+from advisor.model.cluster import Machine
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.price.queue_view import (
-    Machine,
     OnPremiseQueue,
     forecast_waits,
     on_premise_queue,
