@@ -44,7 +44,7 @@ _UsdPerHour = Annotated[
     ),
 ]
 _Write = Annotated[
-    bool, typer.Option("--write", help="Write the picked budget into the settings file ([budget]).")
+    bool, typer.Option("--write", help="Write the picked budget into the settings file (`budget.usd`).")
 ]
 _Keep = Annotated[
     bool,

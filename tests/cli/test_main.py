@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from rich.text import Text
 
 from advisor.cli.main import application
 from tests.commands import app
@@ -51,3 +52,17 @@ def test_a_command_loads_no_other() -> None:
     loaded = set(done.stdout.split())
     assert "advisor.cli.status" in loaded
     assert not loaded & {"advisor.cli.control", "advisor.cli.rehearse", "advisor.cli.doctor"}
+
+
+def commands(command: Any) -> Iterator[Any]:
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from commands(each)
+
+
+def test_help_keeps_words_in_brackets() -> None:
+    """Typer's help takes ``[budget]`` for a style, and prints nothing in its place."""
+    for command in commands(typer.main.get_command(app)):
+        helps = [command.help, *(getattr(parameter, "help", None) for parameter in command.params)]
+        for text in filter(None, helps):
+            assert Text.from_markup(text).plain == text.replace("\\[", "["), command.name
