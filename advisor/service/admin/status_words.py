@@ -83,7 +83,8 @@ def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     if price["unknown"]:
         return [("price", f"unknown, and no job moves: {price['unknown']}")]
-    moved = f"{price['worth_it']:,} waiting jobs do, {price['moved']:,} were moved while they waited"
+    worth = f"{price['worth_it']:,} waiting job{' does' if price['worth_it'] == 1 else 's do'}"
+    moved = f"{worth}, {price['moved']:,} were moved while they waited"
     hour = f"a job moves if it saves an hour for {usd(price['usd_per_hour'])} at most"
     rows = [("price", f"{hour}; {moved}")]
     machines = price.get("machines") or []  # an older control says nothing of them
@@ -175,7 +176,7 @@ def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tu
     if cluster:
         hours = cluster["queued_work_core_seconds"] / 3600.0
         waiting = "1 job waits" if cluster["queue_size"] == 1 else f"{cluster['queue_size']:,} jobs wait"
-        queue = f"{waiting} ({hours:,.1f} core hours)"
+        queue = f"{waiting} ({hours:,.1f} core hours by their limits)"
         free = f"{cluster['free_processors']:,} of {cluster['total_processors']:,} processors free"
         rows.append(("on-premise", f"{queue}, {cluster['running_jobs']:,} run, {free}"))
     if cloud:

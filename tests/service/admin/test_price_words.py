@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.service.admin.status_words import price_rows
+from advisor.service.admin.status_words import price_rows, status_rows
 
 REPORT: dict[str, Any] = {
     "budget_usd": 2000.0,
@@ -47,3 +47,24 @@ def test_an_unknown_price_says_why_no_job_moves() -> None:
     said = price_rows(REPORT | {"unknown": "budget.json was damaged"})
     assert said == [("price", "unknown, and no job moves: budget.json was damaged")]
     assert price_rows({}) == []
+
+
+def test_one_job_is_no_plural() -> None:
+    assert "; 1 waiting job does, 0 were" in price_rows(REPORT | {"worth_it": 1, "moved": 0})[0][1]
+
+
+def test_the_work_that_waits_is_by_time_limits() -> None:
+    """Jobs run for less than that: without a word the hours contradict the waits that are forecast."""
+    cluster = {
+        "queue_size": 2,
+        "queued_work_core_seconds": 9000.0,
+        "free_processors": 0,
+        "total_processors": 32,
+        "running_jobs": 6,
+    }
+    seen = {"age_seconds": 1.0, "cluster": cluster, "cloud": {}}
+    stopped = {"running": False}
+    report = {"cluster_name": "c1", "modes": {}, "serve": stopped, "control": stopped, "snapshot": seen}
+    rows = dict(status_rows(report))
+    said = "2 jobs wait (2.5 core hours by their limits), 6 run, 0 of 32 processors free"
+    assert rows["on-premise"] == said
