@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import recorded_explanation, sentence
 from advisor.model import Advice
+from advisor.model.estimate import Estimate
 from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job
 
@@ -146,6 +147,42 @@ def test_what_a_sooner_end_would_have_cost(login: LoginNode) -> None:
     assert "for about 0.40 USD, in 95 of 100 cases." in said
 
 
+def test_the_interval_is_that_of_the_forecast(login: LoginNode) -> None:
+    """One wait and one interval, whichever tool is asked; Slurm's own plan says why it is later."""
+    wait = Estimate(seconds=180.0, variance=1e6, lower=0.0, upper=2400.0)
+    comment = admin_comment(ask(make_job(queue="onprem"), make_estimates(wait=180.0)), wait=wait)
+    login.shows(comment, start="2026-11-24T10:50:00")
+    said = login.run("burst-when", "12345").stdout.replace("2026-11-24 ", "").splitlines()
+    assert said[0] == (
+        "At its submission it was expected to start here about 10:03, in 90 of 100 cases between "
+        "10:00 and 10:40."
+    )
+    assert said[1] == (
+        "Slurm plans its start by 10:50, were all jobs to run to their time limits and none to come "
+        "before it."
+    )
+
+
+def test_a_job_that_was_moved_is_not_expected_here(login: LoginNode) -> None:
+    login.shows(admin_comment(moved(), wait=Estimate(seconds=7200.0, variance=1.0)))
+    said = login.run("burst-when", "12345").stdout
+    assert "start here" not in said
+    login.shows(
+        '{"burst_advisor":1,"to":"burst","mode":"act","n":{"predicted_saving":28,"predicted_cost":0.04}}'
+    )
+    said = login.run("burst-when", "12345").stdout
+    assert "In the cloud, where it was sent, it is expected to be done 28 s sooner than here" in said
+
+
+def test_times_are_those_of_the_price_list(login: LoginNode) -> None:
+    """sbatch said "done by 10:04 ...; 2026-12-24 18:00 is promised", at half a second past ten."""
+    values = {"deadline_in": 2_620_799.5, "soonest_in": 225.0, "soonest_costs": 0.076, "confidence": 0.95}
+    login.shows(admin_comment(ask(make_job(comment="no-burst")), values=values))
+    said = login.run("burst-when", "12345").stdout
+    assert "It is to be done by 2026-12-24 18:00." in said
+    assert "done by 2026-11-24 10:04 for about" in said or "done by 10:04 for about" in said
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -163,7 +200,15 @@ def test_what_it_cannot_answer(login: LoginNode, words: list[str], code: int, sa
 
 @pytest.mark.parametrize(
     "comment",
-    ["", "{}", "(null)", "{broken", '{"burst_advisor":1,"n":7,"why":"\\u001b[2J"}', '{"n":{"a":1}}'],
+    [
+        "",
+        "{}",
+        "(null)",
+        "{broken",
+        '{"burst_advisor":1,"n":7,"why":"\\u001b[2J"}',
+        '{"n":{"a":1}}',
+        '{"burst_advisor":1,"wait":[1e300,"a",null],"n":{"soonest_in":1e300}}',
+    ],
 )
 def test_a_damaged_comment_shows_nothing_odd(login: LoginNode, comment: str) -> None:
     login.shows(comment)

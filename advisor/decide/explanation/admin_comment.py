@@ -29,7 +29,7 @@ class RecordedAdvice:
         time_limit: The user's limit, and the limit to which it was raised.
         origin: The partition it was moved from, unless it was the first on-premise one.
         numbers: The advice's numbers by name, in its units (``advisor.decide.explanation.phrases.UNITS``,
-            else seconds), four digits.
+            else seconds), to four digits or whole.
     """
 
     advice_id: str

@@ -18,6 +18,7 @@ import msgspec
 from advisor.decide.explanation.display import DETAIL_LIMIT, clean, duration, quantity
 from advisor.decide.explanation.phrases import NAMES
 from advisor.model.advice import Advice, Hedge, HedgeKind, Quantity
+from advisor.model.estimate import NO_ESTIMATE, Estimate
 
 MESSAGE_LIMIT: Final = 400
 """Longest line that ``sbatch`` prints, characters."""
@@ -93,12 +94,15 @@ def hedge_sentence(hedge: Hedge) -> str:
     )
 
 
-def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) -> str:
+def admin_comment(
+    advice: Advice, *, values: Mapping[str, float] | None = None, wait: Estimate = NO_ESTIMATE
+) -> str:
     """The advice as compact ASCII JSON of less than ``ADMIN_COMMENT_LIMIT`` bytes.
 
     An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers, from the last one, and then
     the detail are dropped should they not fit; unknown and infinite numbers are left out. `values` are the
-    advice's ``values()``, where the caller has them.
+    advice's ``values()``, where the caller has them. `wait` is the forecast wait here: ``burst-when`` shows
+    it with its interval, also of a job with a promise, whose answers do not have it.
     """
     decisive = advice.decisive
     words = {
@@ -121,6 +125,9 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
         text += f',"hedge":{_ascii_json(kept)}'
     if advice.origin:
         text += f',"from":{_ascii_json(advice.origin)}'
+    if isfinite(wait.seconds) and len(advice.answers) > 1:  # else it may wait for something else
+        bounds = (wait.seconds, wait.lower, wait.upper)
+        text += f',"wait":[{",".join(_number(one) for one in bounds if isfinite(one))}]'
     detail = ""
     if decisive.detail and (cleaned := clean(decisive.detail)):
         detail = f',"d":{_ascii_json(cleaned)}'
@@ -136,10 +143,19 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
 
 
 def _written(values: Mapping[str, float]) -> str:
-    """Names and numbers, to four digits, without infinite numbers and NaN, which JSON cannot express."""
+    """Names and numbers, without infinite numbers and NaN, which JSON cannot express."""
     return ",".join(
-        [f'"{name}":{value:.4g}' for name, value in values.items() if isfinite(value) and _is_plain(name)]
+        [
+            f'"{name}":{_number(value)}'
+            for name, value in values.items()
+            if isfinite(value) and _is_plain(name)
+        ]
     )
+
+
+def _number(value: float) -> str:
+    """Four digits, and whole seconds of a time that is further off, which is shown to the minute."""
+    return f"{value:.4g}" if abs(value) < 10_000.0 else f"{value:.0f}"
 
 
 def _is_plain(name: str) -> bool:

@@ -155,7 +155,7 @@ class Answerer:
         advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
         values = advice.values()
         return Answered(
-            reply=reply_to(request, job, advice, values, cloud, knowledge.settings),
+            reply=reply_to(request, job, advice, values, cloud, knowledge.settings, estimates.wait),
             # the ledger stores the quantiles, which hold the same information in a third of the space
             record=AdviceRecord(
                 advice=advice, job=job, estimates=replace(estimates, run_chances=(), promise=None)
@@ -301,6 +301,7 @@ def reply_to(
     values: Mapping[str, float],
     cloud: CloudState,
     settings: Settings,
+    wait: Estimate,
 ) -> AdviseReply:
     """The fields that the hook sets; in shadow mode only the AdminComment, which identifies the advice."""
     features, prefer = _node_features(request, job, advice, cloud)
@@ -331,7 +332,7 @@ def reply_to(
         # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
         site_factor=offset if offset > 0 else None,
         nice=-offset if offset < 0 else None,
-        admin_comment=reply_texts.admin_comment(advice, values=values),
+        admin_comment=reply_texts.admin_comment(advice, values=values, wait=wait),
         message=message,
         time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -238,6 +239,20 @@ def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_besi
     assert found.planned_wait == found.plan.seconds == BUSY_SECONDS
     assert (found.plan.lower, found.plan.upper) == (found.wait.lower, found.wait.upper)
     assert found.wait.upper == pytest.approx(run_times.intervals.wait(BUSY_SECONDS).upper)
+
+
+def test_the_admin_comment_has_the_forecast_wait_and_its_interval(
+    tmp_path: Path, run_times: RunTimesOfJobs
+) -> None:
+    answerer, _ = serving(tmp_path, site_of(full_machine()), run_times, promise={"enabled": True})
+    answered = answerer.answer(ask(dry=True, comment="by=+30d"))
+    wait = answered.record.estimates.wait
+    comment = json.loads(answered.reply.admin_comment)
+    assert comment["why"].startswith("promise.")
+    assert comment["wait"] == pytest.approx([wait.seconds, wait.lower, wait.upper], rel=1e-3)
+    assert comment["n"]["deadline_in"] == 30 * 86_400  # to the second: it is shown to the minute
+    stays = answerer.answer(ask(dry=True, comment="no-burst"))
+    assert "wait" not in json.loads(stays.reply.admin_comment)
 
 
 def test_a_job_that_is_asked_about_again_has_a_plan_too(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
