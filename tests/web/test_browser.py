@@ -139,6 +139,16 @@ def test_every_page_can_be_read_in_both_widths(browser: Browser, site: tuple[Sit
     page.context.close()
 
 
+def test_what_a_telephone_shows_of_an_outcome_is_not_cut(browser: Browser, site: tuple[Site, str]) -> None:
+    page = opened(browser, site, viewport={"width": 390, "height": 900})
+    page.goto("/jobs/11")
+    assert page.get_by_text("predicted", exact=True).is_visible()
+    cut = page.eval_on_selector_all(".narrow", "(all) => all.map((one) => one.scrollWidth - one.clientWidth)")
+    assert cut
+    assert max(cut) <= 0
+    page.context.close()
+
+
 def test_the_lines_of_plots_stand_out(browser: Browser, site: tuple[Site, str]) -> None:
     for scheme in ("light", "dark"):
         page = opened(browser, site, color_scheme=scheme)
