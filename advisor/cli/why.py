@@ -119,6 +119,8 @@ def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
         if found["of_array"]:
             console.print(Text(found["of_array"]))
         console.print(Text(explanation(record.advice)))
+        if found["wait_interval"]:
+            console.print(Text(found["wait_interval"]))
 
     emit(found, output, draw)
 

@@ -29,13 +29,14 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def message(
-    advice: Advice, *, opt_out_comment: str = "", values: Mapping[str, float] | None = None
+    advice: Advice, *, opt_out_comment: str = "", values: Mapping[str, float] | None = None, tasks: int = 1
 ) -> str | None:
     """The one line that ``sbatch`` prints; None unless the advice has moved the job.
 
     Args:
         opt_out_comment: The site's opt-out word, to tell the user how to stay; empty: not told.
         values: The advice's ``values()``, where the caller has them.
+        tasks: Of a job array: its cost is that of all of them.
     """
     if advice.partition is None:
         return None
@@ -45,7 +46,7 @@ def message(
     wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
     is_priced = "start_there" in values
     if is_priced:
-        line += f". {price_sentence(values).removesuffix('.')}"
+        line += f". {price_sentence(values, tasks).removesuffix('.')}"
     elif wait is not None:
         line += f": expected wait here {duration(wait)}"
     if there := values.get("cloud_wait"):
@@ -60,14 +61,17 @@ def message(
     return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
 
 
-def price_sentence(values: Mapping[str, float]) -> str:
-    """The time that a job moved by the price saves, and the money that it costs."""
+def price_sentence(values: Mapping[str, float], tasks: int = 1) -> str:
+    """The time that a job moved by the price saves, and the money that it costs: all tasks of an array."""
     wait, saving = values.get("predicted_wait", math.nan), values.get("predicted_saving", math.nan)
     said = f"It would wait about {duration(wait)} here; in the cloud it saves about {duration(saving)}"
     cost, may_cost = values.get("predicted_cost", math.nan), values.get("hour_may_cost", math.inf)
+    if tasks > 1:
+        said += f" for each of its {tasks:,} tasks"
     if cost == 0.0:
         return f"{said} on nodes that are paid for already."
-    said += f" for {quantity(Quantity(cost, 'USD'))}"
+    usd = quantity(Quantity(cost, "USD"))
+    said += f", for {usd} in all" if tasks > 1 else f" for {usd}"
     if math.isinf(may_cost):
         return f"{said}."
     return f"{said}, and an hour may cost {quantity(Quantity(may_cost, 'USD'))} now."

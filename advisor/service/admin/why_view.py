@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
+from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.phrases import PHRASES
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import headline, recorded_headline
@@ -15,26 +17,48 @@ from advisor.model.job_id import JobId
 def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
     """The whole advice, from the ledger; ``asked`` is the job id as the user typed it.
 
-    ``of_array`` is a sentence about an advice that is not of the asked task alone; None where it is.
+    ``of_array`` is a sentence about an advice that is not of the asked task alone, and ``wait_interval`` one
+    about the forecast wait; None where there is nothing to say.
     """
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
         "source": "ledger",
         "headline": headline(record.advice),
-        "of_array": None if job_id.task is None else _of_array(job_id, record.job.array_tasks),
+        "of_array": _of_array(job_id, record),
+        "wait_interval": _wait_interval(record),
         "advice": record.advice,
         "job": record.job,
         "estimates": record.estimates,
     }
 
 
-def _of_array(job_id: JobId, tasks: int) -> str:
+def _of_array(job_id: JobId, record: AdviceRecord) -> str | None:
+    tasks = record.job.array_tasks
     number = "1 task" if tasks == 1 else f"{tasks:,} tasks"
+    said = []
+    if job_id.task is not None:
+        said.append(
+            f"This is the advice for the whole of job {job_id.job} ({number}). The ledger does not know "
+            f"their numbers, so it cannot tell whether there is a task {job_id.task}: "
+            f"`sacct -j {job_id.job}` lists them."
+        )
+    if tasks > 1 and record.advice.number("predicted_cost") is not None:
+        said.append(
+            f"It is an array of {number}: costs are those of all of them, wait, run time and saving those of "
+            "one."
+        )
+    return " ".join(said) or None
+
+
+def _wait_interval(record: AdviceRecord) -> str | None:
+    wait = record.estimates.wait
+    # a job that a rule keeps here may wait for something else
+    if len(record.advice.answers) < 2 or not isfinite(wait.seconds) or not isfinite(wait.upper - wait.lower):
+        return None
     return (
-        f"This is the advice for the whole of job {job_id.job} ({number}). The ledger does not know their "
-        f"numbers, so it cannot tell whether there is a task {job_id.task}: "
-        f"`sacct -j {job_id.job}` lists them."
+        f"It is expected to wait about {duration(wait.seconds)} here, in {100 * wait.coverage:g} of 100 "
+        f"cases between {duration(wait.lower)} and {duration(wait.upper)}."
     )
 
 

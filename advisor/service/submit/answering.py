@@ -311,7 +311,8 @@ def reply_to(
     limit = advice.time_limit if partition is not None else None
     message = None
     if partition is not None and settings.submit.tell_user:
-        message = reply_texts.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
+        word = settings.rules.opt_out_comment
+        message = reply_texts.message(advice, opt_out_comment=word, values=values, tasks=job.array_tasks)
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
         message = wording.would_message(advice, job.queue, settings.cluster)
     if job.comment and "=" in job.comment and acts and settings.submit.tell_user:

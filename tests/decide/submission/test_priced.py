@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.display import quantity
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment, message
 from advisor.decide.explanation.wording import explanation, recorded_explanation, why_sentence
 from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
-from advisor.model.advice import HedgeKind, Question
+from advisor.model.advice import HedgeKind, Quantity, Question
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios, Price, Ratio, Refill
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
@@ -293,6 +294,17 @@ def test_the_deviation_is_that_of_what_a_slice_saves() -> None:
     found = saving_deviation(chances, GRID, float(high), 86_400.0, 7200.0, 810_000.0, 120.0, 1.1)
     assert found == pytest.approx(expected, rel=0.01)
     assert math.isnan(saving_deviation(chances, GRID, float(high), 86_400.0, 7200.0, math.nan, 120.0, 1.1))
+
+
+def test_the_line_of_an_array_says_that_each_task_saves_and_all_cost() -> None:
+    one, three = offered(requeue=False), offered(requeue=False, array_tasks=3)
+    cost = three.number("predicted_cost") or 0.0
+    assert cost == pytest.approx(3.0 * (one.number("predicted_cost") or 0.0))
+    said = message(three, tasks=3)
+    assert said is not None
+    money = quantity(Quantity(cost, "USD"))
+    assert f"for each of its 3 tasks, for {money} in all, and an hour may cost 1.00 USD now" in said
+    assert "each of its" not in (message(one) or "")
 
 
 def test_the_sentences_say_saving_money_and_price() -> None:
