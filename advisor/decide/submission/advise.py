@@ -19,7 +19,7 @@ from advisor.decide.submission.policy import moves_nothing
 from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
 from advisor.decide.submission.rules import comment_words, may_move, not_fallen_back
 from advisor.model.advice import STAYS, Advice, Capacity, Mode, Placement
-from advisor.model.estimate import Estimates
+from advisor.model.estimate import Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -53,7 +53,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     mode = _mode_for(job, settings)
     acts = mode is _ACT
     moves = moved and acts
-    size = _size_word(job, estimates, settings)
+    size = _size_word(job, estimates.size, settings)
     return Advice(
         advice_id=advice_id,
         time=state.time,
@@ -66,7 +66,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         prefer=_preferred_features(job, estimates, state, settings, chosen) if bursts and acts else (),
         require=_required_features(job, state.cloud) if moves and must_avoid_spot(job, settings) else (),
         # small jobs first (Zrigui et al., section 4): only in the on-premise queue, where there is one
-        priority_offset=settings.size.small_priority_offset if size == "small" and acts and not bursts else 0,
+        priority_offset=0 if bursts else priority_offset(job, estimates.size, settings),
         time_limit=stretched(job, settings.placement, ratio_of(job, state.ratios)) if moves else None,
         hedge=hedge if moves else None,
         origin=_origin(job, settings) if moves else None,
@@ -93,17 +93,22 @@ def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Setting
     return (first, moves_nothing(policy)), None, None
 
 
+def priority_offset(job: Job, size: SizeEstimate, settings: Settings) -> int:
+    """What is added to a job's priority where it stays on-premise: a small one goes before all others."""
+    is_first = _size_word(job, size, settings) == "small" and _mode_for(job, settings) is _ACT
+    return settings.size.small_priority_offset if is_first else 0
+
+
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
     slowdown = slowdown_of(job, ratio_of(job, state.ratios), settings.placement)
     return capacity_in_burst(job, slowdown * estimates.run.seconds, state.cloud, settings, state.time)
 
 
-def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:
+def _size_word(job: Job, size: SizeEstimate, settings: Settings) -> str:
     """The size class; ``unknown`` without a divider: in the first week, or with size classes switched off."""
     # a placeholder does no work: its run time means nothing, and its place belongs to another job
     if job.placeholder_for is not None or not settings.size.enabled:
         return "unknown"
-    size = estimates.size
     if math.isnan(size.divider_seconds):
         return "unknown"
     return "small" if size.is_small else "large"

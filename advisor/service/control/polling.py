@@ -26,6 +26,7 @@ from advisor.service.cloud.node_classes import class_states
 from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.startable import startable, without_room
+from advisor.service.control.small_first import rows_before_small
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
@@ -178,7 +179,13 @@ class PollLoop:
     def _queues(self, snapshot: ClusterSnapshot) -> tuple[SeenQueue, ...]:
         if self._settings.cluster.policy not in QUEUE_POLICIES:
             return ()
-        return seen_queues(on_premise_queue(snapshot, self._settings), self._runs)
+        queue = on_premise_queue(snapshot, self._settings)
+        return tuple(
+            structs.replace(seen, before_small=rows)
+            for seen, rows in zip(
+                seen_queues(queue, self._runs), rows_before_small(queue, self._settings), strict=True
+            )
+        )
 
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""

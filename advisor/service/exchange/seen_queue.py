@@ -19,12 +19,15 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
             (seconds) of each waiting job, in the order of the queue. The first tasks of an array are a row
             each; the rest of a large array is one row.
         partitions: The partitions whose jobs wait for it.
+        before_small: Number of the first rows of ``waiting`` that are before a small job that is submitted
+            now; None: all are.
     """
 
     processors: int
     running: bytes
     waiting: bytes
     partitions: tuple[str, ...] = ()
+    before_small: int | None = None
 
     @classmethod
     def of(

@@ -54,8 +54,12 @@ class OnPremiseQueue:
         """The number of jobs (array tasks) that wait for each machine."""
         found = [0] * len(self.machines)
         for queued in self.waiting:
-            found[self.places.get(queued.job.job_id, 0)] += queued.job.array_tasks
+            found[self.place_of(queued)] += queued.job.array_tasks
         return found
+
+    def place_of(self, queued: QueuedJob) -> int:
+        """The number of the machine that a job has or waits for."""
+        return self.places[queued.job.job_id] if self.places else 0
 
 
 AskRuns = Callable[[OnPremiseQueue], tuple[Floats, Floats]]
@@ -192,7 +196,7 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
         return
     for place, machine in enumerate(queue.machines):
         ahead, behind = (
-            [row for row, queued in enumerate(jobs) if queue.places[queued.job.job_id] == place]
+            [row for row, queued in enumerate(jobs) if queue.place_of(queued) == place]
             for jobs in (queue.running, queue.waiting)
         )
         yield _Part(

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from advisor.decide.explanation import reply_texts, wording
 from advisor.decide.explanation.promise_words import promise_message
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.advise import advise, tells_user
+from advisor.decide.submission.advise import advise, priority_offset, tells_user
 from advisor.decide.submission.published_policies import AT_ONCE_SECONDS
 from advisor.decide.submission.rules import deadline_for
 from advisor.history.records import AdviceRecord
@@ -123,6 +123,7 @@ class Answerer:
         self,
         knowledge: KnownNow,
         job: Job,
+        size: SizeEstimate,
         wait: float | None,
         alike: int = 0,
         planned_wait: float | None = None,
@@ -131,7 +132,7 @@ class Answerer:
             self._holder.run_times.current,
             job,
             wait,
-            _size_of(job, knowledge),
+            size,
             planned_wait=planned_wait,
             promised_jobs=None if deadline_for(job, knowledge.settings) is None else alike,
         )
@@ -142,7 +143,7 @@ class Answerer:
         """``waits``: the forecast and the planned one, see :class:`AgainRequest`."""
         if knowledge.settings.cluster.policy == "price":
             wait, planned = waits
-            return self._priced(knowledge, job, wait, planned_wait=planned)
+            return self._priced(knowledge, job, _size_of(job, knowledge), wait, planned_wait=planned)
         return self._estimates(knowledge, replace(job, submit_time=state.time), state, waits=True)
 
     def _answered(
@@ -169,7 +170,7 @@ class Answerer:
             self._recent_base = snapshot
             queue = None
             if snapshot is not None and knowledge.starts:
-                queue = QueueForecast(snapshot.queues, knowledge.starts)
+                queue = QueueForecast(snapshot.queues, knowledge.starts, knowledge.small_starts)
             self._recent.rebase(None if snapshot is None else snapshot.state, queue)
         # the price looks at the queue, the published rules' k-NN at the cluster
         state = self._recent.state(now, ages=knowledge.settings.cluster.policy != "price")
@@ -197,10 +198,13 @@ class Answerer:
             queue = self._recent.queue
             if knowledge.settings.cluster.policy == "price":
                 alike = state.promised_jobs.get(job.user or "", 0)
+                size = _size_of(job, knowledge)
                 if queue is None:
-                    return self._priced(knowledge, job, None, alike)
-                wait, planned = queue.wait(job, state.time), queue.planned_wait(job, state.time)
-                return self._priced(knowledge, job, wait, alike, planned)
+                    return self._priced(knowledge, job, size, None, alike)
+                is_small = priority_offset(job, size, knowledge.settings) > 0
+                wait = queue.wait(job, state.time, is_small=is_small)
+                planned = queue.planned_wait(job, state.time, is_small=is_small)
+                return self._priced(knowledge, job, size, wait, alike, planned)
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)
@@ -284,6 +288,7 @@ def submission_of(
         expected_seconds=_known(estimates.run.seconds),
         on_premise=not burst_by_hand,
         queue=queue,
+        is_small=advice.priority_offset > 0,
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,
         promised_to=promised_to,

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -32,7 +32,7 @@ from advisor.model.cluster import ClusterState
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
+from advisor.simulate.pool.start_profile import QueueProfiles
 
 _MAX_SUBMISSIONS: Final = 200_000
 _MAX_TASKS: Final = 8
@@ -55,6 +55,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
         worst_usd: Highest cost, by which the budget's tokens (the money free at this moment) fall.
         promised_to: The user, if they name a time by which the job is to be done.
+        is_small: Whether it is put before all jobs that are not.
     """
 
     time: float
@@ -71,6 +72,41 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cloud_processors: int = 0
     worst_usd: float = 0.0
     promised_to: str | None = None
+    is_small: bool = False
+
+
+class _MachineQueue:
+    """The queue of one machine, as a new job meets it, and as a small one does.
+
+    Args:
+        small: The profiles of what is before a new small job; None: it joins the end as well.
+    """
+
+    def __init__(self, processors: int, whole: QueueProfiles, small: QueueProfiles | None) -> None:
+        self._processors = processors
+        self._whole = QueueProfiles(*(profile.copy() for profile in whole))
+        self._small = None if small is None else QueueProfiles(*(profile.copy() for profile in small))
+
+    def of(self, *, is_small: bool) -> QueueProfiles:
+        """What the job waits for."""
+        return self._small if is_small and self._small is not None else self._whole
+
+    def join(self, job: Submission, limit: float, run: float) -> None:
+        """Add a job."""
+        for profiles in (self._whole, self._small) if job.is_small else (self._whole,):
+            if profiles is None:
+                continue
+            for _ in range(min(job.tasks, _MAX_TASKS)):
+                _join(profiles, job.processors, limit, run, job.time)
+            rest = (job.tasks - _MAX_TASKS) * job.processors
+            if rest > 0:
+                rounds = math.ceil(rest / max(1, self._processors))
+                _join(profiles, min(rest, self._processors), limit * rounds, run * rounds, job.time)
+
+
+def _join(profiles: QueueProfiles, processors: int, limit: float, run: float, now: float) -> None:
+    profiles.expected.join(processors, limit, now, run)
+    profiles.planned.join(processors, limit, now, limit)
 
 
 class QueueForecast:
@@ -84,57 +120,61 @@ class QueueForecast:
     Args:
         queues: The snapshot's queues, at least one.
         profiles: The profiles of each.
+        small: Of each the profiles of what is before a new small job; None: it joins the end as well.
     """
 
-    def __init__(self, queues: Sequence[SeenQueue], profiles: Sequence[QueueProfiles]) -> None:
-        self._expected = [one.expected.copy() for one in profiles]
-        self._planned = [one.planned.copy() for one in profiles]
-        self._processors = [queue.processors for queue in queues]
+    def __init__(
+        self,
+        queues: Sequence[SeenQueue],
+        profiles: Sequence[QueueProfiles],
+        small: Sequence[QueueProfiles | None] = (),
+    ) -> None:
+        firsts = small or [None] * len(queues)
+        self._machines = [
+            _MachineQueue(queue.processors, whole, first)
+            for queue, whole, first in zip(queues, profiles, firsts, strict=True)
+        ]
         self._place_of = {name: place for place, queue in enumerate(queues) for name in queue.partitions}
 
-    def wait(self, job: Job, now: float) -> float:
-        """Seconds from now until the job, or the first task of an array, starts; infinite: never."""
-        return self._start(self._expected, job, now) - now
+    def wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
+        """Seconds from now until the job, or the first task of an array, starts; infinite: never.
 
-    def planned_wait(self, job: Job, now: float) -> float:
+        ``is_small``: Whether it is put before all jobs that are not.
+        """
+        start, limit = math.inf, limit_seconds(job)
+        for machine in self._of(job.queue):
+            profile = machine.of(is_small=is_small).expected
+            start = min(start, profile.start_of(job.processors, limit, now))
+        return start - now
+
+    def planned_wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
         """The same if jobs ran to their limits."""
-        return self._start(self._planned, job, now) - now
+        start, limit = math.inf, limit_seconds(job)
+        for machine in self._of(job.queue):
+            profile = machine.of(is_small=is_small).planned
+            start = min(start, profile.start_of(job.processors, limit, now))
+        return start - now
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
         limit = job.requested_seconds or NO_LIMIT_SECONDS
         run = min(limit, job.expected_seconds or limit)
-        place, *others = self._places(job.queue)
+        machine, *others = self._of(job.queue)
         if others:
-            place = min(
-                (place, *others),
-                key=lambda one: self._expected[one].start_of(job.processors, limit, job.time),
+            machine = min(
+                (machine, *others),
+                key=lambda one: one.of(is_small=job.is_small).expected.start_of(
+                    job.processors, limit, job.time
+                ),
             )
-        for _ in range(min(job.tasks, _MAX_TASKS)):
-            self._join(place, job.processors, limit, run, job.time)
-        rest = (job.tasks - _MAX_TASKS) * job.processors
-        if rest > 0:
-            machine = self._processors[place]
-            rounds = math.ceil(rest / max(1, machine))
-            self._join(place, min(rest, machine), limit * rounds, run * rounds, job.time)
+        machine.join(job, limit, run)
 
-    def _start(self, profiles: Sequence[StartProfile], job: Job, now: float) -> float:
-        limit = limit_seconds(job)
-        place, *others = self._places(job.queue)
-        start = profiles[place].start_of(job.processors, limit, now)
-        for other in others:
-            start = min(start, profiles[other].start_of(job.processors, limit, now))
-        return start
-
-    def _join(self, place: int, processors: int, limit: float, run: float, now: float) -> None:
-        self._expected[place].join(processors, limit, now, run)
-        self._planned[place].join(processors, limit, now, limit)
-
-    def _places(self, partitions: str | None) -> Collection[int]:
+    def _of(self, partitions: str | None) -> Sequence[_MachineQueue]:
         """The machines of a job's partitions (a comma between them); the first for any other partition."""
-        if len(self._processors) == 1 or not partitions:
-            return (0,)
-        return {self._place_of[name] for name in partitions.split(",") if name in self._place_of} or (0,)
+        if len(self._machines) == 1 or not partitions:
+            return self._machines[:1]
+        places = {self._place_of[name] for name in partitions.split(",") if name in self._place_of}
+        return [self._machines[place] for place in places or (0,)]
 
 
 class RecentSubmissions:

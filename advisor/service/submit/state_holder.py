@@ -88,6 +88,7 @@ class KnownNow:
         settings: The settings in force, with Slurm's own values from the snapshot. Read-only.
         snapshot: The last snapshot that could be read.
         starts: When a job that joins one of the snapshot's queues would start, for each of them.
+        small_starts: The same of a small job, which goes first; None where it joins the end as well.
         group_names: Group id to name, for the groups of earlier requests. The name service may take seconds
             and is never asked during an answer.
     """
@@ -96,6 +97,7 @@ class KnownNow:
     snapshot: Snapshot | None = None
     model: LoadedModel | None = None
     starts: tuple[QueueProfiles, ...] = ()
+    small_starts: tuple[QueueProfiles | None, ...] = ()
     group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
 
 
@@ -195,12 +197,14 @@ class StateHolder:
         # remembered first: an unreadable file is reported once, not in every round
         self._signature = signature
         snapshot = snapshots.read(path)
-        starts = profiles_of(snapshot)
+        starts, small_starts = profiles_of(snapshot), small_profiles_of(snapshot)
         with self._swap:
             settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
             if in_force is not self._settings:
                 self._settings, settings = in_force, for_reading(in_force)
-            self.current = replace(self.current, snapshot=snapshot, starts=starts, settings=settings)
+            self.current = replace(
+                self.current, snapshot=snapshot, starts=starts, small_starts=small_starts, settings=settings
+            )
 
     def _look_at_models(self) -> None:
         now = self._monotonic()
@@ -251,6 +255,25 @@ def profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles, ...]:
     """
     return tuple(
         queue_profiles(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
+        for queue in snapshot.queues
+    )
+
+
+def small_profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles | None, ...]:
+    """The same of the jobs that are before a new small job alone; None where all are.
+
+    Raises:
+        ValueError: A queue is damaged.
+    """
+    return tuple(
+        None
+        if queue.before_small is None
+        else queue_profiles(
+            queue.processors,
+            snapshot.state.time,
+            queue.running_jobs,
+            queue.waiting_jobs[: queue.before_small],
+        )
         for queue in snapshot.queues
     )
 

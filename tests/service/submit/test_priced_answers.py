@@ -225,7 +225,8 @@ def test_a_large_array_joins_in_a_bounded_number_of_steps() -> None:
     job = Job(job_id=0, submit_time=NOW, processors=MACHINE, requested_time=60.0)
     rounds = math.ceil((100_000 - 8) / MACHINE)
     assert queue.wait(job, NOW) == pytest.approx(BUSY_SECONDS + 60.0 * (rounds + 1), rel=0.01)
-    assert all(profile.passes.shape[1] < 30 for profile in (*queue._expected, *queue._planned))
+    (machine,) = queue._machines
+    assert all(profile.passes.shape[1] < 30 for profile in machine.of(is_small=False))
 
 
 def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_beside_the_limits(

@@ -1,0 +1,48 @@
+"""How many of the waiting jobs are before a small job that is submitted now: small jobs go first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.model.settings import Settings
+from advisor.model.snapshot import QueuedJob
+from advisor.service.price.queue_view import OnPremiseQueue, seen_queues
+
+_LEAST_SHOWN = 1
+"""Slurm shows a priority of 0 as 1; 0 is that of a job whose priority is not known."""
+
+
+def rows_before_small(queue: OnPremiseQueue, settings: Settings) -> list[int | None]:
+    """The number of rows of each of `seen_queues` that a new small job does not overtake; None: all.
+
+    Its own priority is taken to be that of the last job of the machine that was not put first, and the site's
+    offset.
+    """
+    rows: list[int | None] = [None] * len(queue.machines)
+    if not settings.size.enabled or settings.size.small_priority_offset <= 0:
+        return rows
+    last: dict[int, int] = {}
+    for queued in queue.waiting:
+        if not _was_put_first(queued):
+            place = queue.place_of(queued)
+            last[place] = min(queued.priority, last.get(place, queued.priority))
+    own = {
+        place: priority - _LEAST_SHOWN + settings.size.small_priority_offset
+        for place, priority in last.items()
+        if priority >= _LEAST_SHOWN
+    }
+    before = tuple(
+        queued
+        for queued in queue.waiting
+        if (place := queue.place_of(queued)) in own and queued.priority >= own[place]
+    )
+    for place, seen in enumerate(seen_queues(replace(queue, running=(), waiting=before))):
+        if place in own:
+            rows[place] = len(seen.waiting_jobs)
+    return rows
+
+
+def _was_put_first(queued: QueuedJob) -> bool:
+    recorded = parse_admin_comment(queued.admin_comment)
+    return recorded is not None and recorded.size == "small" and recorded.mode == "act"
