@@ -114,7 +114,9 @@ def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
         user = clean(record.job.user or "an unknown user")
-        title = f"Job {job_id.name} ({name}) of {user}, submitted {clock_text(record.advice.time)}"
+        title = f"Job {job_id.name} ({name}) of {user}, submitted {clock_text(record.job.submit_time)}"
+        if found["advised_later"] is not None:
+            title += f", advised anew {clock_text(found['advised_later'])}"
         console.print(Text(title, "bold"))
         if found["of_array"]:
             console.print(Text(found["of_array"]))

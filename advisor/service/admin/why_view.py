@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.explanation.display import duration
@@ -13,24 +13,34 @@ from advisor.decide.explanation.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
 from advisor.model.job_id import JobId
 
+_AT_SUBMISSION: Final = 5.0
+"""Seconds from a submission to its advice at most."""
+
 
 def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
     """The whole advice, from the ledger; ``asked`` is the job id as the user typed it.
 
     ``of_array`` is a sentence about an advice that is not of the asked task alone, and ``wait_interval`` one
-    about the forecast wait; None where there is nothing to say.
+    about the forecast wait; None where there is nothing to say. ``advised_later`` is when a job that
+    waited was advised anew, epoch seconds; None: it was at its submission.
     """
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
         "source": "ledger",
         "headline": headline(record.advice),
+        "advised_later": _advised_later(record),
         "of_array": _of_array(job_id, record),
         "wait_interval": _wait_interval(record),
         "advice": record.advice,
         "job": record.job,
         "estimates": record.estimates,
     }
+
+
+def _advised_later(record: AdviceRecord) -> float | None:
+    time = record.advice.time
+    return time if time - record.job.submit_time > _AT_SUBMISSION else None
 
 
 def _of_array(job_id: JobId, record: AdviceRecord) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from advisor.history.records import AdviceRecord
@@ -40,6 +39,11 @@ def test_the_interval_of_the_wait() -> None:
     )
 
 
-@pytest.mark.parametrize("comment", ["no-burst"])
-def test_a_job_that_a_rule_keeps_may_wait_for_something_else(comment: str) -> None:
-    assert shown("22", comment=comment)["wait_interval"] is None
+def test_a_job_that_a_rule_keeps_may_wait_for_something_else() -> None:
+    assert shown("22", comment="no-burst")["wait_interval"] is None
+
+
+def test_an_advice_that_was_given_later_is_told_from_the_submission() -> None:
+    at = shown("22")["advice"].time
+    assert shown("22", submit_time=at)["advised_later"] is None
+    assert shown("22", submit_time=at - 3600.0)["advised_later"] == at
