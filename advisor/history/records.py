@@ -26,6 +26,11 @@ class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: Job
     estimates: Estimates = msgspec.field(default_factory=Estimates)
 
+    @property
+    def is_of_one_job(self) -> bool:
+        """False for an array: its forecast wait is that of its first task, whichever that will be."""
+        return self.job.array_tasks == 1
+
 
 def encode(record: AdviceRecord) -> bytes:
     """One line of JSON without line end; NaN and infinities are strings such as ``"nan"``."""

@@ -54,7 +54,7 @@ class DriftBook:
         day = self._day_of(record)
         if outcome.partition != self._settings.cluster.burst_partition:
             start = outcome.first_start_time if outcome.restarts else outcome.start_time
-            if start is not None and start >= record.advice.time:
+            if start is not None and start >= record.advice.time and record.is_of_one_job:
                 self._note(day, record.estimates.wait, start - record.advice.time)
             self._note(day, record.estimates.run, outcome.run_seconds)
         elif (promised := self._promised(record, outcome)) is not None:

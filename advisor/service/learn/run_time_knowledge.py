@@ -109,7 +109,7 @@ class RunTimeKnowledge:
     def judge(self, record: AdviceRecord, outcome: JobOutcome) -> None:
         """Compare the intervals that a whole job on-premise was given with what it needed."""
         start = outcome.first_start_time if outcome.restarts else outcome.start_time
-        if start is not None and start >= record.advice.time:
+        if start is not None and start >= record.advice.time and record.is_of_one_job:
             planned, waited = record.estimates.plan, start - record.advice.time
             self._known.intervals.learn_wait(planned, waited)
             if planned.is_usable:

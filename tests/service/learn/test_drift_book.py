@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
+from msgspec import structs
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.advise import advise
@@ -105,6 +106,16 @@ def test_waits_out_of_their_intervals_for_a_week_send_the_partition_back_and_it_
     assert desk.book.current == {}
     desk.day(waits=1_500.0)
     assert desk.book.current == {}
+
+
+def test_the_waits_of_an_arrays_later_tasks_do_not_send_it_back(desk: Desk) -> None:
+    record, outcome = advised(NOW, 1), ended(NOW, 1, wait=9_000.0)
+    array = structs.replace(record, job=structs.replace(record.job, array_tasks=1000))
+    for _ in range(100):
+        desk.book.judge(array, outcome)
+    desk.book.decide()
+    (day,) = DRIFT.at(desk.folder).read().days["onprem"]
+    assert (day.judged, day.inside) == (100, 100)  # the run times alone
 
 
 def test_a_cloud_that_became_slower_than_forecast_sends_it_back(desk: Desk) -> None:

@@ -121,6 +121,21 @@ def test_the_intervals_of_advice_are_judged_by_the_waits_and_run_times(desk: Des
     assert after.intervals.run(given, HOUR).upper > 2000.0
 
 
+def test_the_waits_of_an_arrays_tasks_are_not_those_that_were_forecast(desk: Desk) -> None:
+    """The forecast is that of the first task, and the others wait for it as well."""
+    desk.knowledge.learn()
+    before = desk.saved()
+    for number in range(100):
+        ended = outcome(number, wait=9 * HOUR, run=2000.0)
+        record = advised(ended)
+        job = structs.replace(record.job, array_tasks=100)
+        desk.knowledge.judge(structs.replace(record, job=job), ended)
+    after = desk.saved()
+    assert before.intervals.wait(2 * HOUR) == after.intervals.wait(2 * HOUR)
+    given = Estimate(seconds=600.0, variance=1.0, lower=500.0, upper=700.0)
+    assert after.intervals.run(given, HOUR).upper > 2000.0
+
+
 def test_a_later_advice_is_judged_by_the_wait_that_was_left(desk: Desk) -> None:
     desk.knowledge.learn()
     for number in range(100):
