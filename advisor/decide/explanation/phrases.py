@@ -236,6 +236,10 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "It could cost {worst_cost}, and {budget_left} of the budget are free at the moment: there "
                 "is enough in {enough_in} at the latest, if nothing else is spent."
             ),
+            "budget": (
+                "It could cost {worst_cost}, and the budget of a whole period is {budget}: there is never "
+                "enough for it at once."
+            ),
         },
         Reason.NONE_OPEN: {
             "closed_for": (

@@ -286,7 +286,7 @@ def _may_be_paid(
     tokens, payer = state.price.tokens_of(job.payers)
     if not worst <= tokens:
         reason, detail = used_up(payer)
-        short = money_short(state.price, job, worst, state.time)
+        short = money_short(state.price, job, worst, settings.budget.usd, state.time)
         return _third(Verdict.NO, reason, (*numbers, *short), detail)
     if late is not None:
         numbers = (*numbers, ("late_by_loss", Quantity(late, "chance")), *saved_every(job))

@@ -254,14 +254,17 @@ def cost_usd(
     return job.array_tasks * (cores_billed(job, cloud) * hours * price + start.usd)
 
 
-def money_short(price: Price, job: Job, worst: float, now: float) -> _Numbers:
-    """What is left in the budget that a job's highest cost exceeds, and when the site's has enough.
+def money_short(price: Price, job: Job, worst: float, budget: float, now: float) -> _Numbers:
+    """What is left in the budget that a job's highest cost exceeds, and when the site's has enough, if ever.
 
     Args:
         worst: US dollars.
+        budget: The site's for a whole period, US dollars.
         now: Seconds, on the clock of the price.
     """
     tokens, payer = price.tokens_of(job.payers)
     free = ("budget_left", Quantity(max(0.0, tokens), "USD"))
     enough = None if payer else price.enough_in(worst, now)
-    return (free,) if enough is None else (free, ("enough_in", Quantity(enough)))
+    if enough is not None:
+        return free, ("enough_in", Quantity(enough))
+    return (free, ("budget", Quantity(budget, "USD"))) if not payer and worst > budget else (free,)

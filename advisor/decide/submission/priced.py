@@ -309,7 +309,7 @@ def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Sett
     tokens, payer = price.tokens_of(job.payers)
     if not worst <= tokens:
         reason, detail = used_up(payer)
-        numbers = (*numbers, *money_short(price, job, worst, state.time))
+        numbers = (*numbers, *money_short(price, job, worst, settings.budget.usd, state.time))
         return _answer(_WORTH_PAYING, Verdict.NO, reason, numbers, detail)
     return _answer(_WORTH_PAYING, Verdict.YES, Reason.WORTH_ITS_PRICE, numbers)
 

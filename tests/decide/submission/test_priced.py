@@ -220,6 +220,9 @@ def test_a_budget_that_is_used_up_says_when_there_is_enough() -> None:
     never = replace(until_next, refill=replace(until_next.refill, next_usd=0.9 * worst))
     assert "enough_in" not in offered(never).values()
     assert "are free at the moment." in explanation(offered(never))
+    small = priced(hedge=HEDGING, budget={"usd": 0.5 * worst, "period": "day"})
+    said = explanation(offered(never, settings=small))
+    assert f"the budget of a whole period is {quantity(Quantity(0.5 * worst, 'USD'))}: there is never" in said
     account = replace(price, tokens_by_account=MappingProxyType({"chem": -1.0}))
     assert "enough_in" not in offered(account, account="chem").values()
 
