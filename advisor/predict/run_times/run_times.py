@@ -13,7 +13,6 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
@@ -131,7 +130,8 @@ class RunTimesOfJobs:
     """A :class:`RunTimes` that knows jobs by their user, account, application and partition. Thread-safe.
 
     Attributes:
-        intervals: The learned intervals of waits and run times on this site.
+        intervals: The learned intervals of waits, beside those by time limits, and of run times on this site.
+        errors: The same beside the expected waits, of which the variance is told.
         promises: The spread of waits around their plan, and how often promises are kept.
     """
 
@@ -140,10 +140,12 @@ class RunTimesOfJobs:
         known: RunTimes | None = None,
         intervals: Intervals | None = None,
         promises: PromisesKnown | None = None,
+        errors: Intervals | None = None,
     ) -> None:
         self._known = RunTimes() if known is None else known
         self.intervals = Intervals() if intervals is None else intervals
         self.promises = PromisesKnown() if promises is None else promises
+        self.errors = Intervals() if errors is None else errors
         self._lock = threading.Lock()
 
     def chances(self, job: Job) -> Floats:
@@ -173,15 +175,17 @@ class RunTimesOfJobs:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Copies of the learned arrays."""
         with self._lock:
-            arrays = self._known.to_arrays() | {"intervals": self.intervals.to_array()}
-            return arrays | self.promises.to_arrays()
+            arrays = self._known.to_arrays() | self.promises.to_arrays()
+            return arrays | {"intervals": self.intervals.to_array(), "errors": self.errors.to_array()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RunTimesOfJobs:
         """Rebuild from :meth:`to_arrays`. Raises BadInput for damaged arrays and for other formats."""
         known = RunTimes.from_arrays(arrays)
         intervals = Intervals.from_array(arrays.get("intervals", np.empty(0)))
-        return cls(known, intervals, PromisesKnown.from_arrays(arrays))
+        # an earlier release did not learn them
+        errors = Intervals.from_array(arrays["errors"]) if "errors" in arrays else None
+        return cls(known, intervals, PromisesKnown.from_arrays(arrays), errors)
 
 
 def priced_estimates(
@@ -200,13 +204,17 @@ def priced_estimates(
         planned_wait: The same if jobs ran to their limits; None: it is the same.
         promised_jobs: Of the job's user in the queue; None: no time is named by which it is to be done.
     """
-    intervals = Intervals() if known is None else known.intervals
+    intervals, errors = (Intervals(), Intervals()) if known is None else (known.intervals, known.errors)
     planned = wait_seconds if planned_wait is None else planned_wait
     wait = NO_ESTIMATE
     if wait_seconds is not None and planned is not None:
         beside = intervals.wait(planned)
-        lower, upper = min(beside.lower, wait_seconds), max(beside.upper, wait_seconds)
-        wait = structs.replace(beside, seconds=wait_seconds, lower=lower, upper=upper)
+        wait = Estimate(
+            seconds=wait_seconds,
+            variance=errors.wait(wait_seconds).variance,
+            lower=min(beside.lower, wait_seconds),
+            upper=max(beside.upper, wait_seconds),
+        )
     if known is None:
         return Estimates(wait=wait, size=size, planned_wait=planned_wait)
     chances = known.chances(job)

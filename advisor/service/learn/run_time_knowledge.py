@@ -112,6 +112,8 @@ class RunTimeKnowledge:
         if start is not None and start >= record.advice.time and record.is_of_one_job:
             planned, waited = record.estimates.plan, start - record.advice.time
             self._known.intervals.learn_wait(planned, waited)
+            if (expected := record.estimates.wait).is_usable:
+                self._known.errors.learn_wait(self._known.errors.wait(expected.seconds), waited)
             if planned.is_usable:
                 self._known.promises.waits.learn(planned.seconds, waited, has_started=True)
         self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)

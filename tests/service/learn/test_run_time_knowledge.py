@@ -33,6 +33,7 @@ from advisor.model.advice import (
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import JobState
 from advisor.model.settings_promise import PromiseSettings
+from advisor.predict.intervals import Intervals
 from advisor.predict.promised.levels import Kind
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.learning import LearnLoop
@@ -119,6 +120,27 @@ def test_the_intervals_of_advice_are_judged_by_the_waits_and_run_times(desk: Des
     given = Estimate(seconds=600.0, variance=1.0, lower=500.0, upper=700.0)
     assert before.intervals.run(given, HOUR).upper == 700.0
     assert after.intervals.run(given, HOUR).upper > 2000.0
+
+
+def test_the_error_of_a_wait_is_learned_beside_the_expected_one(desk: Desk) -> None:
+    """A plan by limits of nine hours for waits of two is no reason to doubt a forecast of two."""
+    desk.knowledge.learn()
+    before = desk.saved().errors.wait(2 * HOUR)
+    for number in range(300):
+        ended = outcome(number, wait=2 * HOUR)
+        record = advised(ended)
+        estimates = structs.replace(record.estimates, planned_wait=9 * HOUR)
+        desk.knowledge.judge(structs.replace(record, estimates=estimates), ended)
+    after = desk.saved()
+    assert after.errors.wait(2 * HOUR).deviation < 0.5 * before.deviation
+
+
+def test_run_times_of_a_release_that_learned_no_errors_are_read(desk: Desk) -> None:
+    desk.knowledge.learn()
+    arrays = desk.saved().to_arrays()
+    del arrays["errors"]
+    known = RunTimesOfJobs.from_arrays(arrays)
+    assert np.array_equal(known.errors.to_array(), Intervals().to_array())
 
 
 def test_the_waits_of_an_arrays_tasks_are_not_those_that_were_forecast(desk: Desk) -> None:

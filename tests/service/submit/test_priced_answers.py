@@ -240,6 +240,7 @@ def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_besi
     assert found.planned_wait == found.plan.seconds == BUSY_SECONDS
     assert (found.plan.lower, found.plan.upper) == (found.wait.lower, found.wait.upper)
     assert found.wait.upper == pytest.approx(run_times.intervals.wait(BUSY_SECONDS).upper)
+    assert found.wait.variance == run_times.errors.wait(1800.0).variance
 
 
 def test_the_admin_comment_has_the_forecast_wait_and_its_interval(
@@ -295,6 +296,7 @@ def test_intervals_that_control_has_learned_are_those_of_the_answers(tmp_path: P
     known = learned()
     for _ in range(3000):
         known.intervals.learn_wait(known.intervals.wait(BUSY_SECONDS), 0.5 * BUSY_SECONDS)
+        known.errors.learn_wait(known.errors.wait(BUSY_SECONDS), 0.5 * BUSY_SECONDS)
         known.intervals.learn_run(Estimate(seconds=600.0, variance=0.0, lower=500.0, upper=700.0), 900.0)
     answerer, holder = serving(tmp_path, site_of(full_machine()), learned())
     first = answerer.answer(ask(dry=True)).record.estimates
