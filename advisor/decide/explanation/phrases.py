@@ -69,7 +69,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "There is no recent snapshot of the cluster that is newer than its configuration, so it stays "
             "on-premise."
         ),
-        Reason.WAIT_UNKNOWN: "The history does not tell its wait, so it stays on-premise.",
+        Reason.WAIT_UNKNOWN: "Its wait here is not known, so it stays on-premise.",
         Reason.RUN_UNKNOWN: "The history does not tell its run time, so it stays on-premise.",
         Reason.TOO_UNCERTAIN: (
             "The cloud is expected to be {predicted_saving} faster, but that is too uncertain: its standard "

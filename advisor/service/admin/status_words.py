@@ -84,7 +84,7 @@ def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
     if price["unknown"]:
         return [("price", f"unknown, and no job moves: {price['unknown']}")]
     worth = f"{price['worth_it']:,} waiting job{' does' if price['worth_it'] == 1 else 's do'}"
-    moved = f"{worth}, {price['moved']:,} were moved while they waited"
+    moved = f"{worth} of those valued last, {price['moved']:,} were moved while they waited"
     hour = f"a job moves if it saves an hour for {usd(price['usd_per_hour'])} at most"
     rows = [("price", f"{hour}; {moved}")]
     machines = price.get("machines") or []  # an older control says nothing of them

@@ -20,7 +20,7 @@ REPORT: dict[str, Any] = {
 
 
 def test_price_budget_and_accounts_in_a_line_each() -> None:
-    moved = "3 waiting jobs do, 1,204 were moved while they waited"
+    moved = "3 waiting jobs do of those valued last, 1,204 were moved while they waited"
     assert price_rows(REPORT) == [
         ("price", f"a job moves if it saves an hour for 0.42 USD at most; {moved}"),
         ("budget", "612.50 USD of 2,000.00 USD spent this month; 84.20 USD may be committed now"),
@@ -50,7 +50,7 @@ def test_an_unknown_price_says_why_no_job_moves() -> None:
 
 
 def test_one_job_is_no_plural() -> None:
-    assert "; 1 waiting job does, 0 were" in price_rows(REPORT | {"worth_it": 1, "moved": 0})[0][1]
+    assert "; 1 waiting job does of those valued last, 0 were" in price_rows(REPORT | {"worth_it": 1, "moved": 0})[0][1]
 
 
 def test_the_work_that_waits_is_by_time_limits() -> None:
