@@ -52,7 +52,8 @@ def notify(
         )
     if test:
         notices = [Notice(key="test", text="this is a test of `advisor notify`; nothing has happened")]
-        refused, problem = deliver(notices, settings.notices, settings.cluster.name), ""
+        refused = [] if dry_run else deliver(notices, settings.notices, settings.cluster.name)
+        problem = ""
     else:
         state = NOTICES.at(settings.paths.state)
         report = status_report(settings, now, ask_serve(settings))

@@ -217,6 +217,8 @@ def test_the_command_tells_of_services_that_do_not_run_and_remembers(
     config.write_text(
         f'{paths}[notices]\nwebhook_file = "{hook_file(tmp_path, f"http://127.0.0.1:{posts[0]}")}"\n'
     )
+    assert json.loads(run(config, "--test", "--dry-run").stdout)["told"][0]["key"] == "test"
+    assert posts[1] == []
     assert json.loads(run(config, "--test").stdout)["told"][0]["key"] == "test"
     assert len(posts[1]) == 1
     assert json.loads(run(config).stdout) == {"told": []}  # they may be starting
