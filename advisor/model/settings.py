@@ -156,8 +156,8 @@ class ClusterSettings(Section):
     )
     requeue_default: bool = setting(
         True,
-        "Whether a job may be requeued when its user did not say so, as slurm.conf's `JobRequeue` does. It "
-        "is used until the advisor has read `JobRequeue` from slurmctld.",
+        "Whether a job whose user did not say so may be requeued. It holds until the advisor has read "
+        "`JobRequeue` from slurmctld, which then decides.",
         why="Slurm's own default is JobRequeue=1.",
         expert=True,
     )
@@ -204,7 +204,7 @@ class PathSettings(Section):
     )
     slurm_bin: Path = setting(
         Path("/usr/bin"),
-        "The folder of sacct, squeue, sinfo and scontrol.",
+        "The folder of Slurm's commands, such as scontrol, squeue and sacct.",
         why="Distribution packages of Slurm put its commands there.",
     )
     lsf_envdir: Path = setting(

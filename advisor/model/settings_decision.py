@@ -154,8 +154,9 @@ class PlacementSettings(Section):
     )
     learn_performance_ratio: bool = setting(
         True,
-        "Learn s(c) from jobs that ran on both sides, for each partition and application with enough of "
-        "them. If false, `baseline` and `overhead_per_processor` hold for all jobs.",
+        "Whether the advisor learns how many times longer jobs run in the cloud, from jobs that ran on both "
+        "sides, for each partition and application with enough of them. If false, `baseline` and "
+        "`overhead_per_processor` hold for all jobs.",
         why="One ratio for all programs is wrong for most; learning starts from the configured one.",
         expert=True,
     )

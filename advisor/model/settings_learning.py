@@ -99,7 +99,7 @@ class DriftSettings(Section):
         0.5,
         "A partition falls back to on-premise when its moved jobs of a week save less than this share of the "
         "time that they were forecast to save.",
-        why="Below one half the cloud is slower, or boots later, than what is paid for it assumes.",
+        why="Where moved jobs save less than half of what was forecast, the forecasts are wrong.",
         ge=-10.0,
         le=1.0,
         expert=True,

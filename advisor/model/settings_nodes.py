@@ -32,7 +32,7 @@ class MatchingSettings(Section):
     )
     long_job_seconds: float = setting(
         1800.0,
-        "Jobs that are forecast to run at least this long are steered.",
+        "Jobs that are forecast to run at least this long prefer the nodes that are likely to last.",
         why="A job of less than half an hour loses little when it is interrupted.",
         unit="s",
         gt=0.0,

@@ -74,7 +74,8 @@ class SubmitSettings(Section):
     )
     socket_group: str = setting(
         "",
-        "The group that owns the submit socket, which has mode 0660. Empty means the group of the server.",
+        "The group that owns the sockets of `advisor serve` and `advisor control`. Empty means the group of "
+        "each server.",
         why="The installed units run the server in slurmctld's group already.",
         expert=True,
     )
