@@ -258,7 +258,8 @@ def _check_ours(path: Path, status: os.stat_result, right_type: Any) -> None:
     """Check that root or this user owns it and no other user can write it (docs/designs/0001, rule 7)."""
     mend = "Only the service's user may write models: chown and chmod go-w it, after looking at what is in it"
     if not right_type(status.st_mode):
-        raise TellAdmin(f"{path}: neither a plain file nor a folder of its own. {mend}", code="models.type")
+        what = "not the plain file or folder that belongs here (a link is neither)"
+        raise TellAdmin(f"{path}: {what}. Remove it, after looking at what it is", code="models.type")
     if status.st_uid not in (0, os.geteuid()):
         raise TellAdmin(f"{path}: belongs to user {status.st_uid}. {mend}", code="models.owner")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -136,7 +136,7 @@ def choose_fields(helpformat: str) -> tuple[str, ...]:
         raise BadInput(
             f"it has no columns {', '.join(missing)}",
             where="sacct --helpformat",
-            mend="Check that slurm_bin names the folder of Slurm's own commands",
+            mend="Check that paths.slurm_bin names the folder of Slurm's own commands",
             code="sacct.fields",
         )
     chosen = tuple(name for name in WANTED if name in known)

@@ -80,12 +80,12 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "that, so it waits here, where it is in time with a chance of {chance_here}."
         ),
         Reason.PROMISE_HERE: (
-            "It is to be done within {deadline_in}: with a chance of {chance_here} it is here, and of "
-            "{chance_there} in the cloud, so a start there is not worth its money."
+            "It is to be done within {deadline_in}: it is in time with a chance of {chance_here} here, and "
+            "of {chance_there} in the cloud, so a start there is not worth its money."
         ),
         Reason.PROMISE_GOES: (
-            "It is to be done within {deadline_in}: with a chance of {chance_here} it would be here, and of "
-            "{chance_there} in the cloud."
+            "It is to be done within {deadline_in}: it would be in time with a chance of {chance_here} here, "
+            "and of {chance_there} in the cloud."
         ),
         Reason.PROMISE_PASSED: "The time by which it was to be done has passed: it stays here.",
         Reason.PROMISE_PAID: "Its promise may cost {predicted_cost}, {worst_cost} at most.",
@@ -135,9 +135,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "wait."
         ),
         Reason.LONG_JOB_IN_TIME: (
-            "It likely runs longer than {long_job} and likely starts here within {short_wait}, so it "
-            "waits, at "
-            "most that long."
+            "It likely runs longer than {long_job} and likely starts here within {short_wait}, so it waits, "
+            "at most that long."
         ),
         Reason.LONG_JOB: "A run of {predicted_run} is over {long_job}: long jobs wait.",
         Reason.LENGTH_UNKNOWN: (
@@ -153,9 +152,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "{predicted_cost} more would be too much."
         ),
         Reason.SPECULATED: (
-            "It may be short: it gets {stop_loss} in the cloud to end, else it returns to its place in "
-            "the queue "
-            "here. That would cost about {predicted_cost}."
+            "It may be short: it gets {stop_loss} in the cloud to end, else it returns to its place in the "
+            "queue here. That would cost about {predicted_cost}."
         ),
         Reason.RESERVED: "Reserved nodes that are already paid for are free: {reserved_free}.",
         Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
@@ -323,7 +321,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "boot": "boot time",
         "cloud_wait": "wait for a node in the cloud",
         "data": "data that it brings and takes back",
-        "staging": "what that adds to its start",
+        "staging": "what its data adds to its start",
         "start_there": "start in the cloud after",
         "predicted_saving": "predicted saving",
         "slice": "run in the cloud until it is decided again",
@@ -332,11 +330,11 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "saving_deviation": "standard deviation of the saving",
         "uncertainty_limit": "most that is allowed",
         "short_wait": "longest wait",
-        "long_job": "jobs over this wait",
-        "short_probability": "probability that it is no longer than that",
+        "long_job": "run time over which jobs wait",
+        "short_probability": "probability that it runs no longer than that",
         "in_time_probability": "probability that it starts here within the longest wait",
         "waited": "waited so far",
-        "stop_loss": "longest stay in the cloud before its turn here",
+        "stop_loss": "longest stay in the cloud before it comes back",
         "deadline_in": "time until it is to be done",
         "is_promised": "a promise was made (1) or not (0)",
         "confidence": "share of promises to be kept",

@@ -91,8 +91,7 @@ class MetricsPage:
                 f"/metrics cannot be served ({error.strerror})",
                 where=f"{address[0]}:{address[1]}",
                 mend="Set loops.metrics_address to an address of this host and loops.metrics_port to a "
-                "free port, "
-                "or the port to 0 for no page",
+                "free port, or to 0 for no page",
                 code="metrics.address",
             ) from None
         self._server.daemon_threads = True

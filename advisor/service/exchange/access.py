@@ -23,11 +23,10 @@ def denied(path: Path) -> TellAdmin:
     except OSError:
         return TellAdmin(f"{path}: this login ({login}) may not use it. Run the command as root", code=DENIED)
     owner, group, mode = user_name(found.st_uid), group_name(found.st_gid), stat.S_IMODE(found.st_mode)
-    members = f", from a login of the group {group}" if mode & stat.S_IRWXG else ""
+    members = f", or from a login of the group {group}" if mode & stat.S_IRWXG else ""
     return TellAdmin(
         f"{path}: this login ({login}) may not use it: {blocking} belongs to {owner}:{group}, "
-        f"mode {mode:04o}. "
-        f"Run the command as root, as {owner} (runuser -u {owner} -- ...){members}",
+        f"mode {mode:04o}. Run the command as root, or as {owner} (runuser -u {owner} -- ...){members}",
         code=DENIED,
     )
 

@@ -145,7 +145,7 @@ class SettingsHistory:
             raise BadInput(
                 f"there is no change {number}",
                 where="undo",
-                mend="Choose one of the changes that the page Tune lists",
+                mend="Choose one that `advisor config history` or the page Tune lists",
                 code="config.undo",
             )
         now = values_in_file(self._settings)

@@ -185,7 +185,8 @@ def _refuse_too_wide(jobs: JobTable, cloud: Cloud) -> None:
     """Raise BadInput for a job that needs more nodes than may be rented, or has no run time."""
     if len(jobs) and (int(jobs.processors.max()) > cloud.max_nodes or float(jobs.run.min()) <= 0):
         raise BadInput(
-            f"a job needs {int(jobs.processors.max())} of {cloud.max_nodes} nodes, or has no run time",
+            f"the widest job needs {int(jobs.processors.max())} nodes and {cloud.max_nodes} may be rented, "
+            "or a job has no run time",
             where=jobs.name or "jobs",
             mend="Allow more nodes, or leave such jobs out",
             code="portfolio.too_wide",
