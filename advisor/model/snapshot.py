@@ -156,13 +156,11 @@ class ClusterSnapshot:
     @cached_property
     def _by_partition(self) -> Mapping[str, tuple[Node, ...]]:
         """Every loop asks for them, some for several thousand nodes."""
-        found: dict[tuple[str, ...], list[Node]] = {}
+        found: dict[str, list[Node]] = {}
         for node in self.nodes:
-            found.setdefault(node.partitions, []).append(node)
-        if len(found) == len({name for names in found for name in names}):
-            return {name: tuple(nodes) for names, nodes in found.items() for name in names}
-        names = {name for partitions in found for name in partitions}
-        return {name: tuple(node for node in self.nodes if name in node.partitions) for name in names}
+            for name in node.partitions:
+                found.setdefault(name, []).append(node)
+        return {name: tuple(nodes) for name, nodes in found.items()}
 
     @cached_property
     def jobs_on(self) -> Mapping[str, list[QueuedJob]]:

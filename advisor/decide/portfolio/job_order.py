@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 MAX_FACTOR: Final = 2_000_000_000
@@ -29,9 +30,7 @@ def raising_factors(own: Sequence[int], present: Sequence[int], floor: int) -> l
         [22, 0, 0]
     """
     totals = [priority + factor for priority, factor in zip(own, present, strict=True)]
-    if all(factor >= 0 for factor in present) and all(
-        before > after for before, after in zip(totals, [*totals[1:], floor], strict=False)
-    ):
+    if min(present, default=0) >= 0 and all(before > after for before, after in pairwise([*totals, floor])):
         return list(present)
     factors: list[int] = []
     below = floor

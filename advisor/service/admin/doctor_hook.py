@@ -78,15 +78,14 @@ def _scripts(folder: Path) -> Iterator[Diagnosis]:
                 f"Copy {release / hook_files.HOOK} and {hook_files.HOOK_MODULE} there",
             )
             return
-        elif loaded is None:
+        if loaded is None:
             yield error(
                 "hook",
                 f"{script} is the site's own and does not load {hook_files.HOOK_MODULE}: no job gets advice",
                 "Append the lines of docs/install.md, 'You have a job_submit.lua already'",
             )
             return
-        else:
-            module = folder / loaded
+        module = folder / loaded
     yield from _module(script, module, is_own=not ours)
 
 
@@ -110,9 +109,9 @@ def _module(script: Path, module: Path, *, is_own: bool) -> Iterator[Diagnosis]:
         yield ok("hook", f"{script} is {who}")
 
 
-def module_loaded_by(script: str) -> str | None:
-    """Path or file name of our module in a site's job_submit.lua; None where the script does not load it."""
-    loaded = _LOADED.search(_LUA_COMMENT.sub("", script))
+def module_loaded_by(text: str) -> str | None:
+    """Path or file name of our module in a job_submit.lua's text; None where it does not load it."""
+    loaded = _LOADED.search(_LUA_COMMENT.sub("", text))
     if loaded is None:
         return None
     return loaded[1] if loaded[1].endswith(".lua") else f"{loaded[1]}.lua"

@@ -157,10 +157,9 @@ class JobSteering:
         Raises:
             RetryLater: slurmctld refused one; the next call tries it again.
         """
-        there = set(wanted)
         giving = [job for job in wanted if job not in self._preferring and job not in self._not_ours]
         giving = giving[:_MAX_CHANGES]
-        taking = sorted((self._preferring | self._giving) - there)[: _MAX_CHANGES - len(giving)]
+        taking = sorted((self._preferring | self._giving).difference(wanted))[: _MAX_CHANGES - len(giving)]
         if not (giving or taking):
             return
         if not self._giving.issuperset(giving):
@@ -203,14 +202,9 @@ class JobSteering:
             RetryLater: slurmctld refused a change; the next call tries it again.
         """
         self._end_overdue()
-        expression = fold(sorted(shaky)) if shaky else ""
-        held = {
-            job
-            for job in wanted
-            if expression
-            and self._max_delay > 0.0
-            and (job not in self._holds or not self._holds[job].is_over)
-        }
+        expression, held = fold(sorted(shaky)), set[int]()
+        if shaky and self._max_delay > 0.0:
+            held = {job for job in wanted if job not in self._holds or not self._holds[job].is_over}
         releasing = [job for job in self._excluding() if job not in held]
         do_all(lambda: self._hold(sorted(held), expression), lambda: self._release(releasing))
 
@@ -259,7 +253,7 @@ class JobSteering:
             self._slurm.update_job([job_id], {"excnodelist": hold.own})
         except RetryLater:
             if self._jobs.node_constraints(job_id).excluded == hold.given:
-                raise
+                raise  # else our list is gone already
         hold.given, hold.is_over = "", True  # a job is held off only once
         self._set_in_slurm.pop(job_id, None)
         log.info("job.released", job=job_id)
