@@ -102,13 +102,14 @@ class PaidBook:
         lasting = sum(nodes for until, nodes in found if until == math.inf)
         return lasting, tuple(sorted(ending, key=lambda each: each.until))
 
-    def take(self, types: Collection[str], until: float = 0.0, *, is_launched_spot: bool = False) -> bool:
+    def take(self, types: Collection[str], until: float = 0.0, *, reservations_only: bool = False) -> bool:
         """Use one node's place, of what lasts until a moment (epoch seconds); False where there is none.
 
-        ``is_launched_spot``: only a capacity reservation will do, where it is launched instead.
+        ``reservations_only``: for a node to be launched as spot. It is launched in a capacity reservation
+        instead where one has room; no discount applies to it.
         """
         for row in self.rows:
-            if is_launched_spot and not row.is_of_reservation:
+            if reservations_only and not row.is_of_reservation:
                 continue
             if row.until >= until and row.places(types):
                 row.ours += max(share for each in types if (share := row.share(each)) is not None)

@@ -145,7 +145,7 @@ class Rounds:
             return False
         if turn.name == ASKING_PRICE and self._price is not None:
             slurm = self._site.slurm
-            return turn.seen != self._queue_seen() and self._price.notices(slurm.waiting_processors)
+            return turn.seen != self._queue_seen() and self._price.would_value_anew(slurm.waiting_processors)
         if turn.name in ASKING:
             return turn.name in self._asking and turn.seen != self._queue_seen()
         return turn.seen != (self._polls,)

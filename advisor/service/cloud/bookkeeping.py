@@ -103,9 +103,9 @@ class Bookkeeping:
             for item in listed
             if not item.is_alive and item.launch_time
         ]
-        self._budget.rebuild(self._running(listed, boots=True), ended, paid, since)
+        self._budget.rebuild(self._running(listed, promises_lost=True), ended, paid, since)
 
-    def _running(self, listed: Sequence[Instance], *, boots: bool = False) -> list[RunningNode]:
+    def _running(self, listed: Sequence[Instance], *, promises_lost: bool = False) -> list[RunningNode]:
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         prices = self._prices()
@@ -117,7 +117,7 @@ class Bookkeeping:
             alive,
             prices,
             covered=covered,
-            boots=boots,
+            promises_lost=promises_lost,
             run_seconds=self._reckoning.run_seconds,
             idle_seconds=self._reckoning.idle_seconds,
         )

@@ -62,7 +62,7 @@ def running_nodes(
     prices: Prices,
     *,
     covered: Collection[str] = (),
-    boots: bool = False,
+    promises_lost: bool = False,
     run_seconds: AskSeconds = expected_seconds,
     idle_seconds: float = 0.0,
 ) -> list[RunningNode]:
@@ -74,8 +74,8 @@ def running_nodes(
         alive: The instance of each node, by the node's name.
         prices: The prices in force.
         covered: Ids of the instances that are paid for already; they cost nothing more.
-        boots: True if the money promised to booting nodes at their launch is not known: they then get the
-            expected cost of their jobs. False: their ``left_usd`` is None, and the promise stays.
+        promises_lost: Whether the money promised to booting nodes at their launch is not known: they then
+            get the expected cost of their jobs. False: their ``left_usd`` is None, and the promise stays.
         run_seconds: Returns how long a job is expected to run in the cloud.
         idle_seconds: How long a node costs money after its last job has ended.
     """
@@ -96,7 +96,7 @@ def running_nodes(
                 usd_per_hour=price,
                 launch_time=instance.launch_time,
                 shares=_shares(jobs),
-                left_usd=price * left / 3600.0 if is_up or boots else None,
+                left_usd=price * left / 3600.0 if is_up or promises_lost else None,
             )
         )
     return found

@@ -65,7 +65,7 @@ class PaidNow:
             node
             for node, capacity in capacity_of.items()
             if book.take(
-                self.types_of(node), ends.get(node, math.inf), is_launched_spot=capacity is Capacity.SPOT
+                self.types_of(node), ends.get(node, math.inf), reservations_only=capacity is Capacity.SPOT
             )
         )
 

@@ -103,7 +103,7 @@ class PriceLoop:
         """Take in the cloud as a poll has seen it; may be called by any thread."""
         self.cloud = cloud
 
-    def notices(self, waiting_processors: int) -> bool:
+    def would_value_anew(self, waiting_processors: int) -> bool:
         """Whether all waiting jobs would be valued anew with so many processors waiting."""
         return self._change.differs(waiting_processors)
 
@@ -206,6 +206,7 @@ class PriceLoop:
         return due
 
     def _ask_and_move(self, best: Sequence[Valued], planned: Mapping[int, float]) -> None:
+        """Move those of these jobs for which there are tokens; ``planned``: waits by time limits, seconds."""
         asked = 0
 
         def next_round(job_id: int) -> None:
