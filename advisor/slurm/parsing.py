@@ -64,7 +64,7 @@ SUBMITTED_COLUMNS: Final = (
     "Prefer",
     JOB_COLUMNS[-1],
 )
-"""Columns that are read in addition for a waiting job that is new."""
+"""Columns that are read for a waiting job that is new."""
 NODE_COLUMNS: Final = (
     "NodeList",
     "StateComplete",
@@ -155,17 +155,17 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     if queued is None:
         return None
     tres = dict(part.split("=", 1) for part in row["tres-alloc"].strip().split(",") if "=" in part)
-    memory, least = _mebibytes(tres.get("mem", "")), _mebibytes(row["MinMemory"])
+    memory, min_memory = _mebibytes(tres.get("mem", "")), _mebibytes(row["MinMemory"])
     nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
-    is_of_nodes = least is not None and least * nodes == memory
+    is_of_nodes = min_memory is not None and min_memory * nodes == memory  # else of processors
     of_nodes = _besides(row["tres-per-node"], row["tres-per-job"])
     of_parts = _besides(row["tres-per-task"], row["tres-per-socket"])
     job = structs.replace(
         queued.job,
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
-        memory_mb=(memory or None) if least else None,
-        memory_mb_per_node=least if least and is_of_nodes else None,
+        memory_mb=(memory or None) if min_memory else None,
+        memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
         gres=of_nodes or (of_parts and f"by task or socket: {of_parts}"),
         burst_buffer=records.text(row["burstbuffer"]),
     )
@@ -194,7 +194,7 @@ def _mebibytes(text: str) -> int | None:
 
 
 def nodes(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[Node, ...]:
-    """Nodes of sinfo's records, of which there is one for each node and partition."""
+    """Nodes of sinfo's records, one for each node and partition; unreadable ones are counted in `report`."""
     found: dict[str, Node] = {}
     for row in rows:
         node = _node(row)

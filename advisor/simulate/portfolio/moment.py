@@ -39,6 +39,7 @@ class Moment:
         warm: Nodes rented now for jobs that have not come yet.
         back: Rented nodes that are given back.
         kept: Idle nodes that are kept although the queue is empty: headroom, or a paid hour.
+        order: Waiting jobs, the next first.
         starting: Waiting jobs that start now on idle nodes.
     """
 

@@ -82,7 +82,11 @@ choice; ``min_hold``, ``max_hold``: how long a choice holds; ``mattered``: bits 
 
 
 class Rules(NamedTuple):
-    """Constants of a run; times in seconds. ``release``: see ``Release``."""
+    """Constants of a run; times in seconds.
+
+    ``release``: see ``Release``; ``runtimes``: whose run times policies go by; ``checkpoint``: the period in
+    which totals are recorded, which a single tick does not use.
+    """
 
     max_nodes: int
     boot: float
