@@ -50,7 +50,7 @@ def init(
         _refuse_existing(path)
     envdir = lsf_envdir or _lsf_alone(slurm_bin)
     with working("asking the scheduler"):
-        found = proposal_for(look(slurm_bin)) if envdir is None else _look_at_lsf(envdir)
+        found = proposal_for(ask_slurm(slurm_bin)) if envdir is None else _proposal_of_lsf(envdir)
     text = starting_file(found.values, found.notes)
     if dry_run:
         typer.echo(text, nl=False)
@@ -80,7 +80,7 @@ def _refuse_existing(path: Path) -> None:
     from advisor.model.errors import BadInput
 
     if path.exists():
-        mend = "Name another file with --output, see what would be written with --dry-run, or --force"
+        mend = "Name another file with --output, or replace it with --force (see --dry-run)"
         raise BadInput("the file exists already", where=str(path), mend=mend, code="init.exists")
 
 
@@ -100,7 +100,7 @@ def _lsf_alone(slurm_bin: Path | None) -> Path | None:
     return Path(named) if named and slurm_bin is None and shutil.which("scontrol") is None else None
 
 
-def _look_at_lsf(envdir: Path) -> Proposal:
+def _proposal_of_lsf(envdir: Path) -> Proposal:
     """Ask LSF.
 
     Raises:
@@ -130,8 +130,8 @@ def _look_at_lsf(envdir: Path) -> Proposal:
     return proposal_for_lsf(found)
 
 
-def look(slurm_bin: Path | None) -> FoundSite:
-    """Ask the cluster.
+def ask_slurm(slurm_bin: Path | None) -> FoundSite:
+    """Ask Slurm what the site has.
 
     Raises:
         BadInput: Slurm's commands are not there.

@@ -29,7 +29,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         nodes=(make_node("n1", partitions=("work",)),),
         slurm_bin=tmp_path / "bin",
     )
-    monkeypatch.setattr(command, "look", lambda _folder: site)
+    monkeypatch.setattr(command, "ask_slurm", lambda _folder: site)
 
 
 def test_g20_8_the_file_is_good_and_what_is_left_is_said(tmp_path: Path) -> None:
