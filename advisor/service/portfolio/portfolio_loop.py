@@ -137,8 +137,8 @@ class PortfolioLoop:
         self._note_first_seen(view)
         rules = self._rules(view)
         view = replace(view, situation=replace(view.situation, ready=self._history.recent.ready(view, rules)))
-        now = self.leader.decide(view, self.judge.verdict, rules)
-        self._moment = None if now is None else (view, moment_of(view.situation, now.policy, rules))
+        leading = self.leader.decide(view, self.judge.verdict, rules)
+        self._moment = None if leading is None else (view, moment_of(view.situation, leading.policy, rules))
         self._has_decided = True
 
     def _rules(self, view: BurstView) -> Rules:
@@ -174,10 +174,10 @@ class PortfolioLoop:
         return len(nodes), min(node.processors for node in nodes), self._boot_seconds
 
     @property
-    def _no_more(self) -> str:
+    def _no_more_because(self) -> str:
         """Why no further node may be rented; empty if it may."""
-        everything, _ = self._cloud.budget.exhausted(limits_of(self._settings))
-        return "the day's money is spent or promised" if everything else self._cloud.protected
+        is_spent, _ = self._cloud.budget.exhausted(limits_of(self._settings))
+        return "the budget is spent or promised" if is_spent else self._cloud.protected
 
     # ------------------------------------------------------------------------------------- apply
 
@@ -192,7 +192,7 @@ class PortfolioLoop:
         view, moment = self._moment
         order: list[Node] = list(view.asleep)
         may_start: int | None = 0
-        if not self._no_more:
+        if not self._no_more_because:
             known = self.closed.known
             order, may_start = self._limit.to_open(
                 view,
@@ -233,8 +233,8 @@ class PortfolioLoop:
         view, moment = self._moment
         seen, now = view.situation.now, self._clock.wall()
         self.nodes.give_back([view.rented[at] for at in moment.back], seen, now)
-        self.nodes.keep([] if self._no_more else [view.rented[at] for at in moment.kept], now)
-        self.nodes.warm(view.asleep, 0 if self._no_more else moment.warm, seen, now)
+        self.nodes.keep([] if self._no_more_because else [view.rented[at] for at in moment.kept], now)
+        self.nodes.warm(view.asleep, 0 if self._no_more_because else moment.warm, seen, now)
 
     @property
     def _steers(self) -> bool:
@@ -242,16 +242,19 @@ class PortfolioLoop:
         return self._ours.steer_nodes and not self._settings.acquirer.kept_nodes
 
     def weigh_nodes(self) -> None:
-        """Choose the idle node for the next job: best or worst fit, if whole hours are paid."""
+        """Set weights by which slurmctld gives the next job the idle node that the policy chooses.
+
+        Which one matters only where whole hours are paid.
+        """
         if self._settings.matching.enabled or not self._has_decided:
             return  # the match loop sets the weights
-        now = self.leader.in_force
+        leading = self.leader.in_force
         snapshot = self._view.fresh()
         if snapshot.time <= self._weighed_at:
             return  # the snapshot does not show our last change
         added: Mapping[str, int] = {}
-        if self._moment is not None and now is not None and self._ours.steer_nodes:
-            added = ranks(*self._moment, now.policy, Release.of_billing(self._ours.billing))
+        if self._moment is not None and leading is not None and self._ours.steer_nodes:
+            added = ranks(*self._moment, leading.policy, Release.of_billing(self._ours.billing))
         if added:
             self._may_act()
         self._weighed_at = self._clock.wall()
@@ -305,7 +308,7 @@ class PortfolioLoop:
             "enabled": self._ours.enabled,
             **self.leader.report(self.judge.verdict),
             **_burst_status(view, moment, self.closed.known),
-            "no_more_because": self._no_more,
+            "no_more_because": self._no_more_because,
             "jobs_ordered": len(self.order),
             "given_back": self.nodes.given_back,
             "warmed": self.nodes.warmed,

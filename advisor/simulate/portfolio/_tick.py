@@ -189,8 +189,8 @@ def _into_hour(seconds: float) -> float:
 
 
 @compiled
-def _left_after(since: float, end: float) -> float:
-    """Seconds left at ``end`` of the hour that is paid by then."""
+def left_of_paid_hour(since: float, end: float) -> float:
+    """Seconds left at ``end`` of the hour that is paid by then for a node rented at ``since``."""
     left = HOUR_SECONDS - _into_hour(end - since)
     return left if left < HOUR_SECONDS else 0.0
 
@@ -225,7 +225,9 @@ def _place(  # noqa: C901  (plain loops over the nodes)
     end = cluster.now + job.estimate
     sign = 1.0 if choice == _BEST else -1.0
     for i in range(cluster.nodes):
-        scratch[i] = sign * _left_after(nodes[i].since, end) if nodes[i].ready <= cluster.now else np.inf
+        scratch[i] = (
+            sign * left_of_paid_hour(nodes[i].since, end) if nodes[i].ready <= cluster.now else np.inf
+        )
     while needed > 0:
         smallest = np.inf
         for i in range(cluster.nodes):

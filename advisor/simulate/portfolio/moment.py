@@ -106,11 +106,6 @@ def _order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
     return tuple(int(i) for i in np.lexsort((jobs["submit"], -priority)))
 
 
-def left_of_paid_hour(since: float, end: float) -> float:
-    """Seconds left at ``end`` of the hour that is paid by then for a node rented at ``since``."""
-    return (_tick.HOUR_SECONDS - (end - since) % _tick.HOUR_SECONDS) % _tick.HOUR_SECONDS
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _After:
     """Nodes after a tick, the position of each in the profile (``_NEW``: rented now), and jobs that start."""
