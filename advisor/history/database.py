@@ -193,8 +193,8 @@ class Database:
         """Make a cluster's schema in PostgreSQL.
 
         Raises:
-            BadInput: There is none yet, and a history in the schema ``public``, where the only cluster of a
-                database had it before.
+            BadInput: It is not there, and the schema ``public``, where an earlier release kept the history
+                of a database's only cluster, has a history.
         """
         engine = sa.create_engine(self._url)
         try:

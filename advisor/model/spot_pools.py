@@ -40,8 +40,7 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         run = run_seconds / 3600.0
         if run <= 0.0:
             return 1.0, 1.0
-        age, alive, lived = 0.0, 1.0, 0.0
-        hazard = 0.0
+        age, alive, lived, hazard = 0.0, 1.0, 0.0, 0.0
         for until, share in zip(LASTS_HOURS, self.lasts, strict=True):
             after = min(alive, max(share, LEAST))
             hazard = math.log(alive / after) / (until - age)

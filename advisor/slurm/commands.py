@@ -140,7 +140,8 @@ class Commands:
             ) from error
         except ValueError as error:  # a NUL byte in an argument
             raise RetryLater(
-                f"{name} cannot be called with these arguments: {error}",
+                f"{name} cannot be called with these arguments: {error}. "
+                "This is an error of the advisor: please report it",
                 code="slurm.command_failed",
             ) from error
         with suppress(OSError):  # it has ended already

@@ -48,7 +48,8 @@ def deliver(notices: Sequence[Notice], settings: NoticeSettings, cluster: str) -
             _mail(notices, settings, cluster)
         except (OSError, smtplib.SMTPException) as error:
             refused.append(f"the mail server {settings.mail_server} has refused: {error}")
-    if len(refused) == (settings.webhook_file is not None) + bool(settings.mail_to):
+    channels = (settings.webhook_file is not None) + bool(settings.mail_to)
+    if len(refused) == channels:
         raise RetryLater(
             f"{'; '.join(refused)}. The next run of `advisor notify` tries again; `advisor notify --test` "
             "tells whether it works",
