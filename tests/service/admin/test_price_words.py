@@ -50,7 +50,10 @@ def test_an_unknown_price_says_why_no_job_moves() -> None:
 
 
 def test_one_job_is_no_plural() -> None:
-    assert "; 1 waiting job does of those valued last, 0 were" in price_rows(REPORT | {"worth_it": 1, "moved": 0})[0][1]
+    assert (
+        "; 1 waiting job does of those valued last, 0 were"
+        in price_rows(REPORT | {"worth_it": 1, "moved": 0})[0][1]
+    )
 
 
 def test_the_work_that_waits_is_by_time_limits() -> None:
