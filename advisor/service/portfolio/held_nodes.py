@@ -12,8 +12,8 @@ from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
 from advisor.service.cloud.node_weights import MAX_ADDED
 from advisor.service.portfolio.portfolio_view import RESERVED, BurstView
-from advisor.simulate.portfolio._tick import left_of_paid_hour
 from advisor.simulate.portfolio.moment import Moment
+from advisor.simulate.portfolio.paid_hours import left_of_paid_hour
 from advisor.simulate.portfolio.policies import NodeChoice, Release, RentingPolicy
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering, Closed

@@ -14,12 +14,12 @@ from advisor.compiled import compiled
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio._tick import (
     GRACE_SECONDS,
-    HOUR_SECONDS,
     expected_end,
     next_job,
     shadow_of,
     wanted,
 )
+from advisor.simulate.portfolio.paid_hours import HOUR_SECONDS
 from advisor.simulate.portfolio.policies import JobOrder, Provisioning, Release
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Rules
 

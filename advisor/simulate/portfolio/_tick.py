@@ -15,6 +15,7 @@ import numpy as np
 from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
+from advisor.simulate.portfolio.paid_hours import HOUR_SECONDS, into_hour, left_of_paid_hour
 from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Rules
 
@@ -34,7 +35,6 @@ _FCFS, _LXF, _WFP3, _UNICEF = (
 _WSPT = int(JobOrder.WSPT)
 _FIRST, _BEST = int(NodeChoice.FIRST), int(NodeChoice.BEST)
 _HOUR_KEPT, _SECOND = int(Release.HOUR_KEPT), int(Release.SECOND)
-HOUR_SECONDS = 3600.0
 _MIN_CHARGED = 60.0
 GRACE_SECONDS = 3600.0
 """The hour that `JobOrder.WSPT` adds to each wait."""
@@ -175,24 +175,6 @@ def priority_of_next(waiting: Records, scalars: Records, order: int, now: float)
     grace = GRACE_SECONDS if order == _WSPT else 0.0
     head = waiting[scalars[0].first + next_job(waiting, scalars, order)]
     return float((now + grace - head.submit) * head.weight), grace + _SOON_SECONDS
-
-
-@compiled
-def _into_hour(seconds: float) -> float:
-    """Exactly ``seconds % 3600``, in a tenth of the time."""
-    if seconds < 0.0:
-        return seconds % HOUR_SECONDS
-    hours = float(math.floor(seconds / HOUR_SECONDS))
-    if hours * HOUR_SECONDS > seconds:  # the quotient was rounded up
-        hours -= 1.0
-    return seconds - hours * HOUR_SECONDS
-
-
-@compiled
-def left_of_paid_hour(since: float, end: float) -> float:
-    """Seconds left at ``end`` of the hour that is paid by then for a node rented at ``since``."""
-    left = HOUR_SECONDS - _into_hour(end - since)
-    return left if left < HOUR_SECONDS else 0.0
 
 
 @compiled
@@ -345,7 +327,7 @@ def _fill_headroom(nodes: Records, waiting: Records, scalars: Records, rules: Ru
 @compiled
 def paid_hour_ends(since: float, now: float, tick: float) -> bool:
     """Whether the node must be given back now to avoid the charge for another hour."""
-    return HOUR_SECONDS - _into_hour(now - since) <= tick
+    return HOUR_SECONDS - into_hour(now - since) <= tick
 
 
 @compiled

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.model.errors import BadInput
-from advisor.simulate.portfolio._tick import left_of_paid_hour
 from advisor.simulate.portfolio.moment import Moment, moment_of, policy_named
 from advisor.simulate.portfolio.online import Situation, empty_jobs
+from advisor.simulate.portfolio.paid_hours import left_of_paid_hour
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
 from advisor.simulate.portfolio.state import NODE, Rules
 
