@@ -50,7 +50,8 @@ def price_list_words(values: Mapping[str, float], time: float, utc_offset_second
     soonest = values.get("soonest_in", math.inf)
     if math.isfinite(soonest):
         cost = quantity(Quantity(values.get("soonest_costs", math.nan), "USD"))
-        rows.append(f"by {row(soonest)} for about {cost}")
+        is_short = soonest <= left < free and not values.get("is_promised")
+        rows.append(f"by {row(soonest)} for about {cost}{', if there is money for it' if is_short else ''}")
     rows.append(f"by {row(free)} free")
     cases = f"{100 * values.get('confidence', math.nan):g} of 100 cases"
     said = f"done {'; '.join(rows)}, in {cases}"

@@ -208,4 +208,4 @@ def recorded_explanation(recorded: RecordedAdvice) -> str:
 def in_general(reason: str) -> str:
     """Sentence of a reason without any job's numbers and names, for lists that count reasons."""
     phrase = PHRASES.get(reason, UNKNOWN_PHRASE.replace("{reason}", reason))
-    return _PLACE.sub("...", _DEVIATION.sub("", phrase))
+    return _PLACE.sub("...", _DEVIATION.sub("", phrase)).replace("....", "...")

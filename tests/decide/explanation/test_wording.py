@@ -114,6 +114,7 @@ def test_headlines():
 def test_day_one_34_every_reason_has_words_without_a_jobs_numbers(reason: Reason) -> None:
     words = in_general(reason)
     assert "{" not in words
+    assert "...." not in words
     assert "()" not in words
     assert words.endswith(".")
 
