@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from advisor.model.site import SiteState
     from advisor.model.table import JobTable
     from advisor.replay.closed_loop.own_jobs import OwnJobs
+    from advisor.service.exchange.snapshot import Snapshot
 
 Begin = Callable[["JobTable"], float]
 """Function from the jobs that ran and fit to the beginning of the window, epoch seconds."""
@@ -33,14 +34,7 @@ def lasting_state(settings: Settings) -> SiteState:
     """
     from msgspec.structs import replace as changed
 
-    from advisor.model.errors import UseFallback
-    from advisor.model.site import SiteState
-    from advisor.service.exchange import snapshot
-
-    try:
-        seen = snapshot.read(settings.paths.snapshot).state
-    except UseFallback:
-        return SiteState(time=0.0, cluster=None)
+    seen = _last_snapshot(settings).state
     lasting = changed(
         seen.cloud,
         reserved_free_nodes=0,
@@ -51,6 +45,18 @@ def lasting_state(settings: Settings) -> SiteState:
         rooms={},
     )
     return changed(seen, cloud=lasting)
+
+
+def _last_snapshot(settings: Settings) -> Snapshot:
+    """What `advisor control` has last seen; an empty one where that is not known."""
+    from advisor.model.errors import UseFallback
+    from advisor.model.site import SiteState
+    from advisor.service.exchange import snapshot
+
+    try:
+        return snapshot.read(settings.paths.snapshot)
+    except UseFallback:
+        return snapshot.Snapshot(state=SiteState(time=0.0, cluster=None))
 
 
 def jobs_since(
@@ -128,13 +134,8 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
 def _machines_seen(settings: Settings) -> tuple[Machine, ...]:
     """What the on-premise partitions consist of, as last seen; empty where that is not known."""
     from advisor.model.cluster import Machine
-    from advisor.model.errors import UseFallback
-    from advisor.service.exchange import snapshot
 
-    try:
-        queues = snapshot.read(settings.paths.snapshot).queues
-    except UseFallback:
-        return ()
+    queues = _last_snapshot(settings).queues
     return tuple(Machine(queue.partitions, queue.processors) for queue in queues)
 
 
