@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -84,6 +85,11 @@ class Machine(NamedTuple):
 
     partitions: tuple[str, ...]
     processors: int
+
+
+def places_by_partition(machines: Iterable[Machine]) -> dict[str, int]:
+    """The number of the machine of each partition."""
+    return {name: place for place, machine in enumerate(machines) for name in machine.partitions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
-from advisor.model.cluster import Machine
+from advisor.model.cluster import Machine, places_by_partition
 from advisor.model.errors import BadInput
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.simulate.pool.machines import Machines
@@ -86,7 +86,7 @@ def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
 
     A job whose partition is not known is taken to be of the first.
     """
-    number = {name: place for place, machine in enumerate(machines) for name in machine.partitions}
+    number = places_by_partition(machines)
     of_code = np.array([*(number.get(name, -1) for name in table.names.get("queue", ())), 0])
     return np.where(table.queue == UNKNOWN_CODE, 0, of_code[table.queue])
 

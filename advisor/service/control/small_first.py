@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
-from advisor.service.price.queue_view import OnPremiseQueue, seen_queues
+from advisor.service.price.queue_view import OnPremiseQueue, rows_of
 
 _LEAST_SHOWN = 1
 """Slurm shows a priority of 0 as 1; 0 is that of a job whose priority is not known."""
@@ -19,27 +17,18 @@ def rows_before_small(queue: OnPremiseQueue, settings: Settings) -> list[int | N
     Its own priority is taken to be that of the last job of the machine that was not put first, and the site's
     offset.
     """
-    rows: list[int | None] = [None] * len(queue.machines)
     if not settings.size.enabled or settings.size.small_priority_offset <= 0:
-        return rows
+        return [None] * len(queue.machines)
     last: dict[int, int] = {}
     for queued in queue.waiting:
         if not _was_put_first(queued):
             place = queue.place_of(queued)
             last[place] = min(queued.priority, last.get(place, queued.priority))
-    own = {
-        place: priority - _LEAST_SHOWN + settings.size.small_priority_offset
-        for place, priority in last.items()
-        if priority >= _LEAST_SHOWN
-    }
-    before = tuple(
-        queued
-        for queued in queue.waiting
-        if (place := queue.place_of(queued)) in own and queued.priority >= own[place]
-    )
-    for place, seen in enumerate(seen_queues(replace(queue, running=(), waiting=before))):
-        if place in own:
-            rows[place] = len(seen.waiting_jobs)
+    rows: list[int | None] = []
+    for place in range(len(queue.machines)):
+        own = last.get(place, 0) - _LEAST_SHOWN + settings.size.small_priority_offset
+        before = (q for q in queue.waiting if queue.place_of(q) == place and q.priority >= own)
+        rows.append(sum(map(rows_of, before)) if last.get(place, 0) >= _LEAST_SHOWN else None)
     return rows
 
 

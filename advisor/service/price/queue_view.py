@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
-from advisor.model.cluster import Machine, Node
+from advisor.model.cluster import Machine, Node, places_by_partition
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -112,7 +112,7 @@ def _places(
     machines: Sequence[Machine], running: Iterable[QueuedJob], waiting: Iterable[QueuedJob]
 ) -> dict[int, int]:
     """The machine of each job. A job that waits for several gets the one with the least work ahead of it."""
-    machine_of = {name: place for place, machine in enumerate(machines) for name in machine.partitions}
+    machine_of = places_by_partition(machines)
     work = [0.0] * len(machines)
     found: dict[int, int] = {}
     for queued in (*running, *waiting):
@@ -215,6 +215,11 @@ class _Row(NamedTuple):
     processors: int
     limit: float
     run: float
+
+
+def rows_of(queued: QueuedJob) -> int:
+    """The number of rows that a waiting job has in a forecast."""
+    return min(queued.job.array_tasks, _MAX_TASKS) + (queued.job.array_tasks > _MAX_TASKS)
 
 
 def _rows(part: _Part) -> Iterator[_Row]:

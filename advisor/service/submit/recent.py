@@ -32,7 +32,7 @@ from advisor.model.cluster import ClusterState
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.simulate.pool.start_profile import QueueProfiles
+from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
 
 _MAX_SUBMISSIONS: Final = 200_000
 _MAX_TASKS: Final = 8
@@ -141,19 +141,11 @@ class QueueForecast:
 
         ``is_small``: Whether it is put before all jobs that are not.
         """
-        start, limit = math.inf, limit_seconds(job)
-        for machine in self._of(job.queue):
-            profile = machine.of(is_small=is_small).expected
-            start = min(start, profile.start_of(job.processors, limit, now))
-        return start - now
+        return _wait([one.of(is_small=is_small).expected for one in self._of(job.queue)], job, now)
 
     def planned_wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
         """The same if jobs ran to their limits."""
-        start, limit = math.inf, limit_seconds(job)
-        for machine in self._of(job.queue):
-            profile = machine.of(is_small=is_small).planned
-            start = min(start, profile.start_of(job.processors, limit, now))
-        return start - now
+        return _wait([one.of(is_small=is_small).planned for one in self._of(job.queue)], job, now)
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
@@ -175,6 +167,11 @@ class QueueForecast:
             return self._machines[:1]
         places = {self._place_of[name] for name in partitions.split(",") if name in self._place_of}
         return [self._machines[place] for place in places or (0,)]
+
+
+def _wait(profiles: Sequence[StartProfile], job: Job, now: float) -> float:
+    limit = limit_seconds(job)
+    return min([profile.start_of(job.processors, limit, now) for profile in profiles]) - now
 
 
 class RecentSubmissions:

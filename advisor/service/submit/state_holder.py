@@ -29,6 +29,7 @@ from advisor.model.settings import Settings
 from advisor.model.settings_section import for_reading
 from advisor.predict.size.size_model import SizeModel
 from advisor.service.exchange import snapshot as snapshots
+from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.run_times import RunTimesFollower
 from advisor.simulate.pool.start_profile import QueueProfiles, queue_profiles
@@ -253,10 +254,7 @@ def profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles, ...]:
     Raises:
         ValueError: A queue is damaged.
     """
-    return tuple(
-        queue_profiles(queue.processors, snapshot.state.time, queue.running_jobs, queue.waiting_jobs)
-        for queue in snapshot.queues
-    )
+    return tuple(_simulated(snapshot, queue) for queue in snapshot.queues)
 
 
 def small_profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles | None, ...]:
@@ -266,16 +264,15 @@ def small_profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles | None, ...]:
         ValueError: A queue is damaged.
     """
     return tuple(
-        None
-        if queue.before_small is None
-        else queue_profiles(
-            queue.processors,
-            snapshot.state.time,
-            queue.running_jobs,
-            queue.waiting_jobs[: queue.before_small],
-        )
+        None if queue.before_small is None else _simulated(snapshot, queue, queue.before_small)
         for queue in snapshot.queues
     )
+
+
+def _simulated(snapshot: Snapshot, queue: SeenQueue, rows: int | None = None) -> QueueProfiles:
+    """``rows``: Of the waiting jobs the first; None: all."""
+    waiting = queue.waiting_jobs[:rows]
+    return queue_profiles(queue.processors, snapshot.state.time, queue.running_jobs, waiting)
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:
