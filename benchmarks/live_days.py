@@ -3,8 +3,10 @@
 Each day runs twice at the same time on this machine, each time with its own slurmctld: without an advisor,
 and with the shipped daemons, the EC2 emulator and the one price. The rehearsal runs the same days with the
 same settings. What it cannot know of this machine it takes from the *other* real days: how much longer than
-its run time a job keeps its nodes from the next one, and how long a cloud node boots. On every second day
-jobs are bought whole, on the others in slices.
+its run time a job keeps its nodes from the next one, and how long a cloud node boots. A twentieth of a second
+of the former may change which jobs are moved, and a fifth of what a day saves. So each day is rehearsed
+several times, and each job's excess is drawn from those seen. On every second day jobs are bought whole, on
+the others in slices.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.simulate.pool.rules import Rules
 from benchmarks.fidelity import FAST_SCHEDULER
 from benchmarks.fidelity_day import Held, completing_seconds
@@ -30,6 +34,7 @@ from benchmarks.live_rehearsal import Simulated, fast_world, rehearse_live_day
 from benchmarks.live_site import LiveRun, run_on_premise, run_priced
 
 _NOMINAL_BOOT: Final = 5.0
+_DRAWS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,44 +120,42 @@ def report(days: Mapping[int, LiveDays], tell: Callable[[str], None]) -> dict[st
 
 
 def _compared(one: LiveDays, others: Sequence[LiveDays]) -> dict[str, Any]:
-    overhead = statistics.fmean(_overhead(other) for other in others)
+    excess = np.concatenate([_excess(other) for other in others])
     boots = [_boot(other) for other in others]
     boot = Boot(*(statistics.fmean(each) for each in zip(*boots, strict=True)))
-    day = one.day.with_overhead(np.full(len(one.day), overhead)).begun_at(one.priced.begin)
+    drawn = np.random.default_rng(one.day.window.first)
+    days = [
+        one.day.with_overhead(drawn.choice(excess, len(one.day))).begun_at(one.priced.begin)
+        for _ in range(_DRAWS)
+    ]
     rules = Rules.of_slurm(FAST_SCHEDULER)
-
-    def rehearse(*, moves: bool) -> Simulated:
-        return rehearse_live_day(
-            day, slices=one.slices, cloud_start_seconds=boot.after_launch, rules=rules, moves=moves
-        )
-
-    def fast(*, moves: bool) -> Simulated:
-        return fast_world(day, cloud_start_seconds=boot.after_request, rules=rules, moves=moves)
-
-    real = _real(one)
-    rehearsed = _simulated(rehearse(moves=True), rehearse(moves=False))
+    rehearse = partial(
+        rehearse_live_day, slices=one.slices, cloud_start_seconds=boot.after_launch, rules=rules
+    )
+    fast = partial(fast_world, cloud_start_seconds=boot.after_request, rules=rules)
+    real, rehearsed = _real(one), _simulated(rehearse, days)
     return {
         "slices": one.slices,
         "budget_usd": one.day.usd,
-        "overhead_seconds": overhead,
+        "overhead_seconds": float(excess.mean()),
         "boot_seconds": boot._asdict(),
         "real": real,
         "rehearsed": rehearsed,
-        "fast_world": _simulated(fast(moves=True), fast(moves=False)),
+        "fast_world": _simulated(fast, days),
         "saved_hours_ratio": rehearsed["saved_hours"] / real["saved_hours"],
     }
 
 
-def _overhead(one: LiveDays) -> float:
-    """Seconds beyond its run time until the nodes of a job on-premise are another one's, mean."""
+def _excess(one: LiveDays) -> Floats:
+    """Seconds beyond its run time until the nodes of each job on-premise are another one's."""
     here = [
         (Held(job.submit, job.first_start, job.first_end, job.by_backfill), run)
         for job, run in zip(one.on_premise.jobs, one.day.window.run, strict=True)
         if len(job.runs) == 1 and math.isfinite(job.first_start + job.first_end)
     ]
-    completing = completing_seconds([held for held, _ in here]) or [0.0]
-    longer = statistics.fmean(held.end - held.start - run for held, run in here)
-    return max(0.0, longer + statistics.median(completing))
+    completing = statistics.median(completing_seconds([held for held, _ in here]) or [0.0])
+    excess = np.array([held.end - held.start - run + completing for held, run in here], dtype=np.float64)
+    return np.clip(excess, 0.0, None)
 
 
 class Boot(NamedTuple):
@@ -213,12 +216,17 @@ def _lags(returned: Sequence[LiveJob]) -> dict[str, float] | None:
     return {"jobs": len(lags), "median": statistics.median(lags), "max": max(lags)} if lags else None
 
 
-def _simulated(moved: Simulated, usual: Simulated) -> dict[str, Any]:
+def _simulated(simulate: Callable[..., Simulated], days: Sequence[LiveDay]) -> dict[str, Any]:
+    """Means over the draws of a day, and the standard deviation of what is saved."""
+    pairs = [(simulate(day, moves=True), simulate(day, moves=False)) for day in days]
+    saved = [float((usual.turnaround - moved.turnaround).sum()) / 3600.0 for moved, usual in pairs]
     return {
-        "on_premise_turnaround_seconds": float(usual.turnaround.mean()),
-        "mean_turnaround_seconds": float(moved.turnaround.mean()),
-        "saved_hours": float((usual.turnaround - moved.turnaround).sum()) / 3600.0,
-        "usd": moved.usd,
-        "moved_jobs": int(moved.moved.sum()),
-        "ended_in_cloud": int(moved.in_cloud.sum()),
+        "draws": len(days),
+        "on_premise_turnaround_seconds": statistics.fmean(usual.turnaround.mean() for _, usual in pairs),
+        "mean_turnaround_seconds": statistics.fmean(moved.turnaround.mean() for moved, _ in pairs),
+        "saved_hours": statistics.fmean(saved),
+        "saved_hours_deviation": statistics.stdev(saved),
+        "usd": statistics.fmean(moved.usd for moved, _ in pairs),
+        "moved_jobs": statistics.fmean(int(moved.moved.sum()) for moved, _ in pairs),
+        "ended_in_cloud": statistics.fmean(int(moved.in_cloud.sum()) for moved, _ in pairs),
     }
