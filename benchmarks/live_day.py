@@ -7,6 +7,7 @@ day's budget is at hand, so that seconds of the day stand for minutes of a real 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Bools
 from advisor.decide.price.tokens import DAY
-from advisor.model.cluster import Machine
 from advisor.model.job import Job, JobOutcome
+from advisor.model.machine import Machine
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate
@@ -36,6 +37,8 @@ USD_PER_NODE_HOUR: Final = 0.36
 SUSPEND_SECONDS: Final = 15
 REQUEUE_SECONDS: Final = 5
 EARLIER_DAYS: Final = 7
+_BEFORE: Final = timedelta(minutes=10)
+"""From the beginning of the budget's period to the first submission."""
 _PROGRAMS: Final = 12
 _LIMITS: Final = (1, 2, 3, 5)  # minutes
 _SHORTEST: Final = 2.0
@@ -126,11 +129,17 @@ class LiveDay:
             )
         )
 
+    def _period(self) -> str:
+        """A day of 24 hours that has just begun: the price depends on how much of the period is left."""
+        begin = datetime.fromtimestamp(self.begins_at // 60.0 * 60.0, UTC) - _BEFORE
+        first, last = (f"{time:%Y-%m-%dT%H:%M}" for time in (begin, begin + timedelta(days=1)))
+        return f"{first} until {last}"
+
     def settings(self, *, slices: bool) -> dict[str, dict[str, Any]]:
         """What differs from a small site's settings."""
         return {
             "cluster": {"policy": "price", "default_mode": "act"},
-            "budget": {"usd": self.usd, "period": "day"},
+            "budget": {"usd": self.usd, "period": self._period()},
             "capacity": {"use_spot": False},
             "ec2": {"on_demand_usd_per_hour": USD_PER_NODE_HOUR},
             "placement": {

@@ -95,7 +95,8 @@ def run_priced(
 ) -> LiveRun:
     """Run a day under the price; both runs of a day begin together."""
     with KeptFolder("day-") as kept:
-        settings = day.settings(slices=slices) | {"submit": dict(PATIENT)}
+        soon = day.begun_at(time.time() + LEAD_SECONDS)
+        settings = soon.settings(slices=slices) | {"submit": dict(PATIENT)}
         options = SiteOptions(lab=lab_options(template), settings=settings, boot_seconds=2.0)
         with Site(kept.path, options) as site:
             begin = time.time() + LEAD_SECONDS

@@ -29,6 +29,7 @@ import numpy as np
 from advisor.decide.submission.table_row import job_of
 from advisor.history.models import ModelStore
 from advisor.model import CloudState, ClusterState, JobOutcome, JobTable, Mode, SiteState, TellAdmin
+from advisor.model.machine import Machine
 from advisor.model.settings import (
     BudgetSettings,
     ClusterSettings,
@@ -207,7 +208,7 @@ def _seen_queue(now: float, waiting: int) -> SeenQueue:
     )
     widths, limits = 2.0 ** generator.integers(0, 7, waiting), generator.uniform(600, 9e4, waiting)
     behind = np.column_stack((widths, limits, 0.5 * limits))
-    return SeenQueue.of(_PROCESSORS, running, behind)
+    return SeenQueue.of(Machine(("onprem",), _PROCESSORS), running, behind)
 
 
 @contextmanager

@@ -476,6 +476,7 @@ local function describe(job, part_list)
   local resources = generic_resources(job)
   if resources then put_text(',"generic_resources":"', resources) end
   put_partition(job, part_list)
+  if job.shared == 0 then put(',"whole_nodes":true') end -- --exclusive
   local requeue = number(job.requeue, 16)
   if requeue then put(requeue == 0 and ',"requeue":false' or ',"requeue":true') end
   local begin = number(job.begin_time, 64)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advisor.history.store import HistoryStore
-    from advisor.model.cluster import Machine
     from advisor.model.job import Job
+    from advisor.model.machine import Machine
     from advisor.model.settings import Settings
     from advisor.model.site import SiteState
     from advisor.model.table import JobTable
@@ -133,10 +133,7 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
 
 def _machines_seen(settings: Settings) -> tuple[Machine, ...]:
     """What the on-premise partitions consist of, as last seen; empty where that is not known."""
-    from advisor.model.cluster import Machine
-
-    queues = _last_snapshot(settings).queues
-    return tuple(Machine(queue.partitions, queue.processors) for queue in queues)
+    return tuple(queue.machine for queue in _last_snapshot(settings).queues)
 
 
 def _on_premise(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -80,26 +79,14 @@ class NodePower(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-class Machine(NamedTuple):
-    """On-premise partitions that share nodes, and the number of processors of their usable nodes."""
-
-    partitions: tuple[str, ...]
-    processors: int
-
-
-def places_by_partition(machines: Iterable[Machine]) -> dict[str, int]:
-    """The number of the machine of each partition."""
-    return {name: place for place, machine in enumerate(machines) for name in machine.partitions}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node as Slurm shows it.
 
     ``states`` are Slurm's words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Unknown words
-    are
-    kept; policy uses the predicates below and ignores the rest (docs/faults.md, F16). Jobs are matched with
-    ``active_features``, a subset of ``features``. Slurm fills nodes of low ``weight`` first. None: not known.
+    are kept; policy uses the predicates below and ignores the rest (docs/faults.md, F16). Jobs are matched
+    with ``active_features``, a subset of ``features``. Slurm fills nodes of low ``weight`` first. None: not
+    known. ``gpus``: The number of its GPUs, of any type.
     """
 
     name: str
@@ -112,6 +99,7 @@ class Node:
     reason: str | None = None
     active_features: tuple[str, ...] | None = None
     weight: int | None = None
+    gpus: int = 0
 
     @property
     def is_cloud(self) -> bool:

@@ -96,6 +96,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         burst_buffer: The user's value, which keeps a job on-premise.
         plain_constraint: True when a feature can be added to its constraint: it is empty or joined by ``&``
             only, and short.
+        whole_nodes: True when it asks for whole nodes (``--exclusive``).
     """
 
     job_id: int
@@ -129,6 +130,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     burst_buffer: str | None = None
     plain_constraint: bool = True
     array_job_id: int | None = None
+    whole_nodes: bool = False
 
     @property
     def payers(self) -> tuple[str, ...]:

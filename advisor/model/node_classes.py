@@ -14,6 +14,8 @@ from advisor.model.job import Job
 
 _GPUS: Final = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<number>\d{1,4}))?")
 
+_BESIDE: Final = re.compile(r"\([^)]*\)|^by task or socket: ")
+"""What stands beside the numbers: the sockets of sinfo, and our word for other requests."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 """Features of nodes that are never launched as spot."""
 
@@ -32,6 +34,13 @@ def gpus_asked(generic_resources: str) -> Gpus | None:
     if match is None:
         return None
     return Gpus(int(match["number"] or 1), match["type"] or "")
+
+
+@lru_cache(maxsize=1024)
+def gpu_count(generic_resources: str) -> int:
+    """The number of GPUs that a list of generic resources names, such as ``gpu:a100:2(S:0-1),nvme:1``."""
+    parts = _BESIDE.sub("", generic_resources).split(",")
+    return sum(int(match["number"] or 1) for part in parts if (match := _GPUS.fullmatch(part.strip())))
 
 
 class ReservedUntil(msgspec.Struct, frozen=True, gc=False):

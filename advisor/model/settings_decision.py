@@ -186,10 +186,6 @@ class PlacementSettings(Section):
         expert=True,
     )
 
-    def performance_ratio(self, processors: int) -> float:
-        """s(c): cloud run time over on-premise run time (Cunha et al., section V-C)."""
-        return self.overhead_per_processor * processors + self.baseline
-
     def cutoff_in_force(self, learned: Cutoff | None = None) -> Cutoff:
         """Return a and b of the published rule: as set, else as backtested (``learned``), else a guess."""
         if self.cutoff_minutes:

@@ -13,6 +13,7 @@ from typing import Final
 from advisor.model.cluster import Node
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
+from advisor.model.machine import NOT_KNOWN, Asked, Sharing
 from advisor.model.node_sets import expand
 
 PENDING: Final = "PENDING"
@@ -43,6 +44,7 @@ class QueuedJob:
         reason: Slurm's reason why it waits.
         nodes: Node list expression; empty while it waits.
         admin_comment: Slurm's AdminComment, in which the hook records the advice; it is not trusted.
+        memory_mb, gpus: What it asks for, or has, on all nodes together; memory in MiB. 0: not known.
     """
 
     job: Job
@@ -55,6 +57,14 @@ class QueuedJob:
     reason: str = ""
     nodes: str = ""
     admin_comment: str = ""
+    memory_mb: int = 0
+    gpus: int = 0
+
+    @property
+    def asked(self) -> Asked:
+        """What it, or one task of an array, takes of a machine."""
+        job, memory, gpus = self.job, self.memory_mb, self.gpus
+        return Asked(job.processors, job.nodes or 1, memory, gpus, self.partitions[0], job.whole_nodes)
 
     @property
     def holds_processors(self) -> bool:
@@ -137,6 +147,7 @@ class ClusterSnapshot:
         nodes: Every node of every partition, powered down or not.
         seconds: How long the two queries took.
         malformed: Records that could not be read and were left out.
+        sharing: How nodes are shared among jobs, as far as it is known.
     """
 
     time: float
@@ -144,6 +155,7 @@ class ClusterSnapshot:
     nodes: tuple[Node, ...]
     seconds: float = 0.0
     malformed: int = 0
+    sharing: Sharing = NOT_KNOWN
 
     def node(self, name: str) -> Node | None:
         """The node with this name."""
@@ -186,6 +198,7 @@ class Partition:
         is_default: Whether jobs that name no partition go there.
         default_minutes: Time limit of a job that gives none; None: ``max_minutes``.
         default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
+        whole_nodes: Whether jobs get whole nodes (``OverSubscribe=EXCLUSIVE``).
         allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
     """
 
@@ -204,5 +217,6 @@ class Partition:
     max_memory_per_node_mb: int | None = None
     max_memory_per_processor_mb: int | None = None
     default_memory: tuple[int | None, int | None] = (None, None)
+    whole_nodes: bool = False
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     denied: Mapping[str, frozenset[str]] = field(default_factory=dict)

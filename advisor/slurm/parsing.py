@@ -13,6 +13,7 @@ from msgspec import structs
 from advisor.model.cluster import Node
 from advisor.model.job import Job
 from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
+from advisor.model.node_classes import gpu_count
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, SubmittedJob
 from advisor.slurm import records
 from advisor.slurm.protocol import state_of
@@ -44,6 +45,8 @@ JOB_COLUMNS: Final = (
     "Reservation",
     "Licenses",
     "tres-per-node",
+    "tres-alloc",
+    "OverSubscribe",
     "Dependency",
     "Feature",
     "admin_comment",
@@ -53,7 +56,6 @@ JOB_COLUMNS: Final = (
 )
 SUBMITTED_COLUMNS: Final = (
     *JOB_COLUMNS[:-1],
-    "tres-alloc",
     "MinMemory",
     "tres-per-job",
     "tres-per-task",
@@ -75,10 +77,12 @@ NODE_COLUMNS: Final = (
     "Features",
     "Reason",
     "features_act",
+    "Gres",
     "Weight",  # last: a number
 )
 _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
+_GPUS: Final = "gres/gpu"
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -103,8 +107,9 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
     if records.whole(row["UserID"]) is None:
         return None
     start = records.whole(row["StartTime"])
+    job, tres = _job(row, job_id, float(submit), partitions[0]), _tres(row)
     return QueuedJob(
-        job=_job(row, job_id, float(submit), partitions[0]),
+        job=job,
         state=state,
         partitions=partitions,
         array_job_id=records.whole(row["ArrayJobID"]) or job_id,
@@ -115,7 +120,22 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         reason=records.text(row["Reason"], 100) or "",
         nodes=records.text(row["NodeList"], 65536) or "",
         admin_comment=records.text(row["admin_comment"], 4096) or "",
+        memory_mb=_mebibytes(tres.get("mem", "")) or 0,
+        gpus=_gpus(tres, job),
     )
+
+
+def _tres(row: Mapping[str, str]) -> dict[str, str]:
+    """What a job has, or asks for while it waits, such as ``cpu=4,mem=400M,node=1,gres/gpu=1``."""
+    return dict(part.split("=", 1) for part in row["tres-alloc"].strip().split(",") if "=" in part)
+
+
+def _gpus(tres: Mapping[str, str], job: Job) -> int:
+    """GPUs on all nodes; a site whose ``AccountingStorageTRES`` does not name them shows those of a node."""
+    counted = records.leading(tres.get(_GPUS, ""))
+    if counted is not None or job.gres is None:
+        return counted or 0
+    return gpu_count(job.gres) * (job.nodes or 1)
 
 
 def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> Job:
@@ -146,6 +166,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         interactive=row["BatchFlag"].strip() == "0",
         heterogeneous=(records.whole(row["HetJobID"]) or 0) > 0,
         plain_constraint=is_plain(constraint),
+        whole_nodes=row["OverSubscribe"].strip() == "NO",
     )
 
 
@@ -154,7 +175,7 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     queued = _queued_job(row)
     if queued is None:
         return None
-    tres = dict(part.split("=", 1) for part in row["tres-alloc"].strip().split(",") if "=" in part)
+    tres = _tres(row)
     memory, min_memory = _mebibytes(tres.get("mem", "")), _mebibytes(row["MinMemory"])
     nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
     is_of_nodes = min_memory is not None and min_memory * nodes == memory  # else of processors
@@ -229,6 +250,7 @@ def _node(row: Mapping[str, str]) -> Node | None:
         reason=records.text(row["Reason"]) if row["Reason"].strip().lower() != "none" else None,
         active_features=tuple(word for word in (records.text(row["features_act"]) or "").split(",") if word),
         weight=records.whole(row["Weight"]),
+        gpus=gpu_count(records.text(row["Gres"]) or ""),
     )
 
 
@@ -256,6 +278,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 max_memory_per_node_mb=records.whole(pairs.get("MaxMemPerNode", "")),
                 max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
                 default_memory=default_memory(pairs),
+                whole_nodes=pairs.get("OverSubscribe") == "EXCLUSIVE",
                 allowed=_lists(pairs, "Allow"),
                 denied=_lists(pairs, "Deny"),
             )

@@ -40,7 +40,21 @@ def queued_job(job: Any) -> QueuedJob:
         reason="" if job.state_reason in (None, "None") else job.state_reason,
         nodes=job.allocated_nodes or "",
         admin_comment=(job.admin_comment or "")[:4096],
+        memory_mb=_memory(job),
+        gpus=_gpus(job.gres_per_node) * int(job.num_nodes or 1),
     )
+
+
+def _memory(job: Any) -> int:
+    """MiB; pyslurm 22.5 sums memory of processors only."""
+    if job.memory_per_cpu is not None:
+        return int(job.memory_per_cpu) * int(job.cpus or 1)
+    return int(job.memory_per_node or 0) * int(job.num_nodes or 1)
+
+
+def _gpus(resources: Mapping[str, int] | None) -> int:
+    """GPUs among generic resources, such as ``{"gpu:a100": 2}``."""
+    return sum(count for name, count in (resources or {}).items() if name.partition(":")[0] == "gpu")
 
 
 def _submitted(job: Any, partition: str) -> Job:
@@ -72,6 +86,7 @@ def _submitted(job: Any, partition: str) -> Job:
         interactive=not job.is_batch_job,
         heterogeneous=bool(job.heterogeneous_id),
         plain_constraint=is_plain(constraint),
+        whole_nodes=job.resource_sharing == "NO",
     )
 
 
@@ -91,6 +106,7 @@ def node_of(node: Any) -> Node:
         reason=node.reason,
         active_features=tuple(_words(node.active_features)),
         weight=int(node.weight or 0),
+        gpus=_gpus(node.configured_gres),
     )
 
 

@@ -130,7 +130,9 @@ class _Job:
         self.licenses = job.licenses.split(",") if job.licenses else []
         self.reservation, self.required_nodes = job.reservation, job.node_list
         self.dependencies = _dependencies(job.dependency)
-        self.gres_per_node: dict[str, int] = {}
+        self.gres_per_node: dict[str, int] = {"gpu": queued.gpus} if queued.gpus else {}
+        self.memory_per_cpu, self.memory_per_node = None, queued.memory_mb // self.num_nodes or None
+        self.resource_sharing = "NO" if job.whole_nodes else "OK"
         self.is_batch_job = not job.interactive
         self.requeue_count, self.priority = queued.restarts, queued.priority
         self.allocated_nodes = queued.nodes or None
@@ -209,3 +211,4 @@ class _Node:
         self.available_features = list(node.features) or None
         self.active_features = list(node.active_features or ()) or None
         self.address, self.reason, self.weight = node.address, node.reason, node.weight or None
+        self.configured_gres: dict[str, Any] = {"gpu": node.gpus} if node.gpus else {}

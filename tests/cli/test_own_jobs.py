@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from advisor.cli.own_jobs import jobs_of_site
-from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of
+from advisor.decide.submission.cloud_terms import configured_slowdown, ratio_of, slowdown_of
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Job, JobOutcome, JobState, Mode, Placement, SiteState
+from advisor.model.machine import Machine
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, Settings
 from advisor.model.site import PerformanceRatios, Ratio
 from advisor.predict.run_times.job_numbers import JobNumbers
@@ -95,7 +96,7 @@ def test_the_partitions_of_several_machines_have_their_own_queues(settings: Sett
     cloud = [ended(6, queue="burst"), ended(7, queue="burst"), ended(8, queue="gone")]
     own_jobs(settings, [*outcomes, *cloud], {6: "long"})
     queues = tuple(
-        SeenQueue.of(size, np.empty((0, 4)), np.empty((0, 3)), partitions=(name,))
+        SeenQueue.of(Machine((name,), size), np.empty((0, 4)), np.empty((0, 3)))
         for name, size in (("main", 4), ("long", 32))
     )
     snapshot.write(settings.paths.snapshot, Snapshot(state=SEEN, queues=queues))
@@ -113,7 +114,7 @@ def test_the_partitions_of_several_machines_have_their_own_queues(settings: Sett
 def test_without_learned_ratios_those_of_the_settings_convert(settings: Settings) -> None:
     own_jobs(settings, [ended(1, queue="burst"), ended(2)], {1: "long"})
     own = jobs_of_site(settings, SiteState(time=0.0, cluster=None), 64, lambda _: 0.0)
-    assert own.jobs.run == pytest.approx([600.0 / settings.placement.performance_ratio(1), 600.0])
+    assert own.jobs.run == pytest.approx([600.0 / configured_slowdown(1, settings.placement), 600.0])
 
 
 def test_the_replay_teaches_what_live_teaches(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ NOT_KEPT = {
     "plain_constraint",
     "deferred",
     "burst_buffer",
+    "whole_nodes",
 }
 
 

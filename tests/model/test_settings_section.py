@@ -34,7 +34,6 @@ def test_methods_and_properties_are_the_same() -> None:
     quick = for_reading(settings)
     assert quick.cluster.mode_of("fat") is Mode.ACT
     assert quick.cluster.mode_of(None) is settings.cluster.mode_of(None)
-    assert quick.placement.performance_ratio(7) == settings.placement.performance_ratio(7)
     assert quick.placement.cutoff(7) == settings.placement.cutoff(7)
     assert quick.paths.submit_socket == PathSettings().submit_socket
     assert quick.web.is_for_this_machine_alone

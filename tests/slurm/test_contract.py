@@ -75,12 +75,15 @@ JOB_TYPES = {
     **dict.fromkeys(["constraints", "licenses"], list),
     **dict.fromkeys(["is_requeueable", "is_batch_job"], bool),
     **dict.fromkeys(["dependencies", "gres_per_node"], dict),
+    **dict.fromkeys(["memory_per_cpu", "memory_per_node"], int),
+    "resource_sharing": str,
     "admin_comment": str,
 }
 NODE_TYPES = {
     **dict.fromkeys(["name", "state", "address", "reason"], str),
     **dict.fromkeys(["real_memory", "total_cpus", "allocated_cpus", "weight"], int),
     **dict.fromkeys(["partitions", "available_features", "active_features"], list),
+    "configured_gres": dict,
 }
 
 

@@ -125,6 +125,39 @@ def test_what_else_a_new_jobs_user_said_is_read() -> None:
     assert submitted(EligibleTime="N/A").eligible_time is None
 
 
+@pytest.mark.parametrize(
+    ("columns", "memory", "gpus"),
+    [
+        ({"tres-alloc": "cpu=4,mem=1.50G,node=1,billing=4"}, 1536, 0),
+        ({"tres-alloc": "cpu=4,mem=400M,node=2,gres/gpu=4,gres/gpu:a100=4"}, 400, 4),
+        (
+            {"tres-alloc": "cpu=4,mem=400M,node=2", "tres-per-node": "gres:gpu:a100:3", "NumNodes": "2"},
+            400,
+            6,
+        ),
+        ({"tres-alloc": "cpu=4,node=1", "tres-per-node": "gres:nvme:1"}, 0, 0),
+        ({}, 0, 0),
+    ],
+)
+def test_the_memory_and_gpus_of_all_nodes_are_read(columns: dict[str, str], memory: int, gpus: int) -> None:
+    jobs, _ = recorded_jobs(one_job(**columns))
+    assert (jobs[7].memory_mb, jobs[7].gpus) == (memory, gpus)
+
+
+@pytest.mark.parametrize(("said", "whole"), [("NO", True), ("OK", False), ("YES", False), ("USER", False)])
+def test_a_job_that_shares_with_none_gets_whole_nodes(said: str, *, whole: bool) -> None:
+    jobs, _ = recorded_jobs(one_job(OverSubscribe=said))
+    assert jobs[7].job.whole_nodes is whole
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus"), [("gpu:a100:4(S:0-1),nvme:1", 4), ("gpu:2,gpu:v100:1", 3), ("(null)", 0), ("lic:8", 0)]
+)
+def test_the_gpus_of_a_node_are_counted(said: str, gpus: int) -> None:
+    nodes, _ = recorded_nodes(one_node(Gres=said))
+    assert nodes["burst1"].gpus == gpus
+
+
 @of_each_release
 def test_recorded_array_stands_for_its_waiting_tasks(release: str) -> None:
     jobs, _ = recorded_jobs(release=release)

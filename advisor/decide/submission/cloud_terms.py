@@ -131,9 +131,14 @@ def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
     return ratios.of(job.processors, job.queue, family(job.name) if ratios.applications else None)
 
 
+def configured_slowdown(processors: int, settings: PlacementSettings) -> float:
+    """s(c) by the settings: cloud run time over on-premise run time (Cunha et al. 2017, section V-C)."""
+    return settings.overhead_per_processor * processors + settings.baseline
+
+
 def likely_slowdown_of(job: Job, ratio: Ratio | None, settings: PlacementSettings) -> float:
     """s(c): how many times longer a job runs in the cloud, learned (:func:`ratio_of`) or by settings."""
-    return settings.performance_ratio(job.processors) if ratio is None else ratio.factor
+    return configured_slowdown(job.processors, settings) if ratio is None else ratio.factor
 
 
 def slowdown_of(job: Job, ratio: Ratio | None, settings: PlacementSettings) -> float:
@@ -142,7 +147,7 @@ def slowdown_of(job: Job, ratio: Ratio | None, settings: PlacementSettings) -> f
     A learned ratio below that of the settings counts with one standard deviation more: a cloud that is taken
     for faster than it is draws jobs that would not wait.
     """
-    configured = settings.performance_ratio(job.processors)
+    configured = configured_slowdown(job.processors, settings)
     if ratio is None:
         return configured
     return max(ratio.factor, min(configured, ratio.factor * math.exp(ratio.deviation)))
@@ -166,7 +171,7 @@ def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None)
     ):
         return None
     if ratio is None:
-        slower = settings.performance_ratio(job.processors)
+        slower = configured_slowdown(job.processors, settings)
     else:
         slower = ratio.factor * (1.0 + ratio.deviation)
     factor = min(slower, settings.max_time_limit_factor)

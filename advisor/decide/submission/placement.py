@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import PlacementSettings
@@ -144,7 +145,7 @@ def as_case(
         wait=estimates.wait,
         run=estimates.run,
         boot_seconds=boot,
-        performance_ratio=settings.performance_ratio(processors) if ratio is None else ratio.factor,
+        performance_ratio=configured_slowdown(processors, settings) if ratio is None else ratio.factor,
         settings=settings,
         cutoff=cutoff,
         cloud_wait_seconds=cloud_wait,

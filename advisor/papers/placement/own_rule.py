@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.arrays import Bools
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.model.settings import PlacementSettings
 from advisor.model.table import JobTable
 from advisor.papers.placement.forecast_rows import ForecastColumns, estimates_at
@@ -43,7 +44,7 @@ def sent_by_the_advisor(
         now, run = float(table.submit[row]), float(table.run[row])
         record.settle(now)
         processors, asked = int(table.processors[row]), float(table.requested_time[row])
-        slowdown = placement.performance_ratio(processors)
+        slowdown = configured_slowdown(processors, placement)
         cost = placement.boot_seconds + (slowdown - 1.0) * run
         fate = Fate(now, max(0.0, float(table.wait[row])), run, cost)
         case, chance = None, None

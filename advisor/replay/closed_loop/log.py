@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
-from advisor.model.cluster import Machine, places_by_partition
 from advisor.model.errors import BadInput
+from advisor.model.machine import Machine, places_by_partition
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.simulate.pool.machines import Machines
 from advisor.simulate.pool.pool import Pool
@@ -111,7 +111,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         BadInput: No job is left, the machine's size is unknown, or a job is larger than ``nodes``.
     """
     machine = nodes or table.total_processors
-    is_too_large = table.processors > machine
+    is_too_large = table.held > machine
     too_large = int(np.sum(is_too_large)) if not nodes and machine > 0 else 0
     if too_large:
         table = table.select(~is_too_large)
@@ -133,7 +133,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
     rows = slice(skip, last)
     run = np.maximum(table.run[rows], _SHORTEST_RUN)
     limit = np.maximum(table.limits[rows], 1.0)
-    processors = table.processors[rows]
+    processors = table.held[rows]
     if int(processors.max()) > machine:
         row = int(np.argmax(processors > machine))
         raise BadInput(

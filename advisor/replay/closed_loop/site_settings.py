@@ -11,7 +11,12 @@ import numpy as np
 from msgspec import structs
 
 from advisor.arrays import Floats
-from advisor.decide.submission.cloud_terms import boot_seconds, ratio_of, usd_per_core_hour
+from advisor.decide.submission.cloud_terms import (
+    boot_seconds,
+    configured_slowdown,
+    ratio_of,
+    usd_per_core_hour,
+)
 from advisor.decide.submission.policy import READ_BY, in_force
 from advisor.decide.submission.rules import keeps_place, may_be_brought_back, may_move
 from advisor.model.advice import Capacity, Verdict
@@ -189,7 +194,7 @@ def world_of(settings: Settings, own: OwnJobs, seen: SiteState, share: float) ->
 def slowdowns(settings: Settings, own: OwnJobs, seen: SiteState) -> Floats:
     """s(c) of each job of the window: as learned, else as set; shape ``(n,)``."""
     if seen.ratios is None:
-        return np.array([settings.placement.performance_ratio(int(c)) for c in own.jobs.processors])
+        return np.array([configured_slowdown(int(c), settings.placement) for c in own.jobs.processors])
     rows = range(own.jobs.first, own.jobs.first + len(own.jobs))
     ratios = [ratio_of(own.job_at(row), seen.ratios) for row in rows]
     return np.array([one.factor for one in ratios if one is not None])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from msgspec import structs
@@ -18,6 +19,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
+from advisor.model.machine import Sharing
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -34,6 +36,7 @@ from advisor.service.exchange.status_file import write as write_status
 from advisor.service.observation.cloud_rooms import NO_ROOM, cloud_rooms
 from advisor.service.observation.committed import with_committed
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.sharing import sharing_of
 from advisor.service.observation.site_view import (
     PAID_FOR,
     active_features,
@@ -104,6 +107,7 @@ class PollLoop:
         self._last: Poll | None = None
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
+        self._sharing = Sharing()
 
     @property
     def period_seconds(self) -> float:
@@ -113,9 +117,9 @@ class PollLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
+            Step("read slurm.conf", self.read_config),
             Step("poll Slurm", self.poll),
             Step("hand over the poll", self.hand_over),
-            Step("read slurm.conf", self.read_config),
             Step("publish snapshot", self.publish),
             Step("write status", self.write_status),
         )
@@ -123,7 +127,7 @@ class PollLoop:
     def poll(self) -> None:
         """Query Slurm once; when that fails, the former snapshot ages and is soon not believed any more."""
         self._last = None
-        snapshot = self._slurm.snapshot(self._clock.wall())
+        snapshot = replace(self._slurm.snapshot(self._clock.wall()), sharing=self._sharing)
         cluster = cluster_state(self._met(snapshot), self._settings)
         self._view.update(snapshot, cluster)
         cloud = self.cloud_state(burst_nodes(snapshot, self._settings))
@@ -141,9 +145,11 @@ class PollLoop:
         now = self._clock.monotonic()
         if now < self._next_config:
             return
-        said = self._slurm.config().get("JobRequeue")
+        config = self._slurm.config()
+        said = config.get("JobRequeue")
         if said in _JOB_REQUEUE:
             self.job_requeue = _JOB_REQUEUE[said]
+        self._sharing = sharing_of(config, self._slurm.partitions())
         self._next_config = now + _CONFIG_SECONDS
 
     def publish(self) -> None:

@@ -52,6 +52,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         array: Index expression of a job array, such as ``1-100%5``.
         requeue: ``--requeue`` / ``--no-requeue``.
         interactive: True without a batch script (srun, salloc).
+        whole_nodes: True with ``--exclusive``.
         time_limit, partition_time_limit: Minutes: what the user asked for; what holds without that.
         min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node: Size of the job (of one task of an
             array).
@@ -87,6 +88,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     array: str | None = None
     requeue: bool | None = None
     interactive: bool = False
+    whole_nodes: bool = False
     time_limit: Number | None = None
     partition_time_limit: Number | None = None
     min_cpus: Number | None = None

@@ -6,35 +6,32 @@ import msgspec
 import numpy as np
 
 from advisor.arrays import Floats
+from advisor.model.machine import Machine
 
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):
     """The jobs that run or wait on a machine on-premise, packed for the snapshot's file.
 
     Attributes:
-        processors: Number of processors of the usable nodes.
-        running: Bytes of a float64 array, shape ``(r, 4)``: processors, start (epoch seconds), time limit
-            and expected run time (seconds) of each running job.
-        waiting: Bytes of a float64 array, shape ``(w, 3)``: processors, time limit and expected run time
-            (seconds) of each waiting job, in the order of the queue. The first tasks of an array are a row
-            each; the rest of a large array is one row.
-        partitions: The partitions whose jobs wait for it.
+        running: Bytes of a float64 array, shape ``(r, 3 + k)``: processors, start (epoch seconds), time limit
+            and expected run time (seconds) of each running job, and what it has of the machine's further
+            resources.
+        waiting: Bytes of a float64 array, shape ``(w, 2 + k)``: processors, time limit and expected run time
+            (seconds) of each waiting job, and what it needs of the further resources, in the order of the
+            queue. The first tasks of an array are a row each; the rest of a large array is one row.
         before_small: Number of the first rows of ``waiting`` that are before a small job that is submitted
             now; None: all are.
     """
 
-    processors: int
+    machine: Machine
     running: bytes
     waiting: bytes
-    partitions: tuple[str, ...] = ()
     before_small: int | None = None
 
     @classmethod
-    def of(
-        cls, processors: int, running: Floats, waiting: Floats, *, partitions: tuple[str, ...] = ()
-    ) -> SeenQueue:
+    def of(cls, machine: Machine, running: Floats, waiting: Floats) -> SeenQueue:
         """Pack the arrays."""
-        return cls(processors, running.astype("<f8").tobytes(), waiting.astype("<f8").tobytes(), partitions)
+        return cls(machine, running.astype("<f8").tobytes(), waiting.astype("<f8").tobytes())
 
     @property
     def running_jobs(self) -> Floats:
@@ -43,7 +40,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
-        return np.frombuffer(self.running, "<f8").reshape(-1, 4)
+        return np.frombuffer(self.running, "<f8").reshape(-1, 3 + len(self.machine.sizes))
 
     @property
     def waiting_jobs(self) -> Floats:
@@ -52,4 +49,4 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
-        return np.frombuffer(self.waiting, "<f8").reshape(-1, 3)
+        return np.frombuffer(self.waiting, "<f8").reshape(-1, 2 + len(self.machine.sizes))

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.rules import may_be_brought_back
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
@@ -78,7 +79,7 @@ class WatchLoop:
         self._record = record
         self._small_jobs = small_jobs
         self._slowdown = slowdown or (
-            lambda queued: settings.placement.performance_ratio(queued.job.processors)
+            lambda queued: configured_slowdown(queued.job.processors, settings.placement)
         )
         self._clock = clock
         self._placing = Placing(settings, places=places, record=record, clock=clock)

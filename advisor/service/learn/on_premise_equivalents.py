@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.history.store import HistoryStore
 from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.model.job import Job, JobOutcome
@@ -50,7 +51,7 @@ def on_premise_outcome(
     job = outcome.job
     if record is not None and record.job.queue:
         job = replace(job, queue=record.job.queue.partition(",")[0])
-    slower = settings.placement.performance_ratio(job.processors) if ratio is None else ratio(job)
+    slower = configured_slowdown(job.processors, settings.placement) if ratio is None else ratio(job)
     return replace(outcome, job=job, end_time=outcome.start_time + outcome.run_seconds / slower)
 
 

@@ -10,11 +10,11 @@ from msgspec import structs
 
 from advisor.decide.price.demand_price import DemandKept
 from advisor.decide.price.tokens import DAY
-from advisor.decide.submission.cloud_terms import boot_seconds, usd_per_core_hour
+from advisor.decide.submission.cloud_terms import boot_seconds, configured_slowdown, usd_per_core_hour
 from advisor.history.columns import on_premise
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
-from advisor.model.cluster import Machine
+from advisor.model.machine import Machine
 from advisor.model.periods import period_span
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -52,7 +52,7 @@ def rehearsing(
             usd_per_day=settings.budget.usd * DAY / (end - begin),
             usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings),
             boot_seconds=boot_seconds(cloud, settings),
-            slowdown=settings.placement.performance_ratio(1),
+            slowdown=configured_slowdown(1, settings.placement),
             loss_weight=settings.price.loss_weight,
             has_slices=settings.hedge.enabled,
         )

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept
-from advisor.model.cluster import Machine
+from advisor.model.machine import Machine
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import loop_jobs, on_machines

@@ -16,7 +16,7 @@ import structlog
 from advisor.decide.price.demand_price import DemandKept
 from advisor.decide.price.slices import usd_for_shorter
 from advisor.decide.submission.rules import deadline_for
-from advisor.model.cluster import Machine
+from advisor.model.machine import Machine
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob

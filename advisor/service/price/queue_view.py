@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -11,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
-from advisor.model.cluster import Machine, Node, places_by_partition
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
+from advisor.model.machine import Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.site_view import without_doubles
-from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
+from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
 
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
@@ -72,13 +71,13 @@ def run_to_limits(queue: OnPremiseQueue) -> tuple[Floats, Floats]:
 
 
 def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremiseQueue:
-    """The queue of the on-premise partitions; those that share nodes are taken as one pool of processors."""
+    """The queue of the on-premise partitions; those that share nodes are one machine."""
     ours = settings.cluster.on_premise_partitions
     known = set(ours)
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
     waiting = [queued for queued in here if queued.is_queued]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
-    machines = _machines(ours, snapshot.nodes)
+    machines = _machines(ours, snapshot)
     running = tuple(queued for queued in here if queued.holds_processors)
     return OnPremiseQueue(
         time=snapshot.time,
@@ -90,22 +89,28 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     )
 
 
-def _machines(ours: Sequence[str], nodes: Iterable[Node]) -> tuple[Machine, ...]:
+def _machines(ours: Sequence[str], snapshot: ClusterSnapshot) -> tuple[Machine, ...]:
     """The machines, in the order of their first partitions in the settings."""
     joined = {name: {name} for name in ours}
-    kinds: dict[tuple[str, ...], int] = {}  # few differ, of thousands of nodes
-    for node in nodes:
+    kinds: dict[tuple[str, ...], NDArray[np.int64]] = {}  # few differ, of thousands of nodes
+    for node in snapshot.nodes:
         if not node.is_cloud and not joined.keys().isdisjoint(node.partitions):
-            usable = 0 if node.is_down or node.is_draining else node.processors
-            kinds[node.partitions] = kinds.get(node.partitions, 0) + usable
+            has = kinds.setdefault(node.partitions, np.zeros(4, np.int64))
+            if not (node.is_down or node.is_draining):
+                has += (node.processors, 1, node.memory_mb, node.gpus)
     for partitions in kinds:
         together = set[str]().union(*(joined[name] for name in partitions if name in joined))
         joined |= dict.fromkeys(together, together)
     found = dict.fromkeys(tuple(name for name in ours if name in joined[first]) for first in ours)
-    return tuple(
-        Machine(names, sum(count for kind, count in kinds.items() if not set(names).isdisjoint(kind)))
-        for names in found
-    )
+    machines = []
+    for names in found:
+        parts = [has for kind, has in kinds.items() if not set(names).isdisjoint(kind)]
+        processors, nodes, memory, gpus = np.sum(parts, axis=0).tolist() if parts else (0, 0, 0, 0)
+        terms = tuple(snapshot.sharing.partitions.get(name, PartitionTerms()) for name in names)
+        machines.append(
+            Machine(names, processors, nodes, memory if snapshot.sharing.memory else 0, gpus, terms)
+        )
+    return tuple(machines)
 
 
 def _places(
@@ -141,19 +146,8 @@ def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict
     for part in _parts(queue, runs) if queue.waiting else ():
         if not part.waiting:
             continue
-        running = RunningJobs(
-            processors=_ints(queued.job.processors * queued.job.array_tasks for queued in part.running),
-            starts=np.array([queued.start_time or queue.time for queued in part.running], dtype=np.float64),
-            limits=_limits(part.running),
-            runs=part.running_runs,
-        )
         rows = list(_rows(part))
-        waiting = WaitingJobs(
-            processors=_ints(row.processors for row in rows),
-            limits=np.array([row.limit for row in rows]),
-            runs=np.array([row.run for row in rows]),
-        )
-        starts = closed_queue_starts(part.machine.processors, queue.time, running, waiting) - queue.time
+        starts = closed_queue_starts(_closed(part, rows, queue.time), queue.time) - queue.time
         waits = np.clip(starts, 0.0, NO_LIMIT_SECONDS).tolist()
         # of an array the first task: the last that is written
         found |= {row.job_id: wait for row, wait in zip(reversed(rows), reversed(waits), strict=True)}
@@ -162,21 +156,11 @@ def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict
 
 def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[SeenQueue, ...]:
     """The queue of each machine, for the submit server."""
-    return tuple(_seen(part, queue.time) for part in _parts(queue, runs))
-
-
-def _seen(part: _Part, now: float) -> SeenQueue:
-    running = [
-        (q.job.processors * q.job.array_tasks, q.start_time or now, limit_seconds(q.job), run)
-        for q, run in zip(part.running, part.running_runs.tolist(), strict=True)
-    ]
-    waiting = [(row.processors, row.limit, row.run) for row in _rows(part)]
-    return SeenQueue.of(
-        part.machine.processors,
-        np.array(running, np.float64).reshape(-1, 4),
-        np.array(waiting, np.float64).reshape(-1, 3),
-        partitions=part.machine.partitions,
-    )
+    found = []
+    for part in _parts(queue, runs):
+        closed = _closed(part, list(_rows(part)), queue.time)
+        found.append(SeenQueue.of(part.machine, closed.running, closed.waiting))
+    return tuple(found)
 
 
 class _Part(NamedTuple):
@@ -209,10 +193,10 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
 
 
 class _Row(NamedTuple):
-    """A row of the forecast: a waiting job's id, processors, time limit and expected run time."""
+    """A row of the forecast: a waiting job's id, what it needs, time limit and expected run time."""
 
     job_id: int
-    processors: int
+    needs: tuple[int, ...]
     limit: float
     run: float
 
@@ -223,20 +207,30 @@ def rows_of(queued: QueuedJob) -> int:
 
 
 def _rows(part: _Part) -> Iterator[_Row]:
-    largest = max(1, part.machine.processors)
+    machine = part.machine
     for queued, run in zip(part.waiting, part.waiting_runs.tolist(), strict=True):
-        job, limit = queued.job, limit_seconds(queued.job)
+        job, limit, needs = queued.job, limit_seconds(queued.job), machine.needs(queued.asked)
         for _ in range(min(job.array_tasks, _MAX_TASKS)):
-            yield _Row(job.job_id, job.processors, limit, run)
-        rest = (job.array_tasks - _MAX_TASKS) * job.processors
-        if rest > 0:
-            rounds = math.ceil(rest / largest)
-            yield _Row(job.job_id, min(rest, largest), limit * rounds, run * rounds)
+            yield _Row(job.job_id, needs, limit, run)
+        if job.array_tasks > _MAX_TASKS:
+            rest, rounds = machine.together(needs, job.array_tasks - _MAX_TASKS)
+            yield _Row(job.job_id, rest, limit * rounds, run * rounds)
+
+
+def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
+    has = [part.machine.needs(queued.asked) for queued in part.running]
+    running = [
+        (processors * q.job.array_tasks, q.start_time or now, limit_seconds(q.job), run, *rest)
+        for (processors, *rest), q, run in zip(has, part.running, part.running_runs.tolist(), strict=True)
+    ]
+    waiting = [(row.needs[0], row.limit, row.run, *row.needs[1:]) for row in rows]
+    sizes = np.array(part.machine.sizes, np.float64)
+    return ClosedQueue(
+        sizes,
+        np.array(running, np.float64).reshape(-1, 3 + len(sizes)),
+        np.array(waiting, np.float64).reshape(-1, 2 + len(sizes)),
+    )
 
 
 def _limits(jobs: Sequence[QueuedJob]) -> Floats:
     return np.array([limit_seconds(queued.job) for queued in jobs], np.float64)
-
-
-def _ints(values: Iterable[int]) -> NDArray[np.int64]:
-    return np.fromiter(values, dtype=np.int64)

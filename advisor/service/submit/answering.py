@@ -28,6 +28,7 @@ from advisor.model.advice import Advice, Capacity, Mode
 from advisor.model.estimate import NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.job_words import MAX_CONSTRAINT
+from advisor.model.machine import Asked
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.predict.run_times.run_times import priced_estimates
@@ -289,6 +290,7 @@ def submission_of(
         on_premise=not burst_by_hand,
         queue=queue,
         is_small=advice.priority_offset > 0,
+        asked=Asked.by(job),
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,
         promised_to=promised_to,

@@ -21,15 +21,17 @@ snapshot.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
+from advisor.arrays import Floats
 from advisor.model.cluster import ClusterState
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
+from advisor.model.machine import Asked, Machine, places_by_partition
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
@@ -56,6 +58,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         worst_usd: Highest cost, by which the budget's tokens (the money free at this moment) fall.
         promised_to: The user, if they name a time by which the job is to be done.
         is_small: Whether it is put before all jobs that are not.
+        asked: What a task takes of a machine on-premise; None: processors alone.
     """
 
     time: float
@@ -73,6 +76,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     worst_usd: float = 0.0
     promised_to: str | None = None
     is_small: bool = False
+    asked: Asked | None = None
 
 
 class _MachineQueue:
@@ -82,8 +86,8 @@ class _MachineQueue:
         small: The profiles of what is before a new small job; None: it joins the end as well.
     """
 
-    def __init__(self, processors: int, whole: QueueProfiles, small: QueueProfiles | None) -> None:
-        self._processors = processors
+    def __init__(self, machine: Machine, whole: QueueProfiles, small: QueueProfiles | None) -> None:
+        self._machine = machine
         self._whole = QueueProfiles(*(profile.copy() for profile in whole))
         self._small = None if small is None else QueueProfiles(*(profile.copy() for profile in small))
 
@@ -91,22 +95,32 @@ class _MachineQueue:
         """What the job waits for."""
         return self._small if is_small and self._small is not None else self._whole
 
+    def needs(self, asked: Asked) -> Floats:
+        """What a job takes of each of the machine's resources."""
+        return np.array(self._machine.needs(asked), np.float64)
+
     def join(self, job: Submission, limit: float, run: float) -> None:
         """Add a job."""
+        needs = self._machine.needs(_asked(job))
+        each, rest = np.array(needs, np.float64), job.tasks - _MAX_TASKS
         for profiles in (self._whole, self._small) if job.is_small else (self._whole,):
             if profiles is None:
                 continue
             for _ in range(min(job.tasks, _MAX_TASKS)):
-                _join(profiles, job.processors, limit, run, job.time)
-            rest = (job.tasks - _MAX_TASKS) * job.processors
+                _join(profiles, each, limit, run, job.time)
             if rest > 0:
-                rounds = math.ceil(rest / max(1, self._processors))
-                _join(profiles, min(rest, self._processors), limit * rounds, run * rounds, job.time)
+                together, rounds = self._machine.together(needs, rest)
+                others = np.array(together, np.float64)
+                _join(profiles, others, limit * rounds, run * rounds, job.time)
 
 
-def _join(profiles: QueueProfiles, processors: int, limit: float, run: float, now: float) -> None:
-    profiles.expected.join(processors, limit, now, run)
-    profiles.planned.join(processors, limit, now, limit)
+def _join(profiles: QueueProfiles, needs: Floats, limit: float, run: float, now: float) -> None:
+    profiles.expected.join(needs, limit, now, run)
+    profiles.planned.join(needs, limit, now, limit)
+
+
+def _asked(job: Submission) -> Asked:
+    return job.asked or Asked(job.processors, partition=job.queue)
 
 
 class QueueForecast:
@@ -131,21 +145,27 @@ class QueueForecast:
     ) -> None:
         firsts = small or [None] * len(queues)
         self._machines = [
-            _MachineQueue(queue.processors, whole, first)
+            _MachineQueue(queue.machine, whole, first)
             for queue, whole, first in zip(queues, profiles, firsts, strict=True)
         ]
-        self._place_of = {name: place for place, queue in enumerate(queues) for name in queue.partitions}
+        self._place_of = places_by_partition(queue.machine for queue in queues)
 
     def wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never.
 
         ``is_small``: Whether it is put before all jobs that are not.
         """
-        return _wait([one.of(is_small=is_small).expected for one in self._of(job.queue)], job, now)
+        asked = Asked.by(job)
+        return _soonest(
+            [(one.of(is_small=is_small).expected, one.needs(asked)) for one in self._of(job.queue)], job, now
+        )
 
     def planned_wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
         """The same if jobs ran to their limits."""
-        return _wait([one.of(is_small=is_small).planned for one in self._of(job.queue)], job, now)
+        asked = Asked.by(job)
+        return _soonest(
+            [(one.of(is_small=is_small).planned, one.needs(asked)) for one in self._of(job.queue)], job, now
+        )
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
@@ -153,10 +173,11 @@ class QueueForecast:
         run = min(limit, job.expected_seconds or limit)
         machine, *others = self._of(job.queue)
         if others:
+            asked = _asked(job)
             machine = min(
                 (machine, *others),
                 key=lambda one: one.of(is_small=job.is_small).expected.start_of(
-                    job.processors, limit, job.time
+                    one.needs(asked), limit, job.time
                 ),
             )
         machine.join(job, limit, run)
@@ -169,9 +190,9 @@ class QueueForecast:
         return [self._machines[place] for place in places or (0,)]
 
 
-def _wait(profiles: Sequence[StartProfile], job: Job, now: float) -> float:
+def _soonest(profiles: Sequence[tuple[StartProfile, Floats]], job: Job, now: float) -> float:
     limit = limit_seconds(job)
-    return min([profile.start_of(job.processors, limit, now) for profile in profiles]) - now
+    return min([profile.start_of(needs, limit, now) for profile, needs in profiles]) - now
 
 
 class RecentSubmissions:

@@ -92,6 +92,8 @@ def _with_rest(job: Job, request: AdviseRequest) -> Job:
         rest["node_list"] = request.req_nodes
     if request.interactive:
         rest["interactive"] = True
+    if request.whole_nodes:
+        rest["whole_nodes"] = True
     if request.features:
         rest["features"] = feature_words(request.features)
         rest["plain_constraint"] = is_plain(request.features)

@@ -29,6 +29,8 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         np.empty(1, SCALARS),
         arrays.other_ends,
         np.full(len(arrays.owner), -1),
+        arrays.needs,
+        arrays.stock,
     )
     now = copy.scalars[0]
     now.by_node = scalars.by_node

@@ -23,6 +23,8 @@ ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
 """Where a job is, as far as the pool knows."""
 STARTS, ENDS = 0, 1
 """The fields of an event."""
+FREE, EXTRA = 0, 1
+"""The rows of ``stock``."""
 
 JOB = np.dtype(
     [(name, np.float64) for name in ("rank", "order", "limit", "run", "start", "planned_end", "end")]
@@ -66,7 +68,9 @@ class Arrays(NamedTuple):
     """``queue`` and ``running`` hold rows of ``jobs``: by (rank, order), and by planned end.
 
     ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
-    each node, or -1, where the plan is made node by node.
+    each node, or -1, where the plan is made node by node. ``needs``: what each row takes beside processors,
+    shape ``(rows, k)``; ``stock``: how much of it is free, and stays free at the head's start, shape ``(2,
+    k)``. A plan made node by node knows processors alone.
     """
 
     jobs: Records
@@ -77,6 +81,8 @@ class Arrays(NamedTuple):
     scalars: Records
     other_ends: Floats
     owner: Ints
+    needs: Floats
+    stock: Floats
 
 
 @compiled
@@ -122,6 +128,8 @@ def release(arrays: Arrays, row: int) -> None:
         running[i] = running[i + 1]
     scalars.running -= 1
     scalars.free += jobs[row].processors
+    for k in range(arrays.stock.shape[1]):
+        arrays.stock[FREE, k] += arrays.needs[row, k]
     scalars.is_due = 1
     jobs[row].end = scalars.now
     for node in range(len(arrays.owner)):
@@ -160,6 +168,8 @@ def _start(arrays: Arrays, row: int) -> None:
     heap_push(arrays.ending, scalars.endings, job.end, row)
     scalars.endings += 1
     scalars.free -= job.processors
+    for k in range(arrays.stock.shape[1]):
+        arrays.stock[FREE, k] -= arrays.needs[row, k]
     _note(arrays, row, STARTS)
     if job.is_watched:
         scalars.stops = 1
@@ -174,18 +184,32 @@ def _note(arrays: Arrays, row: int, kind: int) -> None:
 
 
 @compiled
+def _fits(arrays: Arrays, row: int, which: int) -> bool:
+    """Whether a row of ``stock`` has what a job takes beside processors."""
+    fits = True
+    for k in range(arrays.stock.shape[1]):
+        fits = fits and arrays.needs[row, k] <= arrays.stock[which, k]
+    return fits
+
+
+@compiled
 def _reserve(arrays: Arrays, row: int) -> None:
     """Compute the head's reservation."""
     jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
     needed, available, shadow = jobs[row].processors, scalars.free, scalars.now
+    arrays.stock[EXTRA] = arrays.stock[FREE]
     for i in range(scalars.running):
         other = jobs[running[i]]
-        if available >= needed and other.planned_end > shadow:
+        if available >= needed and other.planned_end > shadow and _fits(arrays, row, EXTRA):
             break
         available += other.processors
+        arrays.stock[EXTRA] += arrays.needs[running[i]]
         shadow = max(shadow, other.planned_end)
-    scalars.shadow = shadow if available >= needed else np.inf
+    is_enough = available >= needed and _fits(arrays, row, EXTRA)
+    scalars.shadow = shadow if is_enough else np.inf
     scalars.extra = max(0, available - needed)
+    for k in range(arrays.stock.shape[1]):
+        arrays.stock[EXTRA, k] = max(0.0, arrays.stock[EXTRA, k] - arrays.needs[row, k])
 
 
 @compiled
@@ -218,6 +242,8 @@ def _start_heads(arrays: Arrays) -> None:
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     started = 0
     while started < scalars.waiting and jobs[queue[started]].processors <= scalars.free:
+        if not _fits(arrays, queue[started], FREE):
+            break
         started += 1
         if scalars.by_node:
             chosen = np.empty(len(arrays.owner), np.bool_)
@@ -243,9 +269,11 @@ def _backfill_easy(arrays: Arrays) -> None:
         job = jobs[row]
         if scalars.free > 0 and not scalars.stops and job.processors <= scalars.free:
             ends_before = scalars.now + job.limit <= scalars.shadow
-            if ends_before or job.processors <= scalars.extra:
+            is_extra = job.processors <= scalars.extra and _fits(arrays, row, EXTRA)
+            if (ends_before or is_extra) and _fits(arrays, row, FREE):
                 if not ends_before:
                     scalars.extra -= job.processors
+                    arrays.stock[EXTRA] -= arrays.needs[row]
                 _start(arrays, row)
                 continue
         if scalars.free == 0 and kept == i:

@@ -17,28 +17,26 @@ import numpy as np
 
 from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-from advisor.simulate.heap import ENDING
-from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, advance
+from advisor.simulate.pool._kernel import EXTRA, FREE, Arrays, advance
+from advisor.simulate.pool.closed_queue import ClosedQueue, simulation_of
 
-_OVERDUE_SECONDS: Final = 1.0
-"""A running job that has run for longer than expected is assumed to end within this time, seconds."""
 _FOUND: Final = 32
 """Number of the last starts found that are remembered."""
 
 
 class StartProfile:
-    """The processors that each scheduling pass leaves free, with the jobs that have joined the queue.
+    """What each scheduling pass leaves free, with the jobs that have joined the queue.
 
     Args:
-        passes: Shape ``(4, n)``: the times of the passes, seconds, ascending; free processors; when the head
-            of the queue is reserved to start, seconds, infinite where no job waits; processors that stay free
-            at the head's start.
+        passes: Shape ``(2 + 2 k, n)``: the times of the passes, seconds, ascending; when the head of the
+            queue is reserved to start, seconds, infinite where no job waits; and of each of the ``k``
+            resources, processors first, what is free, and what stays free at the head's start.
     """
 
     def __init__(self, passes: Floats) -> None:
         self._passes = passes
         self._count = passes.shape[1]
-        self._found = np.full((3, _FOUND), np.inf)
+        self._found = np.full((1 + len(passes) // 2, _FOUND), np.inf)
         self._oldest = np.zeros(1, np.int64)
 
     @property
@@ -50,17 +48,17 @@ class StartProfile:
         """Return a profile that other jobs may join."""
         return StartProfile(self.passes.copy())
 
-    def start_of(self, processors: int, limit: float, now: float) -> float:
+    def start_of(self, needs: Floats, limit: float, now: float) -> float:
         """When a job that joins now would start, seconds; infinite where the machine is too small.
 
         Args:
-            limit: The job's time limit, seconds.
+            needs: What it takes of each resource, shape ``(k,)``.
+            limit: Its time limit, seconds.
             now: The present time, seconds, not before the first pass.
         """
-        found = self._found, self._oldest
-        return _start_of(self._passes, self._count, *found, float(processors), limit, now)
+        return _start_of(self._passes, self._count, self._found, self._oldest, needs, limit, now)
 
-    def join(self, processors: int, limit: float, now: float, run: float) -> None:
+    def join(self, needs: Floats, limit: float, now: float, run: float) -> None:
         """Let a job join the queue, without a new simulation.
 
         The job keeps the start that it has now. In a whole simulation it might delay jobs that wait before it
@@ -70,12 +68,12 @@ class StartProfile:
             run: Its expected run time, seconds.
         """
         if self._count + 2 > self._passes.shape[1]:
-            more = np.empty((4, 2 * self._count + 2))
+            more = np.empty((len(self._passes), 2 * self._count + 2))
             more[:, : self._count] = self.passes
             self._passes = more
-        start = self.start_of(processors, limit, now)
+        start = self.start_of(needs, limit, now)
         if start < np.inf:
-            _join(self._passes, self._count, float(processors), start, start + min(run, limit), start + limit)
+            _join(self._passes, self._count, needs, start, start + min(run, limit), start + limit)
             self._count += 2
 
 
@@ -91,61 +89,37 @@ class QueueProfiles(NamedTuple):
     planned: StartProfile
 
 
-def queue_profiles(processors: int, now: float, running: Floats, waiting: Floats) -> QueueProfiles:
+def queue_profiles(queue: ClosedQueue, now: float) -> QueueProfiles:
     """Both profiles; see :func:`start_profile`."""
-    to_limits = running[:, [0, 1, 2, 2]], waiting[:, [0, 1, 1]]
-    return QueueProfiles(
-        start_profile(processors, now, running, waiting), start_profile(processors, now, *to_limits)
-    )
+    return QueueProfiles(start_profile(queue, now), start_profile(queue.run_to_limits(), now))
 
 
-def start_profile(processors: int, now: float, running: Floats, waiting: Floats) -> StartProfile:
+def start_profile(queue: ClosedQueue, now: float) -> StartProfile:
     """Simulate a queue until it is empty. Jobs are planned by their limits, as Slurm does.
 
     Args:
         now: The present time, seconds, on the clock of the starts.
-        running: Processors, start, limit and expected run time (seconds) of each job that has processors,
-            shape ``(r, 4)``.
-        waiting: Processors, limit and expected run time (seconds) of each waiting job, in the order of the
-            queue, shape ``(w, 3)``.
     """
-    ahead = len(running)
-    count = ahead + len(waiting)
-    jobs = np.zeros(count, JOB)
-    jobs["where"][:ahead], jobs["where"][ahead:] = RUNNING, WAITING
-    jobs["processors"][:ahead], jobs["processors"][ahead:] = running[:, 0], waiting[:, 0]
-    jobs["limit"][:ahead], jobs["limit"][ahead:] = running[:, 2], waiting[:, 1]
-    jobs["run"][:ahead], jobs["run"][ahead:] = running[:, 3], waiting[:, 2]
-    jobs["start"][:ahead] = running[:, 1]
-    planned, ends = np.maximum(running[:, 1, None] + running[:, 2:], now + _OVERDUE_SECONDS).T
-    jobs["planned_end"][:ahead], jobs["end"][:ahead] = planned, ends
-    by_end = np.argsort(ends, kind="stable")
-    ending = np.zeros(count, ENDING)
-    ending["time"][:ahead], ending["job"][:ahead] = ends[by_end], by_end  # sorted, so a heap
-    scalars = np.zeros(1, SCALARS)
-    scalars["now"], scalars["is_due"] = now, 1
-    scalars["running"], scalars["waiting"], scalars["endings"] = ahead, count - ahead, ahead
-    scalars["free"] = max(0, processors - int(running[:, 0].sum()))
-    queue, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    queue[: count - ahead], rows[:ahead] = np.arange(ahead, count), np.argsort(planned, kind="stable")
-    events, no_nodes = np.zeros(2 * count + 8, EVENT), np.zeros(0, np.int64)
-    arrays = Arrays(jobs, queue, rows, ending, events, scalars, np.zeros(0), no_nodes)
-    found = np.empty((4, 2 * count + 2))
+    arrays = simulation_of(queue, now)
+    found = np.empty((2 + 2 * len(queue.sizes), 2 * len(arrays.jobs) + 2))
     return StartProfile(found[:, : _follow(arrays, found)].copy())
 
 
 @compiled
 def _follow(arrays: Arrays, found: Floats) -> int:
-    """Write the passes to ``found``, shape ``(4, n)``; return their number."""
+    """Write the passes to ``found``, as `StartProfile` has them; return their number."""
     scalars, ending = arrays.scalars[0], arrays.ending
     until, count = scalars.now, 0
     while count < found.shape[1]:
         advance(arrays, until, arrays.events.shape[0])
         is_empty = scalars.waiting == 0
         found[0, count] = scalars.now
-        found[1, count] = scalars.free
-        found[2, count] = np.inf if is_empty else scalars.shadow
+        found[1, count] = np.inf if is_empty else scalars.shadow
+        found[2, count] = scalars.free
         found[3, count] = scalars.free if is_empty else scalars.extra
+        for k in range(arrays.stock.shape[1]):
+            found[4 + 2 * k, count] = arrays.stock[FREE, k]
+            found[5 + 2 * k, count] = arrays.stock[FREE if is_empty else EXTRA, k]
         count += 1
         if scalars.endings == 0:
             break
@@ -155,47 +129,48 @@ def _follow(arrays: Arrays, found: Floats) -> int:
 
 @compiled
 def _start_of(
-    passes: Floats,
-    count: int,
-    found: Floats,
-    oldest: Ints,
-    processors: float,
-    limit: float,
-    now: float,
+    passes: Floats, count: int, found: Floats, oldest: Ints, needs: Floats, limit: float, now: float
 ) -> float:
-    """Find a start; a row of ``found`` keeps the processors, another the limits, the third their starts.
+    """Find a start; a column of ``found`` keeps the start, the limit and the needs of a job.
 
     Jobs that join only take room, so a job starts no sooner than a smaller one did.
     """
-    times, free, shadows, extras = passes
+    times, shadows = passes[0], passes[1]
     no_sooner, place = now, -1
-    for k in range(found.shape[1]):
-        if found[0, k] <= processors and found[1, k] <= limit:
-            no_sooner = max(no_sooner, found[2, k])
-            if found[0, k] == processors and found[1, k] == limit:
-                place = k
+    for j in range(found.shape[1]):
+        if found[1, j] <= limit and np.all(found[2:, j] <= needs):
+            no_sooner = max(no_sooner, found[0, j])
+            if found[1, j] == limit and np.all(found[2:, j] == needs):
+                place = j
     first = max(0, int(np.searchsorted(times[:count], no_sooner, side="right")) - 1)
     while first > 0 and times[first - 1] == times[first] > now:
         first -= 1
     start = np.inf
     for i in range(first, count):
         time = max(float(times[i]), now)
-        if processors <= free[i] and (time + limit <= shadows[i] or processors <= extras[i]):
+        if _has_room(passes[2:, i], needs, time + limit, shadows[i]):
             start = time
             break
     if place < 0:
         place = oldest[0]
         oldest[0] = (place + 1) % found.shape[1]
-    found[0, place], found[1, place], found[2, place] = processors, limit, start
+    found[0, place], found[1, place], found[2:, place] = start, limit, needs
     return start
 
 
 @compiled
-def _join(
-    passes: Floats, count: int, processors: float, start: float, end: float, planned_end: float
-) -> None:
-    """Add passes at a job's start and end, and take its processors between them."""
-    times, free, shadows, extras = passes
+def _has_room(left: Floats, needs: Floats, planned_end: float, shadow: float) -> bool:
+    """Whether what a pass leaves suffices for a job that would be planned to end then."""
+    fits = True
+    for k in range(len(needs)):
+        fits = fits and needs[k] <= left[2 * k] and (planned_end <= shadow or needs[k] <= left[2 * k + 1])
+    return fits
+
+
+@compiled
+def _join(passes: Floats, count: int, needs: Floats, start: float, end: float, planned_end: float) -> None:
+    """Add passes at a job's start and end, and take what it needs between them."""
+    times, shadows = passes[0], passes[1]
     first = int(np.searchsorted(times[:count], start, side="left"))
     at_start = int(np.searchsorted(times[:count], start, side="right"))
     at_end = int(np.searchsorted(times[:count], end, side="right"))
@@ -210,10 +185,11 @@ def _join(
     for i in range(first, at_end + 1):
         if times[i] >= end:
             break
-        free[i] -= processors
+        passes[2::2, i] -= needs
         if planned_end > shadows[i] or shadows[i] == np.inf:
-            extras[i] = max(0.0, extras[i] - processors)
+            passes[3::2, i] = np.maximum(0.0, passes[3::2, i] - needs)
     for i in range(first - 1, -1, -1):
         if shadows[i] != np.inf:
             break
-        shadows[i], extras[i] = start, free[at_start]  # no job waits before it: it is the head
+        shadows[i] = start  # no job waits before it: it is the head
+        passes[3::2, i] = passes[2::2, at_start]

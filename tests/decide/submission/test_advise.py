@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement, SizeEstimate, Verdict
 from advisor.model.settings import SizeSettings
@@ -88,7 +89,7 @@ def test_doubt_means_on_premise(job, estimates, cloud, settings):
     doubts = [not estimates.wait.is_usable]
     if settings.placement.use_cutoff:
         doubts.append(not math.isfinite(estimates.wait.variance))
-    if settings.placement.performance_ratio(job.processors) != 1.0:
+    if configured_slowdown(job.processors, settings.placement) != 1.0:
         doubts.append(not estimates.run.is_usable)
     if any(doubts):
         assert advice.placement is Placement.ON_PREMISE

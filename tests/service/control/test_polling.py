@@ -181,7 +181,7 @@ def test_g20_2_without_a_hook_a_new_job_meets_the_queue_before_it(
     assert published.state.cluster is not None
     assert published.state.cluster.queue_size == jobs
     (queue,) = published.queues
-    assert queue.partitions == ("onprem",)
+    assert queue.machine.partitions == ("onprem",)
     assert len(queue.waiting_jobs) == jobs
 
 

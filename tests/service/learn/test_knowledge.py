@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.history.ingest import ingest_sacct
 from advisor.history.models import ModelStore
 from advisor.history.parameters import save_cutoff, save_parameters
@@ -135,7 +136,7 @@ def test_requeued_and_cloud_jobs_teach_no_wait_at_their_start(desk: Desk) -> Non
 def test_a_cloud_job_teaches_the_run_time_it_would_have_had_here(desk: Desk) -> None:
     knowledge = desk.knowledge()
     knowledge.prepare()
-    ratio = desk.settings.placement.performance_ratio(2)
+    ratio = configured_slowdown(2, desk.settings.placement)
     desk.store.add([outcome(1, wait=0.0, run=600.0 * ratio, partition="burst")], source="slurm")
     desk.store.add(
         [outcome(n, wait=0.0, run=600.0 * ratio, partition="burst") for n in (2, 3)], source="slurm"

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict
@@ -71,7 +72,7 @@ def test_an_ended_job_has_the_partition_it_was_submitted_to(store: HistoryStore,
     outcome = JobOutcome(job=job, start_time=1100.0, end_time=1100.0 + 220.0, partition="burst")
     here = on_premise_outcome(outcome, SETTINGS, store)
     assert here.job.queue == submitted
-    assert here.run_seconds == pytest.approx(220.0 / SETTINGS.placement.performance_ratio(10))
+    assert here.run_seconds == pytest.approx(220.0 / configured_slowdown(10, SETTINGS.placement))
     on_premise = JobOutcome(job=job, start_time=1.0, end_time=2.0, partition="onprem")
     assert on_premise_outcome(on_premise, SETTINGS, store) is on_premise
 

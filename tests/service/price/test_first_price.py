@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
-from advisor.model.cluster import Machine
+from advisor.model.machine import Machine
 from advisor.model.table import JobTable
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from advisor.model import Job
-from advisor.model.cluster import Machine
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
+from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.price.queue_view import (
     OnPremiseQueue,
     forecast_waits,
@@ -15,9 +18,10 @@ from advisor.service.price.queue_view import (
     seen_queues,
 )
 from advisor.service.submit.recent import QueueForecast, Submission
-from advisor.simulate.pool.start_profile import queue_profiles
+from advisor.service.submit.state_holder import profiles_of
 from tests.decide.cases import make_settings
 from tests.service.doubles import make_look, make_node, make_queued
+from tests.service.site import make_snapshot
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -53,9 +57,19 @@ def queue_of(*jobs: QueuedJob, ours: tuple[str, ...] = ("cpu", "gpu", "short")) 
     return on_premise_queue(make_look(NOW, NODES, jobs), site(*ours))
 
 
+def submit_server(queues: Sequence[SeenQueue]) -> QueueForecast:
+    """What it forecasts by the queues that control has published."""
+    snapshot = replace(make_snapshot(NOW), queues=tuple(queues))
+    return QueueForecast(snapshot.queues, profiles_of(snapshot))
+
+
+def sizes(queue: OnPremiseQueue) -> list[tuple[tuple[str, ...], int, int]]:
+    return [(one.partitions, one.processors, one.nodes) for one in queue.machines]
+
+
 def test_partitions_that_share_nodes_are_one_machine() -> None:
-    assert queue_of().machines == (Machine(("cpu", "short"), 16), Machine(("gpu",), 8))
-    assert queue_of(ours=("short",)).machines == (Machine(("short",), 8),)
+    assert sizes(queue_of()) == [(("cpu", "short"), 16, 2), (("gpu",), 8, 1)]
+    assert sizes(queue_of(ours=("short",))) == [(("short",), 8, 1)]
 
 
 def test_partitions_are_joined_by_one_between_them() -> None:
@@ -67,7 +81,7 @@ def test_partitions_are_joined_by_one_between_them() -> None:
         make_node("o1", partitions=("other", "a")),
     )
     queue = on_premise_queue(make_look(NOW, nodes, ()), site("a", "b", "c", "d", "e"))
-    assert queue.machines == (Machine(("a", "b", "c", "d"), 16), Machine(("e",), 4))
+    assert sizes(queue) == [(("a", "b", "c", "d"), 16, 4), (("e",), 4, 1)]
 
 
 def test_nodes_that_are_down_join_partitions_and_have_no_processors() -> None:
@@ -78,7 +92,7 @@ def test_nodes_that_are_down_join_partitions_and_have_no_processors() -> None:
         make_node("c1", "IDLE", "DRAIN", partitions=("c",)),
     )
     queue = on_premise_queue(make_look(NOW, nodes, ()), site("a", "b", "c", "never"))
-    assert queue.machines == (Machine(("a", "b"), 4), Machine(("c",), 0), Machine(("never",), 0))
+    assert sizes(queue) == [(("a", "b"), 4, 1), (("c",), 0, 0), (("never",), 0, 0)]
 
 
 def test_a_job_waits_for_its_own_machine_alone() -> None:
@@ -106,8 +120,7 @@ def test_a_job_of_several_partitions_waits_where_least_is_ahead_of_it() -> None:
 def test_the_submit_server_forecasts_by_the_queue_of_the_jobs_machine(partitions: str) -> None:
     jobs = (busy(1, "cpu", 16), waits(2, "cpu"), waits(3, "cpu"), busy(4, "gpu", 8, 0.5))
     queues = seen_queues(queue_of(*jobs))
-    profiles = [queue_profiles(one.processors, NOW, one.running_jobs, one.waiting_jobs) for one in queues]
-    forecast = QueueForecast(queues, profiles)
+    forecast = submit_server(queues)
     job = Job(job_id=0, submit_time=NOW, processors=8, queue=partitions, requested_time=HOUR)
     each = [forecast_waits(queue_of(*jobs, waits(9, name)))[9] for name in partitions.split(",")]
     assert forecast.wait(job, NOW) == forecast.planned_wait(job, NOW) == min(each)
@@ -115,8 +128,7 @@ def test_the_submit_server_forecasts_by_the_queue_of_the_jobs_machine(partitions
 
 def test_a_submission_joins_the_queue_of_its_machine() -> None:
     queues = seen_queues(queue_of(busy(1, "cpu", 16), busy(2, "gpu", 8, 0.5)))
-    profiles = [queue_profiles(one.processors, NOW, one.running_jobs, one.waiting_jobs) for one in queues]
-    forecast = QueueForecast(queues, profiles)
+    forecast = submit_server(queues)
     jobs = {
         name: Job(job_id=0, submit_time=NOW, processors=8, queue=name, requested_time=HOUR)
         for name in ("cpu", "gpu", "elsewhere")

@@ -21,6 +21,7 @@ import advisor
 from advisor.decide.price import slices
 from advisor.decide.submission import priced
 from advisor.model import Job, JobOutcome
+from advisor.model.machine import Machine
 from advisor.model.settings import BudgetSettings
 from advisor.model.site import PerformanceRatios, Price, Room
 from advisor.predict.run_times.run_times import RunTimesOfJobs
@@ -80,7 +81,7 @@ class Sink:
 def queue(wait: float) -> QueueProfiles:
     """All of the machine is free after a wait."""
     times, free = np.array([NOW - 1.0, NOW + wait]), np.array([64.0 if not wait else 0.0, 64.0])
-    profile = StartProfile(np.array([times, free, np.full(2, np.inf), free]))
+    profile = StartProfile(np.array([times, np.full(2, np.inf), free, free]))
     return QueueProfiles(profile, profile)
 
 
@@ -121,7 +122,9 @@ def modules_of(folder: Path, wait: float, size: SizeModel | None, **asked: Any) 
         ratios=PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.1, jobs=90),
         price=Price(seconds_per_usd=36.0, tokens_usd=1000.0),
     )
-    snapshot = replace(snapshot, state=state, queues=(SeenQueue.of(64, NO_JOBS, NO_JOBS[:, :3]),))
+    snapshot = replace(
+        snapshot, state=state, queues=(SeenQueue.of(Machine(("onprem",), 64), NO_JOBS, NO_JOBS[:, :3]),)
+    )
     holder = StateHolder(settings, load_model=lambda _version: None)
     holder.run_times.current = run_times()
     model = LoadedModel("1", None, size)

@@ -17,6 +17,7 @@ from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome, Placement
 from advisor.model.advice import HedgeKind
 from advisor.model.estimate import Estimate
+from advisor.model.machine import Machine
 from advisor.model.settings import BudgetSettings, PromiseSettings
 from advisor.model.site import Price
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
@@ -32,6 +33,7 @@ from advisor.service.submit.state_holder import StateHolder, profiles_of
 from tests.service.site import NOW, Clock, ask, make_settings, make_snapshot
 
 MACHINE = 64
+ONPREM = Machine(("onprem",), MACHINE)
 BUSY_SECONDS = 7200.0
 PRICE = Price(seconds_per_usd=3600.0, tokens_usd=50.0)
 
@@ -39,7 +41,7 @@ PRICE = Price(seconds_per_usd=3600.0, tokens_usd=50.0)
 def full_machine(waiting: int = 0) -> SeenQueue:
     """All processors are taken for two hours; each waiting job wants the machine for an hour."""
     return SeenQueue.of(
-        MACHINE,
+        ONPREM,
         np.array([[MACHINE, NOW, BUSY_SECONDS, BUSY_SECONDS]]),
         np.array([[MACHINE, 3600.0, 3600.0]] * waiting).reshape(-1, 3),
     )
@@ -212,7 +214,7 @@ def test_damaged_run_times_leave_those_in_use(tmp_path: Path, run_times: RunTime
 def test_a_damaged_queue_in_the_snapshot_keeps_jobs_and_is_counted(
     tmp_path: Path, run_times: RunTimesOfJobs
 ) -> None:
-    torn = SeenQueue(processors=MACHINE, running=b"12345", waiting=b"")
+    torn = SeenQueue(machine=ONPREM, running=b"12345", waiting=b"")
     answerer, holder = serving(tmp_path, site_of(torn), run_times)
     assert sum(holder.errors.values()) >= 1
     assert answerer.answer(ask()).reply.placement == Placement.ON_PREMISE
@@ -233,7 +235,7 @@ def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_besi
     tmp_path: Path, run_times: RunTimesOfJobs
 ) -> None:
     """The machine is taken for two hours by its limit, and for half an hour by what is expected."""
-    queue = SeenQueue.of(MACHINE, np.array([[MACHINE, NOW, BUSY_SECONDS, 1800.0]]), np.empty((0, 3)))
+    queue = SeenQueue.of(ONPREM, np.array([[MACHINE, NOW, BUSY_SECONDS, 1800.0]]), np.empty((0, 3)))
     answerer, _ = serving(tmp_path, site_of(queue), run_times)
     found = answerer.answer(ask(dry=True)).record.estimates
     assert found.wait.seconds == 1800.0
@@ -281,7 +283,7 @@ def test_a_job_that_a_rule_keeps_here_joins_the_queue_for_as_long_as_it_is_expec
 
 def test_a_promise_looks_at_the_wait_by_limits(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
     short, to_limits = (
-        SeenQueue.of(MACHINE, np.array([[MACHINE, NOW, BUSY_SECONDS, run]]), np.empty((0, 3)))
+        SeenQueue.of(ONPREM, np.array([[MACHINE, NOW, BUSY_SECONDS, run]]), np.empty((0, 3)))
         for run in (1800.0, BUSY_SECONDS)
     )
     free = []

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from advisor.model import Job
 from advisor.model.estimate import SizeEstimate
+from advisor.model.machine import Machine
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.submit.answering import Answerer
@@ -38,7 +39,7 @@ class Sizes:
 def answering(folder: Path, run_times: RunTimesOfJobs, before_small: int | None, **sections: Any) -> Answerer:
     """One small job and four large ones wait behind a machine that is busy."""
     running = np.array([[MACHINE, NOW, BUSY_SECONDS, BUSY_SECONDS]])
-    queue = SeenQueue.of(MACHINE, running, np.array([SMALL, *[LARGE] * 4]))
+    queue = SeenQueue.of(Machine(("onprem",), MACHINE), running, np.array([SMALL, *[LARGE] * 4]))
     queue = structs.replace(queue, before_small=before_small)
     answerer, holder = serving(folder, site_of(queue), run_times, **sections)
     sizes: Any = Sizes()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
+from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.pool import Pool
 
 MACHINE = 16
@@ -22,17 +24,9 @@ def test_the_starts_are_those_of_a_pool_that_goes_on_from_the_same_moment() -> N
     begun = {event.row: event.time for event in pool.advance(4000.0) if event.has_started}
     running, waiting = pool.running.copy(), pool.waiting.copy()
     assert len(waiting) > 20
-    found = closed_queue_starts(
-        MACHINE,
-        4000.0,
-        RunningJobs(
-            processors[running],
-            np.array([begun[row] for row in running]),
-            limits[running],
-            runs[running],
-        ),
-        WaitingJobs(processors[waiting], limits[waiting], runs[waiting]),
-    )
+    here = np.array([[processors[r], begun[r], limits[r], runs[r]] for r in running])
+    there = np.column_stack((processors[waiting], limits[waiting], runs[waiting]))
+    found = closed_queue_starts(ClosedQueue(np.array([16.0]), here, there), 4000.0)
     started: dict[int, float] = {}
     while events := pool.advance(np.inf):
         started |= {event.row: event.time for event in events if event.has_started}
@@ -40,11 +34,53 @@ def test_the_starts_are_those_of_a_pool_that_goes_on_from_the_same_moment() -> N
 
 
 def test_a_job_larger_than_the_machine_never_starts_and_others_pass_it() -> None:
-    none = np.zeros(0)
-    starts = closed_queue_starts(
-        4,
-        100.0,
-        RunningJobs(np.zeros(0, np.int64), none, none, none),
-        WaitingJobs(np.array([8, 4, 4]), np.array([60.0, 60.0, 60.0]), np.array([60.0, 30.0, 60.0])),
-    )
+    waiting = np.array([[8.0, 60.0, 60.0], [4.0, 60.0, 30.0], [4.0, 60.0, 60.0]])
+    starts = closed_queue_starts(ClosedQueue(np.array([4.0]), np.zeros((0, 4)), waiting), 100.0)
     assert starts.tolist() == [np.inf, 100.0, 130.0]
+
+
+def test_a_job_waits_for_every_resource_that_it_needs() -> None:
+    """One job has 1 of 8 processors and 90 of 100 GiB: whoever needs more memory than is left waits."""
+    running = np.array([[1.0, 0.0, 500.0, 300.0, 90.0]])
+    waiting = np.array([[1.0, 60.0, 60.0, 20.0], [1.0, 60.0, 60.0, 10.0], [7.0, 60.0, 60.0, 0.0]])
+    starts = closed_queue_starts(ClosedQueue(np.array([8.0, 100.0]), running, waiting), 100.0)
+    assert starts.tolist() == [300.0, 100.0, 160.0]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3))
+def test_resources_that_are_shares_of_the_processors_change_nothing(seed: int, more: int) -> None:
+    rng = np.random.default_rng(seed)
+    here = np.column_stack((rng.integers(1, 5, 3), rng.uniform(0.0, 99.0, 3), rng.uniform(100, 900, (3, 2))))
+    there = np.column_stack((rng.integers(1, MACHINE + 2, 30), rng.uniform(60.0, 900.0, (30, 2))))
+    plain = closed_queue_starts(ClosedQueue(np.array([16.0]), here, there), 100.0)
+    factors = rng.integers(1, 9, more)
+    queue = ClosedQueue(
+        16.0 * np.array([1.0, *factors]),
+        np.column_stack((here, here[:, :1] * factors)),
+        np.column_stack((there, there[:, :1] * factors)),
+    )
+    assert closed_queue_starts(queue, 100.0).tolist() == plain.tolist()
+
+
+@given(st.integers(0, 10_000))
+def test_no_resource_is_given_out_twice_and_the_head_is_not_delayed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes, count = np.array([16.0, 64.0, 4.0]), 25
+    needs = np.column_stack(
+        (rng.integers(1, 17, count), rng.integers(0, 65, count), rng.choice([0, 0, 1, 4], count))
+    ).astype(float)
+    limits = rng.uniform(60.0, 900.0, count)
+    runs = limits * rng.uniform(0.05, 1.0, count)
+    waiting = np.column_stack((needs[:, 0], limits, runs, needs[:, 1:]))
+    starts = closed_queue_starts(ClosedQueue(sizes, np.zeros((0, 6)), waiting), 0.0)
+    for time in starts:
+        held = needs[(starts <= time) & (time < starts + runs)].sum(axis=0)
+        assert (held <= sizes).all()
+    first = starts[0]
+    assert first == 0.0  # the machine was empty
+    heads = np.flatnonzero(starts > 0.0)
+    if len(heads):  # the first that had to wait: were those behind it gone, it would not start sooner
+        head = int(heads[0])
+        alone = closed_queue_starts(ClosedQueue(sizes, np.zeros((0, 6)), waiting[: head + 1]), 0.0)
+        to_limits = ClosedQueue(sizes, np.zeros((0, 6)), waiting[: head + 1]).run_to_limits()
+        assert alone[head] <= starts[head] <= max(alone[head], closed_queue_starts(to_limits, 0.0)[head])

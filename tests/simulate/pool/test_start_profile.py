@@ -7,23 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.simulate.pool.closed_queue import RunningJobs, WaitingJobs, closed_queue_starts
+from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.start_profile import StartProfile, start_profile
 
 MACHINE = 32
 NOW = 1000.0
 
 
+def profile_of(running: np.ndarray, waiting: np.ndarray) -> StartProfile:
+    return start_profile(ClosedQueue(np.array([float(MACHINE)]), running, waiting), NOW)
+
+
+def needs(processors: int) -> np.ndarray:
+    return np.array([float(processors)])
+
+
 def simulated(running: np.ndarray, waiting: np.ndarray, processors: int, limit: float) -> float:
     """The start of the last of all waiting jobs in the whole simulation."""
     every = np.vstack((waiting, [[processors, limit, limit]]))
-    starts = closed_queue_starts(
-        MACHINE,
-        NOW,
-        RunningJobs(running[:, 0].astype(np.int64), running[:, 1], running[:, 2], running[:, 3]),
-        WaitingJobs(every[:, 0].astype(np.int64), every[:, 1], every[:, 2]),
-    )
-    return float(starts[-1])
+    return float(closed_queue_starts(ClosedQueue(np.array([float(MACHINE)]), running, every), NOW)[-1])
 
 
 def queue_of(seed: int, waiting: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,30 +47,30 @@ def test_the_start_is_that_of_the_whole_simulation(
     seed: int, waiting: int, processors: int, limit: float
 ) -> None:
     running, behind = queue_of(seed, waiting)
-    profile = start_profile(MACHINE, NOW, running, behind)
-    assert profile.start_of(processors, limit, NOW) == pytest.approx(
+    profile = profile_of(running, behind)
+    assert profile.start_of(needs(processors), limit, NOW) == pytest.approx(
         simulated(running, behind, processors, limit), abs=1e-6
     )
 
 
 def test_as_time_goes_by_a_job_starts_no_sooner_than_now() -> None:
     running, behind = queue_of(1, 0)
-    profile = start_profile(MACHINE, NOW, running, behind)
-    assert profile.start_of(MACHINE, 60.0, NOW + 1e6) == NOW + 1e6
+    profile = profile_of(running, behind)
+    assert profile.start_of(needs(MACHINE), 60.0, NOW + 1e6) == NOW + 1e6
 
 
 def test_a_job_larger_than_the_machine_never_starts() -> None:
     running, behind = queue_of(2, 5)
-    assert start_profile(MACHINE, NOW, running, behind).start_of(MACHINE + 1, 60.0, NOW) == np.inf
+    assert profile_of(running, behind).start_of(needs(MACHINE + 1), 60.0, NOW) == np.inf
 
 
 def test_an_empty_machine_takes_the_job_at_once() -> None:
-    profile = start_profile(MACHINE, NOW, np.zeros((0, 4)), np.zeros((0, 3)))
-    assert profile.start_of(MACHINE, 60.0, NOW + 5.0) == NOW + 5.0
+    profile = profile_of(np.zeros((0, 4)), np.zeros((0, 3)))
+    assert profile.start_of(needs(MACHINE), 60.0, NOW + 5.0) == NOW + 5.0
 
 
 def free_at(profile: StartProfile, time: float) -> float:
-    times, free = profile.passes[:2]
+    times, free = profile.passes[[0, 2]]
     return float(free[np.searchsorted(times, time, side="right") - 1])
 
 
@@ -76,11 +78,11 @@ def free_at(profile: StartProfile, time: float) -> float:
 def test_a_job_that_joined_takes_its_processors_for_as_long_as_it_is_expected_to_run(
     seed: int, waiting: int, processors: int, limit: float
 ) -> None:
-    profile = start_profile(MACHINE, NOW, *queue_of(seed, waiting))
-    start = profile.start_of(processors, limit, NOW)
+    profile = profile_of(*queue_of(seed, waiting))
+    start = profile.start_of(needs(processors), limit, NOW)
     run = 0.5 * limit
     joined = profile.copy()
-    joined.join(processors, limit, NOW, run)
+    joined.join(needs(processors), limit, NOW, run)
     assert np.all(np.diff(joined.passes[0]) >= 0.0)
     for time in (*profile.passes[0], start, start + 0.5 * run, start + run, start + limit):
         before, after = free_at(profile, time), free_at(joined, time)
@@ -90,28 +92,28 @@ def test_a_job_that_joined_takes_its_processors_for_as_long_as_it_is_expected_to
 
 def test_jobs_that_join_an_empty_queue_start_one_behind_the_other() -> None:
     full = np.array([[MACHINE, NOW - 10.0, 200.0, 110.0]])
-    profile = start_profile(MACHINE, NOW, full, np.zeros((0, 3)))
+    profile = profile_of(full, np.zeros((0, 3)))
     starts = []
     for _ in range(3):
-        starts.append(profile.start_of(20, 90.0, NOW))
-        profile.join(20, 90.0, NOW, 50.0)
+        starts.append(profile.start_of(needs(20), 90.0, NOW))
+        profile.join(needs(20), 90.0, NOW, 50.0)
     assert starts == [NOW + 100.0, NOW + 150.0, NOW + 200.0]
-    assert profile.start_of(12, 100.0, NOW) == NOW + 100.0  # it fits beside them
+    assert profile.start_of(needs(12), 100.0, NOW) == NOW + 100.0  # it fits beside them
 
 
 def test_starts_of_jobs_that_join_are_near_the_whole_simulations() -> None:
     misses, waits = [], []
     for seed in range(60):
         running, behind = queue_of(seed, seed % 30)
-        profile = start_profile(MACHINE, NOW, running, behind)
+        profile = profile_of(running, behind)
         rng = np.random.default_rng(seed + 1000)
         for _ in range(4):
             processors, limit = int(rng.integers(1, 20)), rng.uniform(60.0, 9000.0)
             whole = simulated(running, behind, processors, limit)
-            misses.append(abs(profile.start_of(processors, limit, NOW) - whole))
+            misses.append(abs(profile.start_of(needs(processors), limit, NOW) - whole))
             waits.append(whole - NOW)
             run = limit * rng.uniform(0.05, 1.0)
-            profile.join(processors, limit, NOW, run)
+            profile.join(needs(processors), limit, NOW, run)
             behind = np.vstack((behind, [[processors, limit, run]]))
     assert np.mean(np.array(misses) < 1.0) > 0.8
     assert np.mean(misses) < 0.05 * np.mean(waits)
@@ -131,10 +133,10 @@ def test_the_starts_that_it_remembers_change_no_other(
     seed: int, waiting: int, jobs: list[tuple[int, float, float, float, bool]]
 ) -> None:
     """A search begins where a smaller job has started: a copy, which remembers none, finds the same."""
-    profile, now = start_profile(MACHINE, NOW, *queue_of(seed, waiting)), NOW
+    profile, now = profile_of(*queue_of(seed, waiting)), NOW
     for processors, limit, share, passes_by, joins in jobs:
         now += passes_by
-        start = profile.start_of(processors, limit, now)
-        assert start == profile.copy().start_of(processors, limit, now)
+        start = profile.start_of(needs(processors), limit, now)
+        assert start == profile.copy().start_of(needs(processors), limit, now)
         if joins:
-            profile.join(processors, limit, now, share * limit)
+            profile.join(needs(processors), limit, now, share * limit)

@@ -1,0 +1,123 @@
+"""What on-premise partitions consist of, and what a job takes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from advisor.model.job import Job
+from advisor.model.node_classes import gpu_count
+
+
+class PartitionTerms(NamedTuple):
+    """How a partition gives its nodes to jobs.
+
+    Attributes:
+        whole_nodes: Whether each job gets whole nodes.
+        memory_per_node, memory_per_processor: Of a job that asks for none, MiB; 0: not set.
+    """
+
+    whole_nodes: bool = False
+    memory_per_node: int = 0
+    memory_per_processor: int = 0
+
+
+class Sharing(NamedTuple):
+    """How the scheduler shares nodes among jobs.
+
+    Attributes:
+        memory: Whether a job waits for memory too.
+        partitions: Those whose terms are known.
+    """
+
+    memory: bool = False
+    partitions: Mapping[str, PartitionTerms] = {}
+
+
+NOT_KNOWN: Final = Sharing()
+"""Jobs are taken to wait for processors and GPUs alone."""
+
+
+class Asked(NamedTuple):
+    """What one job, or one task of an array, asks for or has; all of its nodes together, memory in MiB.
+
+    Attributes:
+        nodes: 1 where it does not matter.
+        memory_mb: None: what its partition gives a job that asks for none.
+        partition: The first of its partitions.
+        whole_nodes: Whether it asks for whole nodes itself.
+    """
+
+    processors: int
+    nodes: int = 1
+    memory_mb: int | None = 0
+    gpus: int = 0
+    partition: str = ""
+    whole_nodes: bool = False
+
+    @classmethod
+    def by(cls, job: Job) -> Asked:
+        """What a job asks for at its submission."""
+        nodes = job.nodes or 1
+        gpus = gpu_count(job.gres) * nodes if job.gres else 0
+        partition = (job.queue or "").partition(",")[0]
+        return cls(job.processors, nodes, job.memory_mb, gpus, partition, job.whole_nodes)
+
+
+class Machine(NamedTuple):
+    """On-premise partitions that share nodes, and what their usable nodes have together.
+
+    Attributes:
+        nodes: Number of usable nodes; 0: not known, and no job takes whole nodes.
+        memory_mb: MiB; 0: jobs do not wait for memory.
+        terms: Of each partition; empty: they are not known.
+    """
+
+    partitions: tuple[str, ...]
+    processors: int
+    nodes: int = 0
+    memory_mb: int = 0
+    gpus: int = 0
+    terms: tuple[PartitionTerms, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """What it has of each resource that jobs wait for: processors, memory, GPUs."""
+        return self._of_those_there(self.processors, self.memory_mb, self.gpus)
+
+    def needs(self, asked: Asked) -> tuple[int, ...]:
+        """What a job takes of each of :attr:`sizes`.
+
+        A job with whole nodes takes their share of all there is, as if all nodes were alike.
+        """
+        terms, memory = self._terms_of(asked.partition), asked.memory_mb
+        if memory is None:
+            memory = terms.memory_per_node * asked.nodes or terms.memory_per_processor * asked.processors
+        least = self._of_those_there(asked.processors, memory, asked.gpus)
+        if not (self.nodes and self.processors and (asked.whole_nodes or terms.whole_nodes)):
+            return least
+        count = max(asked.nodes, -(-asked.processors * self.nodes // self.processors))
+        shares = [count * size // self.nodes for size in self.sizes]
+        return tuple(max(pair) for pair in zip(least, shares, strict=True))
+
+    def together(self, needs: Sequence[int], tasks: int) -> tuple[tuple[int, ...], int]:
+        """What many tasks of an array need as one job, as wide as fits, and how many such jobs they are."""
+        each = min(
+            (size // own for own, size in zip(needs, self.sizes, strict=True) if own > 0), default=tasks
+        )
+        at_once = min(tasks, max(1, each))
+        return tuple(at_once * own for own in needs), -(-tasks // at_once)
+
+    def _of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
+        found = (processors, memory_mb) if self.memory_mb else (processors,)
+        return (*found, gpus) if self.gpus else found
+
+    def _terms_of(self, partition: str) -> PartitionTerms:
+        if self.terms and partition in self.partitions:
+            return self.terms[self.partitions.index(partition)]
+        return PartitionTerms()
+
+
+def places_by_partition(machines: Iterable[Machine]) -> dict[str, int]:
+    """The number of the machine of each partition."""
+    return {name: place for place, machine in enumerate(machines) for name in machine.partitions}

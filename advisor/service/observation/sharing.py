@@ -1,0 +1,25 @@
+"""How Slurm shares nodes among jobs, from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from advisor.model.machine import PartitionTerms, Sharing
+from advisor.model.snapshot import Partition
+from advisor.slurm.parsing import default_memory
+
+
+def sharing_of(config: Mapping[str, str], partitions: Iterable[Partition]) -> Sharing:
+    """What ``SelectType``, its parameters and the partitions say.
+
+    Jobs wait for memory where ``SelectTypeParameters`` names it (``CR_Core_Memory``). They get whole nodes
+    under ``select/linear`` and in partitions with ``OverSubscribe=EXCLUSIVE``.
+    """
+    is_linear = config.get("SelectType", "").endswith("linear")
+    of_all = default_memory(config)
+    terms = {}
+    for partition in partitions:
+        node, processor = partition.default_memory if any(partition.default_memory) else of_all
+        is_whole = is_linear or partition.whole_nodes
+        terms[partition.name] = PartitionTerms(is_whole, node or 0, processor or 0)
+    return Sharing("MEMORY" in config.get("SelectTypeParameters", "").upper(), terms)
