@@ -109,9 +109,9 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "nodelist": ("req_nodes", str, "n[1-3]"),
     "array": ("array", str, "1-100%5"),
     "gres": ("generic_resources", str, "gpu:1"),
-    "gpus": ("generic_resources", str, "1"),
-    "gpus-per-node": ("generic_resources", str, "1"),
-    "gpus-per-task": ("generic_resources", str, "1"),
+    "gpus": ("generic_resources", "gpu:{}".format, "1"),
+    "gpus-per-node": ("generic_resources", "gpu:{}".format, "1"),
+    "gpus-per-task": ("generic_resources", "by task or socket: gpu:{}".format, "1"),
     "begin": ("begin_time", lambda text: begin_time(text, time.time()), "now+1hour"),
 }
 _SHORT: Final = {
@@ -135,11 +135,17 @@ _SHORT: Final = {
 # short options that no decision uses, and those of them whose value may be the next word
 _OTHER_LETTERS: Final = frozenset("BDeFhikmMoOQsSvVWx")
 _OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFm")
-_FLAGS: Final = {"requeue": ("requeue", True), "no-requeue": ("requeue", False), "hold": ("held", True)}
+_FLAGS: Final = {
+    "requeue": ("requeue", True),
+    "no-requeue": ("requeue", False),
+    "hold": ("held", True),
+    "exclusive": ("whole_nodes", True),
+}
+_SHARED_WITH_SOME: Final = frozenset({"--exclusive=user", "--exclusive=mcs", "--exclusive=topo"})
 _OTHERS: Final = """
 acctg-freq bb bbf burst-buffer chdir cluster-constraint clusters container container-id
 container-type contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot
-distribution error exclude exclusive export export-file extra extra-node-info get-user-env gid
+distribution error exclude export export-file extra extra-node-info get-user-env gid
 gpu-bind gpu-freq gpus-per-socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep
 mail-type mail-user mcs-label mem-bind mem-per-gpu mem-update mincpus network nice no-bell no-kill
 nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket oom-kill-step open-mode output overcommit
@@ -207,7 +213,7 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
         name, value = _option_of(word)
         if word in {"hetjob", "packjob"}:
             heterogeneous = True
-        elif name in _FLAGS:
+        elif name in _FLAGS and word not in _SHARED_WITH_SOME:
             field_name, flag = _FLAGS[name]
             fields[field_name] = flag
         elif name in _OPTIONS:
@@ -215,7 +221,7 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
                 raise _wrong(name, "no value", where)
             fields.update(_read_value(name, rest.pop(0) if value is None else value, where))
         else:
-            if _is_option_of_sbatch(word, name):
+            if _is_option_of_sbatch(word, name) or word in _SHARED_WITH_SOME:
                 ignored.append(name)
             else:
                 unknown.append(word.partition("=")[0])

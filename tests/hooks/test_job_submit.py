@@ -123,6 +123,17 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
     assert (asked.generic_resources, asked.req_nodes, asked.interactive) == ("gres:gpu:1", "onprem2", True)
 
 
+@pytest.mark.parametrize(("shared", "whole"), [(0.0, True), (1.0, False), (2.0, False), (65534.0, False)])
+def test_a_job_that_shares_its_nodes_with_none_says_so(
+    lua: str, tmp_path: Path, shared: float, *, whole: bool
+) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit({"shared": shared})
+    assert request_of(network).whole_nodes is whole
+    assert slurm.violations == []
+
+
 @pytest.mark.parametrize(
     ("tres", "sent"),
     [

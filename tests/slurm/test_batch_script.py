@@ -108,7 +108,9 @@ def test_every_way_to_write_an_option():
         "held": True,
         "time_limit": 5,
         "num_tasks": 3,
+        "whole_nodes": True,
     }
+    assert read_options(["--exclusive=user", "-n3"], where="here").fields == {"num_tasks": 3}
     assert read_options(["-D", "work", "-n3", "job.sh"], where="here").fields == {"num_tasks": 3}
 
 

@@ -81,6 +81,7 @@ def test_a_named_partition_is_explicit_and_its_limit_holds() -> None:
         ({"reservation": "x"}, "reservation", "x"),
         ({"dependency": "x"}, "dependency", "x"),
         ({"interactive": True}, "interactive", True),
+        ({"whole_nodes": True}, "whole_nodes", True),
         ({"burst_buffer": "x"}, "burst_buffer", "x"),
         ({"generic_resources": "gpu:1"}, "gres", "gpu:1"),
         ({"req_nodes": "n1"}, "node_list", "n1"),
