@@ -74,6 +74,8 @@ def test_recorded_queue_is_read_in_full(release: str) -> None:
     assert hostile.admin_comment == '{"advice":"abc","x":1}'
     assert hostile.holds_processors
     assert hostile.start_time is not None
+    assert (hostile.memory_mb, jobs[12].memory_mb, hostile.gpus) == (200, 600, 0)
+    assert not any(job.job.whole_nodes for job in jobs.values())
     waiting = [job.priority for job in jobs.values() if not job.is_held]  # a held job may show 0
     assert min(waiting) > 4_000_000_000
 
