@@ -17,7 +17,7 @@ from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, SubmittedJob
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands
+from advisor.slurm.commands import Commands, release_in
 from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.records import Layout, Unread
 
@@ -58,7 +58,7 @@ class CliBackend:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         began = self._monotonic()
         report = Unread()
-        jobs = Layout.of(parsing.JOB_COLUMNS)
+        jobs = Layout.of(parsing.columns_of(parsing.JOB_COLUMNS, self._commands.release()))
         answer = self._commands.text("squeue", "--noheader", "--all", f"--Format={jobs.argument}")
         queue = parsing.queued_jobs(jobs.records(answer, report), report)
         columns = Layout.of(parsing.NODE_COLUMNS)
@@ -76,7 +76,8 @@ class CliBackend:
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; splitting 10,000 records takes 50 ms."""
-        layout, report = Layout.of(parsing.SUBMITTED_COLUMNS), Unread()
+        columns = parsing.columns_of(parsing.SUBMITTED_COLUMNS, self._commands.release())
+        layout, report = Layout.of(columns), Unread()
         answer = self._commands.text(
             "squeue", "--noheader", "--all", f"--states={PENDING}", f"--Format={layout.argument}"
         )
@@ -245,7 +246,7 @@ class CliBackend:
 
     def version(self) -> tuple[int, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return parsing.version(self._commands.text("scontrol", "--version"))
+        return release_in(self._commands.text("scontrol", "--version"))
 
 
 def prompt_line(job_id: int, fields: Mapping[str, str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -21,6 +22,12 @@ _STDERR_CHARACTERS: Final = 500
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Longest output that is read: 500,000 jobs of half a kilobyte."""
 _MAX_LINES_BYTES: Final = 64 * MAX_BYTES
+
+
+def release_in(text: str) -> tuple[int, ...]:
+    """Release numbers in a text such as ``slurm-wlm 22.05.8``; empty when there are none."""
+    match = re.search(r"\b(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 class Commands:
@@ -50,6 +57,7 @@ class Commands:
             **_EPOCH_TIMES,
             **more,
         }
+        self._release: tuple[int, tuple[int, ...]] | None = None
         if slurm_conf is not None:
             self._environment["SLURM_CONF"] = str(slurm_conf)
 
@@ -57,6 +65,19 @@ class Commands:
     def environment(self) -> Mapping[str, str]:
         """The commands' environment variables."""
         return self._environment
+
+    def release(self) -> tuple[int, ...]:
+        """The release of the installed commands, such as ``(22, 5, 8)``; empty where they do not tell it.
+
+        It is asked again when squeue is replaced.
+        """
+        try:
+            changed = (self._folder / "squeue").stat().st_mtime_ns
+            if self._release is None or self._release[0] != changed:
+                self._release = changed, release_in(self.text("scontrol", "--version"))
+        except (OSError, RetryLater):
+            return ()
+        return self._release[1]
 
     def text(self, name: str, *arguments: str, timeout: float | None = None, given: str = "") -> str:
         """Standard output of a command as text; bytes that are no UTF-8 are replaced. It reads ``given``.

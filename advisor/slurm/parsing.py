@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -80,10 +80,28 @@ NODE_COLUMNS: Final = (
     "Gres",
     "Weight",  # last: a number
 )
+_TELLS_EXCLUSIVE: Final = (26, 5)
 _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
 _GPUS: Final = "gres/gpu"
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+
+
+def columns_of(columns: Sequence[str], release: tuple[int, ...]) -> tuple[str, ...]:
+    """The columns of squeue for a release of Slurm.
+
+    From 26.05 on ``OverSubscribe`` is NO for each job that has its processors for itself, and ``Exclusive``
+    tells whether it has whole nodes; earlier releases do not know that column.
+    """
+    old, new = ("OverSubscribe", "Exclusive")
+    return tuple(new if name == old and release >= _TELLS_EXCLUSIVE else name for name in columns)
+
+
+def asks_whole_nodes(row: Mapping[str, str]) -> bool:
+    """Whether a job asks for whole nodes, or its partition gives it these."""
+    if "Exclusive" in row:
+        return row["Exclusive"].strip() == "NODE"
+    return row["OverSubscribe"].strip() == "NO"
 
 
 def queued_jobs(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[QueuedJob, ...]:
@@ -166,7 +184,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         interactive=row["BatchFlag"].strip() == "0",
         heterogeneous=(records.whole(row["HetJobID"]) or 0) > 0,
         plain_constraint=is_plain(constraint),
-        whole_nodes=row["OverSubscribe"].strip() == "NO",
+        whole_nodes=asks_whole_nodes(row),
     )
 
 
@@ -278,7 +296,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 max_memory_per_node_mb=records.whole(pairs.get("MaxMemPerNode", "")),
                 max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
                 default_memory=default_memory(pairs),
-                whole_nodes=pairs.get("OverSubscribe") == "EXCLUSIVE",
+                whole_nodes=pairs.get("OverSubscribe") == "EXCLUSIVE" or pairs.get("Exclusive") == "NODE",
                 allowed=_lists(pairs, "Allow"),
                 denied=_lists(pairs, "Deny"),
             )
@@ -321,9 +339,3 @@ def config(text: str) -> dict[str, str]:
         if found and re.fullmatch(r"[A-Za-z0-9_/]+", name.strip()):
             values.setdefault(name.strip(), value.strip())
     return values
-
-
-def version(text: str) -> tuple[int, ...]:
-    """Release numbers in a text such as ``slurm-wlm 22.05.8``; empty when there are none."""
-    match = re.search(r"\b(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return tuple(int(part) for part in match.groups() if part) if match else ()

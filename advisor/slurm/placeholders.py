@@ -139,7 +139,8 @@ class Placeholders:
 
         With users named, slurmctld sends only their jobs.
         """
-        layout, report = Layout.of(parsing.JOB_COLUMNS), Unread()
+        columns = parsing.columns_of(parsing.JOB_COLUMNS, self.commands.release())
+        layout, report = Layout.of(columns), Unread()
         chosen = [f"--user={','.join(f'{uid:d}' for uid in sorted(users))}"]
         answer = self.commands.text(
             "squeue",
@@ -254,7 +255,7 @@ class Placeholders:
         return self._known
 
     def _row(self, job_id: int, columns: tuple[str, ...], *, states: str = "") -> dict[str, str] | None:
-        layout = Layout.of(columns)
+        layout = Layout.of(parsing.columns_of(columns, self.commands.release()))
         chosen = [f"--states={states}"] if states else []  # by default those that have not ended
         try:
             answer = self.commands.text(
@@ -316,7 +317,7 @@ def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
     options += [
         f"--{option}={known.strip()}" for option, value in texts.items() if (known := records.text(value))
     ]
-    if shape["OverSubscribe"].strip() == "NO":
+    if parsing.asks_whole_nodes(shape):
         options.append("--exclusive")
     if shape["Contiguous"].strip() == "1":
         options.append("--contiguous")

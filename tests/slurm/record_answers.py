@@ -32,7 +32,7 @@ def make_jobs(lab: Lab) -> None:
     lab.sbatch(
         "--partition=onprem,burst", "--begin=now+1hour", "--constraint=onprem&x86", "--comment=no-burst"
     )
-    lab.sbatch("--dependency=afterok:1", "--no-requeue", "-N2", "-n6")
+    lab.sbatch("--dependency=afterok:1", "--no-requeue", "-N2", "-n6", "--exclusive")
 
 
 def shown(lab: Lab, task: str) -> str:
@@ -45,8 +45,10 @@ def main() -> None:
         make_jobs(lab)
         lab.run("scontrol", "update", "nodename=burst3", "state=drain", 'reason=bad = disk, "really"')
         time.sleep(3)  # the scheduler's view of the last jobs
-        jobs, nodes = layout(parsing.JOB_COLUMNS), layout(parsing.NODE_COLUMNS)
-        asked = Commands(Path("/usr/bin"), lab.conf).text
+        commands = Commands(Path("/usr/bin"), lab.conf)
+        asked = commands.text
+        jobs = layout(parsing.columns_of(parsing.JOB_COLUMNS, commands.release()))
+        nodes = layout(parsing.NODE_COLUMNS)
         version = asked("scontrol", "--version")
         answers = {
             "version.txt": version,

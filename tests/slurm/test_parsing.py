@@ -31,10 +31,15 @@ def recorded(name: str, release: str = OLDEST) -> str:
     return (FIXTURES / release / name).read_text(encoding="utf-8")
 
 
+def columns_of(release: str) -> tuple[str, ...]:
+    return parsing.columns_of(parsing.JOB_COLUMNS, RELEASES[release])
+
+
 def recorded_jobs(text: str | None = None, release: str = OLDEST):
     report = Unread()
     shown = recorded("squeue.txt", release) if text is None else text
-    rows = layout(parsing.JOB_COLUMNS).records(shown, report)
+    columns = parsing.JOB_COLUMNS if text is not None else columns_of(release)
+    rows = layout(columns).records(shown, report)
     return {job.job.job_id: job for job in parsing.queued_jobs(rows, report)}, report
 
 
@@ -75,7 +80,7 @@ def test_recorded_queue_is_read_in_full(release: str) -> None:
     assert hostile.holds_processors
     assert hostile.start_time is not None
     assert (hostile.memory_mb, jobs[12].memory_mb, hostile.gpus) == (200, 600, 0)
-    assert not any(job.job.whole_nodes for job in jobs.values())
+    assert [job_id for job_id, job in jobs.items() if job.job.whole_nodes] == [12]
     waiting = [job.priority for job in jobs.values() if not job.is_held]  # a held job may show 0
     assert min(waiting) > 4_000_000_000
 
@@ -152,6 +157,13 @@ def test_a_job_that_shares_with_none_gets_whole_nodes(said: str, *, whole: bool)
     assert jobs[7].job.whole_nodes is whole
 
 
+def test_a_newer_release_says_it_in_a_column_of_its_own() -> None:
+    for said, whole in (("NODE", True), ("NO", False), ("USER", False)):
+        assert parsing.asks_whole_nodes({"Exclusive": said}) is whole
+    assert "Exclusive" in columns_of("26.05")
+    assert "Exclusive" not in columns_of("24.11")
+
+
 @pytest.mark.parametrize(
     ("said", "gpus"), [("gpu:a100:4(S:0-1),nvme:1", 4), ("gpu:2,gpu:v100:1", 3), ("(null)", 0), ("lic:8", 0)]
 )
@@ -210,7 +222,7 @@ def test_recorded_partitions_configuration_and_version(release: str) -> None:
     config = parsing.config(recorded("config.txt", release))
     assert config["ClusterName"] == "lab"
     assert config["AuthInfo"].endswith("cred_expire=5")
-    assert parsing.version(recorded("version.txt", release)) == RELEASES[release]
+    assert release_in(recorded("version.txt", release)) == RELEASES[release]
 
 
 @given(st.text(max_size=300))
