@@ -14,6 +14,7 @@ from advisor.model.cluster import NodePower
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.snapshot import PENDING
 from advisor.slurm import parsing, records
+from advisor.slurm.commands import release_in
 from advisor.slurm.records import Layout, Unread
 
 FIXTURES = Path(__file__).parent / "fixtures"
