@@ -74,7 +74,7 @@ class Commands:
         try:
             changed = (self._folder / "squeue").stat().st_mtime_ns
             if self._release is None or self._release[0] != changed:
-                self._release = changed, release_in(self.text("scontrol", "--version"))
+                self._release = changed, release_in(self.text("squeue", "--version"))
         except (OSError, RetryLater):
             return ()
         return self._release[1]

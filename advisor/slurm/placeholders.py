@@ -168,7 +168,7 @@ class Placeholders:
             TellAdmin: Only root may submit for others (``hedge.not_root``).
             RetryLater: The job is gone (``hedge.job_gone``), or Slurm refuses.
         """
-        shape = self._row(wish.job_id, _SHAPE_COLUMNS)
+        shape = self._row(wish.job_id, parsing.columns_of(_SHAPE_COLUMNS, self.commands.release()))
         if shape is None or (wish.advice_id and _advice_id(shape) != wish.advice_id):
             raise RetryLater(f"Slurm no longer has job {wish.job_id}", code="hedge.job_gone")
         options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
@@ -255,7 +255,7 @@ class Placeholders:
         return self._known
 
     def _row(self, job_id: int, columns: tuple[str, ...], *, states: str = "") -> dict[str, str] | None:
-        layout = Layout.of(parsing.columns_of(columns, self.commands.release()))
+        layout = Layout.of(columns)
         chosen = [f"--states={states}"] if states else []  # by default those that have not ended
         try:
             answer = self.commands.text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -245,3 +246,16 @@ def test_many_changes_of_partitions_are_tried_again_when_slurmctld_refuses_one_a
     with pytest.raises(RetryLater):
         backend(tmp_path).update_jobs({7: {"nice": "1"}})
     assert said.read_text() == "update jobid=7 nice=1\n"
+
+
+def test_the_release_is_asked_once_and_again_when_squeue_is_replaced(tmp_path: Path) -> None:
+    commands = Commands(tmp_path, None)
+    assert commands.release() == ()  # no command is there
+    install(tmp_path, "squeue", f"echo slurm 24.11.5; echo x >> {tmp_path}/asked")
+    assert commands.release() == commands.release() == (24, 11, 5)
+    assert (tmp_path / "asked").read_text() == "x\n"
+    install(tmp_path, "squeue", "echo slurm 26.05.5")
+    os.utime(tmp_path / "squeue", (5.0, 5.0))
+    assert commands.release() == (26, 5, 5)
+    install(tmp_path, "squeue", "exit 1")
+    assert commands.release() == ()
