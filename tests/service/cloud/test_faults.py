@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from advisor.model import Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
+from advisor.model.snapshot import Partition
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.control_socket import ControlSocket
@@ -289,6 +290,9 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
 
         def config(self) -> dict[str, str]:
             return {"JobRequeue": "0"}
+
+        def partitions(self) -> tuple[Partition, ...]:
+            return ()
 
     poll = PollLoop(
         settings,
