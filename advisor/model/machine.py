@@ -85,8 +85,12 @@ class Machine(NamedTuple):
         """What it has of each resource that jobs wait for: processors, memory, GPUs."""
         return self._of_those_there(self.processors, self.memory_mb, self.gpus)
 
+    def held_by(self, has: Asked) -> tuple[int, ...]:
+        """What a running job has of each of :attr:`sizes`."""
+        return self._of_those_there(has.processors, has.memory_mb or 0, has.gpus)
+
     def needs(self, asked: Asked) -> tuple[int, ...]:
-        """What a job takes of each of :attr:`sizes`.
+        """What a job that waits will take of each of :attr:`sizes`.
 
         A job with whole nodes takes their share of all there is, as if all nodes were alike.
         """

@@ -218,7 +218,7 @@ def _rows(part: _Part) -> Iterator[_Row]:
 
 
 def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
-    has = [part.machine.needs(queued.asked) for queued in part.running]
+    has = [part.machine.held_by(queued.asked) for queued in part.running]
     running = [
         (processors * q.job.array_tasks, q.start_time or now, limit_seconds(q.job), run, *rest)
         for (processors, *rest), q, run in zip(has, part.running, part.running_runs.tolist(), strict=True)

@@ -77,6 +77,18 @@ def test_a_job_on_several_whole_nodes_takes_as_many_as_it_names() -> None:
     assert machine.needs(Asked(1, nodes=3, partition="cpu")) == (24, 3000, 6)  # it never starts
 
 
+def test_a_running_job_has_what_slurm_says_on_nodes_of_any_size() -> None:
+    """On one large node of an exclusive partition, not on as many mean ones as have its processors."""
+    nodes = tuple(
+        make_node(f"n{n}", processors=size, partitions=("cpu",)) for n, size in enumerate((24, 4, 4))
+    )
+    jobs = busy(1, processors=24), waits(2, processors=1), waits(3, processors=1)
+    look = replace(make_look(NOW, nodes, jobs), sharing=WHOLE)
+    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+    (seen,) = seen_queues(queue)
+    assert seen.running_jobs[:, 0].tolist() == [24.0]
+
+
 def replace_terms(**terms: Any) -> Sharing:
     return Sharing(memory=True, partitions={"cpu": PartitionTerms(**terms)})
 
