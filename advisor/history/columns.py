@@ -45,7 +45,6 @@ class TableBuilder:
             [row.job_id for row in rows],
             [row.processors for row in rows],
             [STATUS_OF_STATE[JobState(row.state)] for row in rows],
-            [max(row.processors, row.processors_used) for row in rows],
         ]
         whole += [
             [self._code(name, getattr(row, column)) for row in rows] for name, column in _NOMINAL.items()
@@ -62,18 +61,17 @@ class TableBuilder:
     def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
         """All pages as one table in submission order."""
         real = np.concatenate(self._real, axis=1) if self._real else np.empty((5, 0))
-        nothing = np.empty((4 + len(_CODED), 0), np.int64)
+        nothing = np.empty((3 + len(_CODED), 0), np.int64)
         whole = np.concatenate(self._whole, axis=1) if self._whole else nothing
         order = np.lexsort((whole[0], real[0]))
         (submit, start, end, requested, first_start), whole = real[:, order], whole[:, order]
         is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
-        coded = dict(zip(_CODED, whole[4:], strict=True))
+        coded = dict(zip(_CODED, whole[3:], strict=True))
         return JobTable(
             job_id=whole[0],
             processors=whole[1],
             status=whole[2],
-            held=whole[3],
             user=coded["user"],
             group=coded["group"],
             queue=coded["queue"],

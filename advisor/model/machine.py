@@ -92,7 +92,8 @@ class Machine(NamedTuple):
     def needs(self, asked: Asked) -> tuple[int, ...]:
         """What a job that waits will take of each of :attr:`sizes`.
 
-        A job with whole nodes takes their share of all there is, as if all nodes were alike.
+        A job with whole nodes takes their share of all processors, as if all nodes were alike. By that it
+        keeps others from the rest of their memory and GPUs.
         """
         terms, memory = self._terms_of(asked.partition), asked.memory_mb
         if memory is None:
@@ -101,8 +102,7 @@ class Machine(NamedTuple):
         if not (self.nodes and self.processors and (asked.whole_nodes or terms.whole_nodes)):
             return least
         count = max(asked.nodes, -(-asked.processors * self.nodes // self.processors))
-        shares = [count * size // self.nodes for size in self.sizes]
-        return tuple(max(pair) for pair in zip(least, shares, strict=True))
+        return max(least[0], count * self.processors // self.nodes), *least[1:]
 
     def together(self, needs: Sequence[int], tasks: int) -> tuple[tuple[int, ...], int]:
         """What many tasks of an array need as one job, as wide as fits, and how many such jobs they are."""
@@ -117,7 +117,7 @@ class Machine(NamedTuple):
         return (*found, gpus) if self.gpus else found
 
     def _terms_of(self, partition: str) -> PartitionTerms:
-        if self.terms and partition in self.partitions:
+        if partition in self.partitions[: len(self.terms)]:
             return self.terms[self.partitions.index(partition)]
         return PartitionTerms()
 

@@ -14,6 +14,10 @@ from advisor.model.job import Job
 
 _GPUS: Final = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<number>\d{1,4}))?")
 
+_COUNTED: Final = re.compile(
+    r"(?:gres[:/])?gpu(?:[:/=](?!\d+$)[\w.-]+)?(?::no_consume)?(?:[:=](?P<number>\d{1,4}))?"
+)
+"""The same for any type, such as ``gpu:2080ti:4``."""
 _BESIDE: Final = re.compile(r"\([^)]*\)|^by task or socket: ")
 """What stands beside the numbers: the sockets of sinfo, and our word for other requests."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
@@ -40,7 +44,7 @@ def gpus_asked(generic_resources: str) -> Gpus | None:
 def gpu_count(generic_resources: str) -> int:
     """The number of GPUs that a list of generic resources names, such as ``gpu:a100:2(S:0-1),nvme:1``."""
     parts = _BESIDE.sub("", generic_resources).split(",")
-    return sum(int(match["number"] or 1) for part in parts if (match := _GPUS.fullmatch(part.strip())))
+    return sum(int(match["number"] or 1) for part in parts if (match := _COUNTED.fullmatch(part.strip())))
 
 
 class ReservedUntil(msgspec.Struct, frozen=True, gc=False):

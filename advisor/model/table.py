@@ -48,7 +48,6 @@ class JobTable:
         requeued_seconds: Seconds from the first to the last start of a requeued job; NaN where the first is
             unknown. Default 0.
         is_whole: False where the last run was cut short (node failure, preemption). Default True.
-        held: Processors that the job had: with whole nodes, all of theirs. Default: ``processors``.
         start_of_log: Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week
             days.
         utc_offset_seconds: The site's offset from UTC.
@@ -74,7 +73,6 @@ class JobTable:
     application: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     requeued_seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     is_whole: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    held: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     start_of_log: float = 0.0
     utc_offset_seconds: float = 0.0
     total_processors: int = 0
@@ -92,8 +90,6 @@ class JobTable:
             object.__setattr__(self, "requeued_seconds", np.zeros(len(self.submit)))
         if not len(self.is_whole):
             object.__setattr__(self, "is_whole", np.ones(len(self.submit), np.bool_))
-        if not len(self.held):
-            object.__setattr__(self, "held", self.processors)
 
     def __len__(self) -> int:
         return len(self.submit)

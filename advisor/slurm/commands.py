@@ -70,12 +70,15 @@ class Commands:
         """The release of the installed commands, such as ``(22, 5, 8)``; empty where they do not tell it.
 
         It is asked again when squeue is replaced.
+
+        Raises:
+            RetryLater: As :meth:`text`.
         """
         try:
             changed = (self._folder / "squeue").stat().st_mtime_ns
             if self._release is None or self._release[0] != changed:
                 self._release = changed, release_in(self.text("squeue", "--version"))
-        except (OSError, RetryLater):
+        except OSError:
             return ()
         return self._release[1]
 

@@ -258,4 +258,5 @@ def test_the_release_is_asked_once_and_again_when_squeue_is_replaced(tmp_path: P
     os.utime(tmp_path / "squeue", (5.0, 5.0))
     assert commands.release() == (26, 5, 5)
     install(tmp_path, "squeue", "exit 1")
-    assert commands.release() == ()
+    with pytest.raises(RetryLater):
+        commands.release()

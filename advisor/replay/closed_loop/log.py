@@ -111,7 +111,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         BadInput: No job is left, the machine's size is unknown, or a job is larger than ``nodes``.
     """
     machine = nodes or table.total_processors
-    is_too_large = table.held > machine
+    is_too_large = table.processors > machine
     too_large = int(np.sum(is_too_large)) if not nodes and machine > 0 else 0
     if too_large:
         table = table.select(~is_too_large)
@@ -133,7 +133,7 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
     rows = slice(skip, last)
     run = np.maximum(table.run[rows], _SHORTEST_RUN)
     limit = np.maximum(table.limits[rows], 1.0)
-    processors = table.held[rows]
+    processors = table.processors[rows]
     if int(processors.max()) > machine:
         row = int(np.argmax(processors > machine))
         raise BadInput(

@@ -54,20 +54,17 @@ def in_epoch_seconds(table: JobTable) -> JobTable:
 def as_on_premise(table: JobTable, cloud: Mapping[int, tuple[float, str | None]]) -> JobTable:
     """The jobs with the run times and partitions that they would have had on-premise.
 
-    What they held in the cloud says nothing of a node here: they take what they asked for.
-
     Args:
         cloud: Row of a job that ran in the cloud to its run time on-premise, seconds, and its partition.
     """
     names = dict.fromkeys(table.names.get("queue", ()))
     names |= dict.fromkeys(queue for _, queue in cloud.values() if queue is not None)
     codes = {name: code for code, name in enumerate(names)}
-    run, queue, held = table.run.copy(), table.queue.copy(), table.held.copy()
+    run, queue = table.run.copy(), table.queue.copy()
     for row, (seconds, home) in cloud.items():
         run[row] = seconds
         queue[row] = UNKNOWN_CODE if home is None else codes[home]
-        held[row] = table.processors[row]
-    return replace(table, run=run, queue=queue, held=held, names={**table.names, "queue": tuple(codes)})
+    return replace(table, run=run, queue=queue, names={**table.names, "queue": tuple(codes)})
 
 
 def with_array_tasks(jobs: Iterable[Job]) -> dict[tuple[int, float], Job]:
@@ -94,7 +91,9 @@ def which_fit(table: JobTable, machine: int, machines: Sequence[Machine] = ()) -
     largest: int | Ints = machine
     if len(machines) > 1:
         largest = np.array([*(one.processors for one in machines), 0])[places_of(table, machines)]
-    fits = np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.held <= largest)
+    fits = (
+        np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.processors <= largest)
+    )
     return np.asarray(fits, np.bool_)
 
 
@@ -125,6 +124,6 @@ def busiest(table: JobTable) -> int:
     ran = table.run > 0
     start = (table.submit + np.maximum(table.wait, 0.0))[ran]
     times = np.concatenate([start, start + table.run[ran]])
-    change = np.concatenate([table.held[ran], -table.held[ran]])
+    change = np.concatenate([table.processors[ran], -table.processors[ran]])
     order = np.lexsort((change, times))  # at one moment ends come first
     return int(np.cumsum(change[order]).max(initial=0))

@@ -138,9 +138,9 @@ def _start_of(
     times, shadows = passes[0], passes[1]
     no_sooner, place = now, -1
     for j in range(found.shape[1]):
-        if found[1, j] <= limit and np.all(found[2:, j] <= needs):
+        if found[1, j] <= limit and _is_at_most(found[2:, j], needs):
             no_sooner = max(no_sooner, found[0, j])
-            if found[1, j] == limit and np.all(found[2:, j] == needs):
+            if found[1, j] == limit and _is_at_most(needs, found[2:, j]):
                 place = j
     first = max(0, int(np.searchsorted(times[:count], no_sooner, side="right")) - 1)
     while first > 0 and times[first - 1] == times[first] > now:
@@ -156,6 +156,14 @@ def _start_of(
         oldest[0] = (place + 1) % found.shape[1]
     found[0, place], found[1, place], found[2:, place] = start, limit, needs
     return start
+
+
+@compiled
+def _is_at_most(needs: Floats, others: Floats) -> bool:
+    is_less = True
+    for k in range(len(needs)):
+        is_less = is_less and needs[k] <= others[k]
+    return is_less
 
 
 @compiled

@@ -71,10 +71,10 @@ def test_a_job_with_whole_nodes_takes_them(sharing: Sharing, asks: dict[str, Any
 def test_a_job_on_several_whole_nodes_takes_as_many_as_it_names() -> None:
     machine = queue_of(sharing=replace_terms(whole_nodes=True)).machines[0]
     assert machine.sizes == (16, 2000, 4)
-    assert machine.needs(Asked(2, nodes=2, partition="cpu")) == (16, 2000, 4)
-    assert machine.needs(Asked(9, partition="cpu")) == (16, 2000, 4)
-    assert machine.needs(Asked(8, partition="cpu")) == (8, 1000, 2)
-    assert machine.needs(Asked(1, nodes=3, partition="cpu")) == (24, 3000, 6)  # it never starts
+    assert machine.needs(Asked(2, nodes=2, partition="cpu")) == (16, 0, 0)
+    assert machine.needs(Asked(9, memory_mb=5, gpus=1, partition="cpu")) == (16, 5, 1)
+    assert machine.needs(Asked(8, partition="cpu")) == (8, 0, 0)
+    assert machine.needs(Asked(1, nodes=3, partition="cpu")) == (24, 0, 0)  # it never starts
 
 
 def test_a_running_job_has_what_slurm_says_on_nodes_of_any_size() -> None:
