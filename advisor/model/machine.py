@@ -45,7 +45,7 @@ class Asked(NamedTuple):
         nodes: 1 where it does not matter.
         memory_mb: None: what its partition gives a job that asks for none.
         partition: The first of its partitions.
-        whole_nodes: Whether it asks for whole nodes itself.
+        whole_nodes: Whether it gets whole nodes, as far as its own record tells.
     """
 
     processors: int

@@ -19,7 +19,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower, is_down, is_draining
-from advisor.model.machine import Sharing
+from advisor.model.machine import NOT_KNOWN
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -107,7 +107,7 @@ class PollLoop:
         self._last: Poll | None = None
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
-        self._sharing = Sharing()
+        self._sharing = NOT_KNOWN
 
     @property
     def period_seconds(self) -> float:

@@ -203,8 +203,7 @@ class Answerer:
                 if queue is None:
                     return self._priced(knowledge, job, size, None, alike)
                 is_small = priority_offset(job, size, knowledge.settings) > 0
-                wait = queue.wait(job, state.time, is_small=is_small)
-                planned = queue.planned_wait(job, state.time, is_small=is_small)
+                wait, planned = queue.waits(job, state.time, is_small=is_small)
                 return self._priced(knowledge, job, size, wait, alike, planned)
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()

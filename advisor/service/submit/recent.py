@@ -21,6 +21,7 @@ snapshot.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
@@ -34,7 +35,7 @@ from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.machine import Asked, Machine, places_by_partition
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
+from advisor.simulate.pool.start_profile import QueueProfiles
 
 _MAX_SUBMISSIONS: Final = 200_000
 _MAX_TASKS: Final = 8
@@ -150,22 +151,29 @@ class QueueForecast:
         ]
         self._place_of = places_by_partition(queue.machine for queue in queues)
 
-    def wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
+    def waits(self, job: Job, now: float, *, is_small: bool = False) -> tuple[float, float]:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never.
 
-        ``is_small``: Whether it is put before all jobs that are not.
+        The second is the same if jobs ran to their limits.
+
+        Args:
+            is_small: Whether it is put before all jobs that are not.
         """
-        asked = Asked.by(job)
-        return _soonest(
-            [(one.of(is_small=is_small).expected, one.needs(asked)) for one in self._of(job.queue)], job, now
-        )
+        asked, limit = Asked.by(job), limit_seconds(job)
+        expected = planned = math.inf
+        for machine in self._of(job.queue):
+            profiles, needs = machine.of(is_small=is_small), machine.needs(asked)
+            expected = min(expected, profiles.expected.start_of(needs, limit, now))
+            planned = min(planned, profiles.planned.start_of(needs, limit, now))
+        return expected - now, planned - now
+
+    def wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
+        """The first of :meth:`waits`."""
+        return self.waits(job, now, is_small=is_small)[0]
 
     def planned_wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
-        """The same if jobs ran to their limits."""
-        asked = Asked.by(job)
-        return _soonest(
-            [(one.of(is_small=is_small).planned, one.needs(asked)) for one in self._of(job.queue)], job, now
-        )
+        """The second of :meth:`waits`."""
+        return self.waits(job, now, is_small=is_small)[1]
 
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
@@ -188,11 +196,6 @@ class QueueForecast:
             return self._machines[:1]
         places = {self._place_of[name] for name in partitions.split(",") if name in self._place_of}
         return [self._machines[place] for place in places or (0,)]
-
-
-def _soonest(profiles: Sequence[tuple[StartProfile, Floats]], job: Job, now: float) -> float:
-    limit = limit_seconds(job)
-    return min([profile.start_of(needs, limit, now) for profile, needs in profiles]) - now
 
 
 class RecentSubmissions:

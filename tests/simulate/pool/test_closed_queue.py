@@ -40,7 +40,7 @@ def test_a_job_larger_than_the_machine_never_starts_and_others_pass_it() -> None
 
 
 def test_a_job_waits_for_every_resource_that_it_needs() -> None:
-    """One job has 1 of 8 processors and 90 of 100 GiB: whoever needs more memory than is left waits."""
+    """One job has 1 of 8 processors and 90 of 100 GiB. A job that needs more memory than is left waits."""
     running = np.array([[1.0, 0.0, 500.0, 300.0, 90.0]])
     waiting = np.array([[1.0, 60.0, 60.0, 20.0], [1.0, 60.0, 60.0, 10.0], [7.0, 60.0, 60.0, 0.0]])
     starts = closed_queue_starts(ClosedQueue(np.array([8.0, 100.0]), running, waiting), 100.0)
