@@ -31,6 +31,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         np.full(len(arrays.owner), -1),
         arrays.needs,
         arrays.stock,
+        arrays.windows,
     )
     now = copy.scalars[0]
     now.by_node = scalars.by_node

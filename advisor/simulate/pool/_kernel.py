@@ -6,6 +6,9 @@ behind it may start now if it ends by its limit before that time, or takes only 
 (Lifka 1995; Mu'alem and Feitelson 2001). Where more jobs get reservations, or backfilling has its own cycle,
 the rules are those of Slurm (``advisor.simulate.pool.rules``). The same functions run the pool and, on a
 copy, forecast its queue.
+
+What a reservation leaves to other jobs is one more resource, which counts within the reservation's time: a
+job takes of it if it would run then, by its limit.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ class Arrays(NamedTuple):
     ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
     each node, or -1, where the plan is made node by node. ``needs``: what each row takes beside processors,
     shape ``(rows, k)``; ``stock``: how much of it is free, and stays free at the head's start, shape ``(2,
-    k)``. A plan made node by node knows processors alone.
+    k)``; ``windows``: from when until when it counts, seconds, shape ``(2, k)``. A plan made node by node
+    knows processors alone.
     """
 
     jobs: Records
@@ -83,6 +87,7 @@ class Arrays(NamedTuple):
     owner: Ints
     needs: Floats
     stock: Floats
+    windows: Floats
 
 
 @compiled
@@ -128,8 +133,7 @@ def release(arrays: Arrays, row: int) -> None:
         running[i] = running[i + 1]
     scalars.running -= 1
     scalars.free += jobs[row].processors
-    for k in range(arrays.stock.shape[1]):
-        arrays.stock[FREE, k] += arrays.needs[row, k]
+    _give(arrays, row, FREE, jobs[row].start, 1.0)
     scalars.is_due = 1
     jobs[row].end = scalars.now
     for node in range(len(arrays.owner)):
@@ -168,8 +172,7 @@ def _start(arrays: Arrays, row: int) -> None:
     heap_push(arrays.ending, scalars.endings, job.end, row)
     scalars.endings += 1
     scalars.free -= job.processors
-    for k in range(arrays.stock.shape[1]):
-        arrays.stock[FREE, k] -= arrays.needs[row, k]
+    _give(arrays, row, FREE, scalars.now, -1.0)
     _note(arrays, row, STARTS)
     if job.is_watched:
         scalars.stops = 1
@@ -184,12 +187,26 @@ def _note(arrays: Arrays, row: int, kind: int) -> None:
 
 
 @compiled
-def _fits(arrays: Arrays, row: int, which: int) -> bool:
-    """Whether a row of ``stock`` has what a job takes beside processors."""
+def _counts(arrays: Arrays, row: int, k: int, start: float) -> bool:
+    """Whether a job that starts then takes of a further resource within its window."""
+    return start < arrays.windows[1, k] and start + arrays.jobs[row].limit > arrays.windows[0, k]
+
+
+@compiled
+def _fits(arrays: Arrays, row: int, which: int, start: float) -> bool:
+    """Whether a row of ``stock`` has what a job that starts then takes beside processors."""
     fits = True
     for k in range(arrays.stock.shape[1]):
-        fits = fits and arrays.needs[row, k] <= arrays.stock[which, k]
+        fits = fits and (arrays.needs[row, k] <= arrays.stock[which, k] or not _counts(arrays, row, k, start))
     return fits
+
+
+@compiled
+def _give(arrays: Arrays, row: int, which: int, start: float, times: float) -> None:
+    """Add to a row of ``stock``, so many times, what a job that starts then takes beside processors."""
+    for k in range(arrays.stock.shape[1]):
+        if _counts(arrays, row, k, start):
+            arrays.stock[which, k] += times * arrays.needs[row, k]
 
 
 @compiled
@@ -200,16 +217,16 @@ def _reserve(arrays: Arrays, row: int) -> None:
     arrays.stock[EXTRA] = arrays.stock[FREE]
     for i in range(scalars.running):
         other = jobs[running[i]]
-        if available >= needed and other.planned_end > shadow and _fits(arrays, row, EXTRA):
+        if available >= needed and other.planned_end > shadow and _fits(arrays, row, EXTRA, shadow):
             break
         available += other.processors
-        arrays.stock[EXTRA] += arrays.needs[running[i]]
+        _give(arrays, running[i], EXTRA, other.start, 1.0)
         shadow = max(shadow, other.planned_end)
-    is_enough = available >= needed and _fits(arrays, row, EXTRA)
+    is_enough = available >= needed and _fits(arrays, row, EXTRA, shadow)
     scalars.shadow = shadow if is_enough else np.inf
     scalars.extra = max(0, available - needed)
-    for k in range(arrays.stock.shape[1]):
-        arrays.stock[EXTRA, k] = max(0.0, arrays.stock[EXTRA, k] - arrays.needs[row, k])
+    _give(arrays, row, EXTRA, shadow, -1.0)
+    arrays.stock[EXTRA] = np.maximum(0.0, arrays.stock[EXTRA])
 
 
 @compiled
@@ -242,7 +259,7 @@ def _start_heads(arrays: Arrays) -> None:
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     started = 0
     while started < scalars.waiting and jobs[queue[started]].processors <= scalars.free:
-        if not _fits(arrays, queue[started], FREE):
+        if not _fits(arrays, queue[started], FREE, scalars.now):
             break
         started += 1
         if scalars.by_node:
@@ -269,11 +286,11 @@ def _backfill_easy(arrays: Arrays) -> None:
         job = jobs[row]
         if scalars.free > 0 and not scalars.stops and job.processors <= scalars.free:
             ends_before = scalars.now + job.limit <= scalars.shadow
-            is_extra = job.processors <= scalars.extra and _fits(arrays, row, EXTRA)
-            if (ends_before or is_extra) and _fits(arrays, row, FREE):
+            is_extra = job.processors <= scalars.extra and _fits(arrays, row, EXTRA, scalars.now)
+            if (ends_before or is_extra) and _fits(arrays, row, FREE, scalars.now):
                 if not ends_before:
                     scalars.extra -= job.processors
-                    arrays.stock[EXTRA] -= arrays.needs[row]
+                    _give(arrays, row, EXTRA, scalars.now, -1.0)
                 _start(arrays, row)
                 continue
         if scalars.free == 0 and kept == i:

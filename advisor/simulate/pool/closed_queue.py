@@ -10,6 +10,7 @@ from advisor.arrays import Floats
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, advance
 
+NONE_RESERVED: Final[Floats] = np.zeros((0, 4))
 _OVERDUE_SECONDS: Final = 1.0
 """A running job that has run for longer than expected is assumed to end within this time, seconds."""
 
@@ -21,20 +22,24 @@ class ClosedQueue(NamedTuple):
         sizes: What the usable nodes have of each resource that jobs share, processors first, shape ``(k,)``;
             running jobs may have more.
         running: Processors, start, limit and expected run time from the start of each job that has
-            processors, and what it has of each further resource, shape ``(r, 3 + k)``.
+            processors, what it has of each further resource, and what it takes of each row of ``reserved`` if
+            it runs then, shape ``(r, 3 + k + m)``.
         waiting: Processors, limit and expected run time of each waiting job, and what it takes of each
             further resource, in the order of the queue, shape ``(w, 2 + k)``.
+        reserved: What reservations take from these jobs, a row for each resource of each, shape ``(m, 4)``:
+            begin, end, the resource (its place in ``sizes``), and what is left of it.
     """
 
     sizes: Floats
     running: Floats
     waiting: Floats
+    reserved: Floats = NONE_RESERVED
 
     def run_to_limits(self) -> ClosedQueue:
         """The same queue where every job runs to its limit."""
         running, waiting = self.running.copy(), self.waiting.copy()
         running[:, 3], waiting[:, 2] = running[:, 2], waiting[:, 1]
-        return ClosedQueue(self.sizes, running, waiting)
+        return self._replace(running=running, waiting=waiting)
 
 
 def closed_queue_starts(queue: ClosedQueue, now: float) -> Floats:
@@ -43,15 +48,16 @@ def closed_queue_starts(queue: ClosedQueue, now: float) -> Floats:
     Returns:
         Seconds, shape ``(w,)``; infinite for a job larger than the machine.
     """
-    arrays, ahead = simulation_of(queue, now), len(queue.running)
+    arrays = simulation_of(queue, now)
     advance(arrays, np.inf, arrays.events.shape[0])
-    jobs = arrays.jobs[ahead:]
+    jobs = arrays.jobs[len(arrays.jobs) - len(queue.waiting) :]
     return np.where(jobs["where"] >= RUNNING, jobs["start"], np.inf)
 
 
 def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
     """The state of EASY backfilling at a moment, the running jobs first. Jobs are planned by their limits."""
-    running, waiting, ahead = queue.running, queue.waiting, len(queue.running)
+    running, waiting, reserved = _with_ends(queue, now), queue.waiting, queue.reserved
+    ahead = len(running)
     count = ahead + len(waiting)
     jobs = np.zeros(count, JOB)
     jobs["where"][:ahead], jobs["where"][ahead:] = RUNNING, WAITING
@@ -73,8 +79,14 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
         np.arange(ahead, count),
         np.argsort(planned, kind="stable"),
     )
-    stock = np.zeros((2, len(queue.sizes) - 1))
-    stock[0] = np.maximum(0.0, queue.sizes[1:] - running[:, 4:].sum(axis=0))
+    of_reserved = waiting[:, np.r_[0, 3 : waiting.shape[1]]][:, reserved[:, 2].astype(int)]
+    ordinary = len(queue.sizes) - 1
+    windows = np.full((2, ordinary + len(reserved)), np.inf)
+    windows[0], windows[:, ordinary:] = -np.inf, reserved[:, :2].T
+    held = np.where(running[:, [1]] + running[:, [2]] > windows[0], running[:, 4:], 0.0).sum(axis=0)
+    stock = np.zeros((2, ordinary + len(reserved)))
+    stock[0] = np.concatenate((queue.sizes[1:], reserved[:, 3])) - held
+    stock[0, :ordinary] = np.maximum(0.0, stock[0, :ordinary])
     return Arrays(
         jobs=jobs,
         queue=rows_waiting,
@@ -84,6 +96,17 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
         scalars=scalars,
         other_ends=np.zeros(0),
         owner=np.zeros(0, np.int64),
-        needs=np.vstack((running[:, 4:], waiting[:, 3:])),
+        needs=np.vstack((running[:, 4:], np.hstack((waiting[:, 3:], of_reserved)))),
         stock=stock,
+        windows=windows,
     )
+
+
+def _with_ends(queue: ClosedQueue, now: float) -> Floats:
+    """The running jobs, and for the end of each reservation one that has nothing: jobs may start then."""
+    ends = np.unique(queue.reserved[:, 1])
+    if not len(ends):
+        return queue.running
+    found = np.zeros((len(ends), queue.running.shape[1]))
+    found[:, 1], found[:, 2:4] = now, np.maximum(ends - now, 0.0)[:, None]
+    return np.vstack((queue.running, found))

@@ -60,6 +60,7 @@ class Pool:
             np.full(processors if rules else 0, -1),
             np.empty((capacity, 0)),
             np.empty((2, 0)),
+            np.empty((2, 0)),
         )
         self._scalars = self._arrays.scalars
         self._scalars["now"] = time

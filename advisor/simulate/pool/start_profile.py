@@ -18,7 +18,7 @@ import numpy as np
 from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.simulate.pool._kernel import EXTRA, FREE, Arrays, advance
-from advisor.simulate.pool.closed_queue import ClosedQueue, simulation_of
+from advisor.simulate.pool.closed_queue import NONE_RESERVED, ClosedQueue, simulation_of
 
 _FOUND: Final = 32
 """Number of the last starts found that are remembered."""
@@ -28,15 +28,18 @@ class StartProfile:
     """What each scheduling pass leaves free, with the jobs that have joined the queue.
 
     Args:
-        passes: Shape ``(2 + 2 k, n)``: the times of the passes, seconds, ascending; when the head of the
-            queue is reserved to start, seconds, infinite where no job waits; and of each of the ``k``
-            resources, processors first, what is free, and what stays free at the head's start.
+        passes: Shape ``(2 + 2 (k + m), n)``: the times of the passes, seconds, ascending; when the head of
+            the queue is reserved to start, seconds, infinite where no job waits; and of each of the ``k``
+            resources, processors first, and each row of ``reserved``, what is free, and what stays free at
+            the head's start.
+        reserved: See `ClosedQueue`, shape ``(m, 4)``.
     """
 
-    def __init__(self, passes: Floats) -> None:
+    def __init__(self, passes: Floats, reserved: Floats = NONE_RESERVED) -> None:
         self._passes = passes
+        self._reserved = reserved
         self._count = passes.shape[1]
-        self._found = np.full((1 + len(passes) // 2, _FOUND), np.inf)
+        self._found = np.full((1 + len(passes) // 2 - len(reserved), _FOUND), np.inf)
         self._oldest = np.zeros(1, np.int64)
 
     @property
@@ -46,7 +49,7 @@ class StartProfile:
 
     def copy(self) -> StartProfile:
         """Return a profile that other jobs may join."""
-        return StartProfile(self.passes.copy())
+        return StartProfile(self.passes.copy(), self._reserved)
 
     def start_of(self, needs: Floats, limit: float, now: float) -> float:
         """When a job that joins now would start, seconds; infinite where the machine is too small.
@@ -56,7 +59,8 @@ class StartProfile:
             limit: Its time limit, seconds.
             now: The present time, seconds, not before the first pass.
         """
-        return _start_of(self._passes, self._count, self._found, self._oldest, needs, limit, now)
+        found = self._found, self._oldest
+        return _start_of(self._passes, self._count, self._reserved, *found, needs, limit, now)
 
     def join(self, needs: Floats, limit: float, now: float, run: float) -> None:
         """Let a job join the queue, without a new simulation.
@@ -73,7 +77,8 @@ class StartProfile:
             self._passes = more
         start = self.start_of(needs, limit, now)
         if start < np.inf:
-            _join(self._passes, self._count, needs, start, start + min(run, limit), start + limit)
+            times = start, start + min(run, limit), start + limit
+            _join(self._passes, self._count, self._reserved, needs, times)
             self._count += 2
 
 
@@ -101,8 +106,9 @@ def start_profile(queue: ClosedQueue, now: float) -> StartProfile:
         now: The present time, seconds, on the clock of the starts.
     """
     arrays = simulation_of(queue, now)
-    found = np.empty((2 + 2 * len(queue.sizes), 2 * len(arrays.jobs) + 2))
-    return StartProfile(found[:, : _follow(arrays, found)].copy())
+    resources = len(queue.sizes) + len(queue.reserved)
+    found = np.empty((2 + 2 * resources, 2 * len(arrays.jobs) + 2))
+    return StartProfile(found[:, : _follow(arrays, found)].copy(), np.ascontiguousarray(queue.reserved))
 
 
 @compiled
@@ -129,7 +135,14 @@ def _follow(arrays: Arrays, found: Floats) -> int:
 
 @compiled
 def _start_of(
-    passes: Floats, count: int, found: Floats, oldest: Ints, needs: Floats, limit: float, now: float
+    passes: Floats,
+    count: int,
+    reserved: Floats,
+    found: Floats,
+    oldest: Ints,
+    needs: Floats,
+    limit: float,
+    now: float,
 ) -> float:
     """Find a start; a column of ``found`` keeps the start, the limit and the needs of a job.
 
@@ -148,7 +161,7 @@ def _start_of(
     start = np.inf
     for i in range(first, count):
         time = max(float(times[i]), now)
-        if _has_room(passes[2:, i], needs, time + limit, shadows[i]):
+        if _has_room(passes[2:, i], reserved, needs, time, time + limit, shadows[i]):
             start = time
             break
     if place < 0:
@@ -167,17 +180,34 @@ def _is_at_most(needs: Floats, others: Floats) -> bool:
 
 
 @compiled
-def _has_room(left: Floats, needs: Floats, planned_end: float, shadow: float) -> bool:
-    """Whether what a pass leaves suffices for a job that would be planned to end then."""
+def _has_room(
+    left: Floats, reserved: Floats, needs: Floats, start: float, planned_end: float, shadow: float
+) -> bool:
+    """Whether what a pass leaves suffices for a job that would start then and be planned to end then."""
     fits = True
     for k in range(len(needs)):
         fits = fits and needs[k] <= left[2 * k] and (planned_end <= shadow or needs[k] <= left[2 * k + 1])
+    for j in range(len(reserved)):
+        if start < reserved[j, 1] and planned_end > reserved[j, 0]:
+            need, k = needs[int(reserved[j, 2])], len(needs) + j
+            fits = fits and need <= left[2 * k] and (planned_end <= shadow or need <= left[2 * k + 1])
     return fits
 
 
 @compiled
-def _join(passes: Floats, count: int, needs: Floats, start: float, end: float, planned_end: float) -> None:
-    """Add passes at a job's start and end, and take what it needs between them."""
+def _join(
+    passes: Floats, count: int, reserved: Floats, needs: Floats, when: tuple[float, float, float]
+) -> None:
+    """Add passes at a job's start and end, and take what it needs between them.
+
+    ``when``: its start, end and planned end.
+    """
+    start, end, planned_end = when
+    takes = np.zeros(len(passes) // 2 - 1)
+    takes[: len(needs)] = needs
+    for j in range(len(reserved)):
+        if start < reserved[j, 1] and planned_end > reserved[j, 0]:
+            takes[len(needs) + j] = needs[int(reserved[j, 2])]
     times, shadows = passes[0], passes[1]
     first = int(np.searchsorted(times[:count], start, side="left"))
     at_start = int(np.searchsorted(times[:count], start, side="right"))
@@ -193,9 +223,9 @@ def _join(passes: Floats, count: int, needs: Floats, start: float, end: float, p
     for i in range(first, at_end + 1):
         if times[i] >= end:
             break
-        passes[2::2, i] -= needs
+        passes[2::2, i] -= takes
         if planned_end > shadows[i] or shadows[i] == np.inf:
-            passes[3::2, i] = np.maximum(0.0, passes[3::2, i] - needs)
+            passes[3::2, i] = np.maximum(0.0, passes[3::2, i] - takes)
     for i in range(first - 1, -1, -1):
         if shadows[i] != np.inf:
             break

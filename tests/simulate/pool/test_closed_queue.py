@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.pool import Pool
+from tests.simulate.pool.plain_easy import drawn_queue, plain_starts
 
 MACHINE = 16
 
@@ -84,3 +85,18 @@ def test_no_resource_is_given_out_twice_and_the_head_is_not_delayed(seed: int) -
         alone = closed_queue_starts(ClosedQueue(sizes, np.zeros((0, 6)), waiting[: head + 1]), 0.0)
         to_limits = ClosedQueue(sizes, np.zeros((0, 6)), waiting[: head + 1]).run_to_limits()
         assert alone[head] <= starts[head] <= max(alone[head], closed_queue_starts(to_limits, 0.0)[head])
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 1_000_000))
+def test_the_starts_are_those_of_the_rules_written_out(seed: int) -> None:
+    queue = drawn_queue(seed)
+    assert closed_queue_starts(queue, 0.0).tolist() == plain_starts(queue, 0.0).tolist()
+
+
+def test_jobs_that_would_run_into_a_reservation_of_all_nodes_wait_for_its_end() -> None:
+    """Maintenance from 1,000 to 5,000 s on an empty machine."""
+    maintenance = np.array([[1000.0, 5000.0, 0.0, 0.0]])
+    waiting = np.array([[4.0, 1200.0, 10.0], [4.0, 900.0, 900.0], [4.0, 100.0, 100.0], [4.0, 101.0, 50.0]])
+    starts = closed_queue_starts(ClosedQueue(np.array([4.0]), np.zeros((0, 5)), waiting, maintenance), 0.0)
+    assert starts.tolist() == [5000.0, 0.0, 900.0, 5010.0]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.start_profile import StartProfile, start_profile
+from tests.simulate.pool.plain_easy import drawn_queue, plain_starts
 
 MACHINE = 32
 NOW = 1000.0
@@ -140,3 +141,28 @@ def test_the_starts_that_it_remembers_change_no_other(
         assert start == profile.copy().start_of(needs(processors), limit, now)
         if joins:
             profile.join(needs(processors), limit, now, share * limit)
+
+
+@given(st.integers(0, 1_000_000), st.integers(1, 30))
+def test_the_start_is_that_of_the_whole_simulation_beside_other_resources_and_reservations(
+    seed: int, hundreds: int
+) -> None:
+    queue, limit = drawn_queue(seed), 100.0 * hundreds
+    profile = start_profile(queue, 0.0)
+    for asked in ((1.0, 0.0, 0.0), (3.0, 40.0, 1.0), (3.0, 40.0, 2.0), (16.0, 1.0, 0.0)):
+        takes = np.array(asked[: len(queue.sizes)])
+        new = np.array([[takes[0], limit, limit, *takes[1:]]])
+        every = queue._replace(waiting=np.vstack((queue.waiting, new)))
+        assert profile.start_of(takes, limit, 0.0) == plain_starts(every, 0.0)[-1]
+
+
+def test_a_job_that_joined_leaves_less_beside_a_reservation() -> None:
+    """From 1,000 to 2,000 s a reservation leaves 8 processors of 32."""
+    windows = np.array([[1000.0, 2000.0, 0.0, 8.0]])
+    queue = ClosedQueue(np.array([32.0]), np.zeros((0, 5)), np.zeros((0, 3)), windows)
+    profile = start_profile(queue, 0.0)
+    assert profile.start_of(needs(6), 1500.0, 0.0) == 0.0
+    profile.join(needs(6), 1500.0, 0.0, 1200.0)
+    assert profile.start_of(needs(3), 1500.0, 0.0) == 1200.0
+    assert profile.start_of(needs(3), 1000.0, 0.0) == 0.0
+    assert profile.start_of(needs(20), 1001.0, 0.0) == 2000.0
