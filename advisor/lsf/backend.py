@@ -34,7 +34,7 @@ from advisor.lsf.site import LsfSite, SiteReader
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
 
 log = structlog.get_logger(__name__)
 
@@ -160,6 +160,10 @@ class LsfBackend:
             for row in rows
             if row.state == PENDING
         }
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See :class:`~advisor.model.scheduler.Scheduler`."""
+        return ()
 
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.model.scheduler.Scheduler`."""

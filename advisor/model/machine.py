@@ -55,6 +55,15 @@ class Asked(NamedTuple):
     partition: str = ""
     whole_nodes: bool = False
 
+    def on(self, nodes: int) -> Asked:
+        """Its part on so many of its nodes, as if it had as much on each."""
+        if nodes >= self.nodes:
+            return self
+        share = max(0, nodes) / self.nodes
+        whole = self.processors, self.memory_mb or 0, self.gpus
+        processors, memory, gpus = (round(share * each) for each in whole)
+        return self._replace(processors=processors, nodes=nodes, memory_mb=memory, gpus=gpus)
+
     @classmethod
     def by(cls, job: Job) -> Asked:
         """What a job asks for at its submission."""
@@ -83,11 +92,11 @@ class Machine(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """What it has of each resource that jobs wait for: processors, memory, GPUs."""
-        return self._of_those_there(self.processors, self.memory_mb, self.gpus)
+        return self.of_those_there(self.processors, self.memory_mb, self.gpus)
 
     def held_by(self, has: Asked) -> tuple[int, ...]:
         """What a running job has of each of :attr:`sizes`."""
-        return self._of_those_there(has.processors, has.memory_mb or 0, has.gpus)
+        return self.of_those_there(has.processors, has.memory_mb or 0, has.gpus)
 
     def needs(self, asked: Asked) -> tuple[int, ...]:
         """What a job that waits will take of each of :attr:`sizes`.
@@ -98,7 +107,7 @@ class Machine(NamedTuple):
         terms, memory = self._terms_of(asked.partition), asked.memory_mb
         if memory is None:
             memory = terms.memory_per_node * asked.nodes or terms.memory_per_processor * asked.processors
-        least = self._of_those_there(asked.processors, memory, asked.gpus)
+        least = self.of_those_there(asked.processors, memory, asked.gpus)
         if not (self.nodes and self.processors and (asked.whole_nodes or terms.whole_nodes)):
             return least
         count = max(asked.nodes, -(-asked.processors * self.nodes // self.processors))
@@ -112,7 +121,8 @@ class Machine(NamedTuple):
         at_once = min(tasks, max(1, each))
         return tuple(at_once * own for own in needs), -(-tasks // at_once)
 
-    def _of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
+    def of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
+        """Those of the three that are :attr:`sizes`."""
         found = (processors, memory_mb) if self.memory_mb else (processors,)
         return (*found, gpus) if self.gpus else found
 

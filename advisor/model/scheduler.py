@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Protocol
 
-from advisor.model.snapshot import ClusterSnapshot, Partition, SubmittedJob
+from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation, SubmittedJob
 
 
 class Scheduler(Protocol):
@@ -50,6 +50,10 @@ class Scheduler(Protocol):
 
     def partitions(self) -> tuple[Partition, ...]:
         """All partitions."""
+        ...
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All reservations of nodes; none under LSF."""
         ...
 
     def config(self) -> Mapping[str, str]:

@@ -54,6 +54,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             uses it.
         spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
         spot_closed, on_demand_closed: Until when, and why, those pools are closed; None where one is open.
+        closes_at: From when all cloud nodes are in a reservation that is not the advisor's, epoch seconds; no
+            job is sent that may run into it. None: they are not.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
         spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
@@ -89,6 +91,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_demand_open: bool = True
     spot_closed: ClosedCapacity | None = None
     on_demand_closed: ClosedCapacity | None = None
+    closes_at: float | None = None
     protected: str = ""
     spent_usd: float = 0.0
     spent_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)

@@ -138,6 +138,24 @@ class JobView:
         return self.state == PENDING
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Nodes that are kept for certain jobs, or for maintenance, for a time.
+
+    Attributes:
+        name: The advisor's own begin with ``advisor_``.
+        begin, end: Epoch seconds.
+        nodes: Names of its nodes.
+        processors: How many it has on them; None: not known, and taken to be all.
+    """
+
+    name: str
+    begin: float
+    end: float
+    nodes: frozenset[str]
+    processors: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterSnapshot:
     """All jobs and nodes at one moment, from one query each, shared by all loops (F29 in docs/faults.md).
@@ -148,6 +166,7 @@ class ClusterSnapshot:
         seconds: How long the two queries took.
         malformed: Records that could not be read and were left out.
         sharing: How nodes are shared among jobs, as far as it is known.
+        reservations: Those that have not ended, as they were known at most a minute ago.
     """
 
     time: float
@@ -156,6 +175,7 @@ class ClusterSnapshot:
     seconds: float = 0.0
     malformed: int = 0
     sharing: Sharing = NOT_KNOWN
+    reservations: tuple[Reservation, ...] = ()
 
     def node(self, name: str) -> Node | None:
         """The node with this name."""

@@ -8,20 +8,18 @@ when it is over.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from advisor.model.errors import RetryLater
-from advisor.model.node_sets import expand, fold
-from advisor.slurm import records
+from advisor.model.node_sets import fold
+from advisor.slurm import parsing
 from advisor.slurm.commands import Commands
 
 PREFIX: Final = "advisor_end_"
 _MINUTES: Final = 30
 """As long as EC2 takes to clear a block."""
 _OWNER: Final = "root"
-_PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
 
 
 class BlockEnds:
@@ -32,13 +30,8 @@ class BlockEnds:
 
     def known(self) -> dict[str, frozenset[str]]:
         """The nodes of each block that Slurm knows the end of; RetryLater when slurmctld does not say."""
-        found = {}
-        for line in self._commands.text("scontrol", "--oneliner", "show", "reservations").splitlines():
-            pairs = dict(_PAIR.findall(line))
-            name, nodes = pairs.get("ReservationName", ""), records.text(pairs.get("Nodes", ""))
-            if name.startswith(PREFIX):
-                found[name.removeprefix(PREFIX)] = frozenset(expand(nodes) if nodes else ())
-        return found
+        every = parsing.reservations(self._commands.text("scontrol", "--oneliner", "show", "reservations"))
+        return {one.name.removeprefix(PREFIX): one.nodes for one in every if one.name.startswith(PREFIX)}
 
     def keep(self, wanted: Mapping[str, tuple[Collection[str], float]], now: float) -> None:
         """Tell Slurm the nodes of each block, and when EC2 ends them (epoch seconds); clear all others.

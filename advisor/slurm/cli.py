@@ -15,7 +15,7 @@ from advisor.history import sacct
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, SubmittedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands, release_in
 from advisor.slurm.protocol import AccountingExport
@@ -227,6 +227,10 @@ class CliBackend:
         return parsing.partitions(
             self._commands.text("scontrol", "--oneliner", "--all", "show", "partitions")
         )
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return parsing.reservations(self._commands.text("scontrol", "--oneliner", "show", "reservations"))
 
     def config(self) -> Mapping[str, str]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

@@ -11,10 +11,12 @@ from typing import Final
 from msgspec import structs
 
 from advisor.model.cluster import Node
+from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
 from advisor.model.node_classes import gpu_count
-from advisor.model.snapshot import PENDING, Partition, QueuedJob, SubmittedJob
+from advisor.model.node_sets import expand
+from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm import records
 from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Unread
@@ -84,6 +86,7 @@ _TELLS_EXCLUSIVE: Final = (26, 5)
 _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
 _GPUS: Final = "gres/gpu"
+_PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -300,6 +303,27 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 allowed=_lists(pairs, "Allow"),
                 denied=_lists(pairs, "Deny"),
             )
+        )
+    return tuple(found)
+
+
+def reservations(text: str) -> tuple[Reservation, ...]:
+    """Reservations of ``scontrol -o show reservations``; administrators type its values."""
+    found = []
+    for line in text.splitlines():
+        pairs = dict(_PAIR.findall(line))
+        name, nodes = pairs.get("ReservationName"), records.text(pairs.get("Nodes", ""), 65536)
+        begin, end = records.whole(pairs.get("StartTime", "")), records.whole(pairs.get("EndTime", ""))
+        if not name or begin is None or end is None:
+            continue
+        tres = re.search(r"\bTRES=cpu=([0-9]+[KMGTP]?)", line)
+        try:
+            names = frozenset(expand(nodes) if nodes else ())
+        except BadInput:
+            continue
+        processors = None if tres is None else records.leading(tres[1])
+        found.append(
+            Reservation(name=name, begin=float(begin), end=float(end), nodes=names, processors=processors)
         )
     return tuple(found)
 

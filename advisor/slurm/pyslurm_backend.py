@@ -27,7 +27,7 @@ import structlog
 
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, SubmittedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
 from advisor.slurm.cli import PARTITION_ATTEMPTS, CliBackend, one_line
 from advisor.slurm.protocol import AccountingExport, SlurmBackend
 from advisor.slurm.pyslurm_records import node_of, queued_job
@@ -307,6 +307,10 @@ class PyslurmBackend:
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         return self._commands.partitions()
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return self._commands.reservations()
 
     def config(self) -> Mapping[str, str]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

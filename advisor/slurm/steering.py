@@ -83,14 +83,9 @@ class BurstSteering:
 
     def closed(self) -> Closed | None:
         """Nodes that are closed now; None when there is no reservation."""
-        said = self._commands.text("scontrol", "--oneliner", "show", "reservations")
-        for line in said.splitlines():
-            pairs = dict(_PAIR.findall(line))
-            until = records.whole(pairs.get("EndTime", ""))
-            if pairs.get("ReservationName") == RESERVATION and until is not None:
-                nodes = pairs.get("Nodes", "(null)")
-                return Closed(nodes=frozenset(expand(nodes) if nodes != "(null)" else ()), until=float(until))
-        return None
+        every = parsing.reservations(self._commands.text("scontrol", "--oneliner", "show", "reservations"))
+        ours = (Closed(nodes=one.nodes, until=one.end) for one in every if one.name == RESERVATION)
+        return next(ours, None)
 
     def close(self, nodes: Collection[str], *, seconds: float, known: Closed | None) -> None:
         """Close exactly these nodes for so long from now; ``known`` is what `closed` returned."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
-from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_cluster import MemoryCluster
@@ -302,6 +302,10 @@ class MemorySlurm(MemoryCluster):
             "accounting", lambda: self.ended_runs.accounting(since, until)
         )
         return found
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`; it has none."""
+        return ()
 
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

@@ -301,6 +301,27 @@ def test_a_job_whose_requeue_is_expedited_waits() -> None:
     assert jobs[7].is_queued
 
 
+def test_reservations_of_nodes_and_of_cores() -> None:
+    """As 22.05 shows them with ``SLURM_TIME_FORMAT=%s``."""
+    text = (
+        "ReservationName=maint StartTime=1795915277 EndTime=1795915337 Duration=00:01:00 Nodes=onprem[1-2] "
+        "NodeCnt=2 CoreCnt=8 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES "
+        "TRES=cpu=8 Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE\n"
+        "ReservationName=cores StartTime=1795915457 EndTime=1795916057 Duration=00:10:00 Nodes=onprem3 "
+        "NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=onprem Flags=SPEC_NODES   NodeName=onprem3 "
+        "CoreIDs=0-1 TRES=cpu=2 Users=root Groups=(null)\n"
+        "ReservationName=licences StartTime=1795915457 EndTime=1795916057 Nodes=(null) TRES=(null)\n"
+        "ReservationName=broken StartTime=1795915457 EndTime=1795916057 Nodes=n[1-\n"
+        "ReservationName=open StartTime=Unknown EndTime=1795916057 Nodes=n1\n"
+        "No reservations in the system\n"
+    )
+    maintenance, cores, licences = parsing.reservations(text)
+    assert maintenance.nodes == {"onprem1", "onprem2"}
+    assert (maintenance.name, maintenance.begin, maintenance.end) == ("maint", 1795915277.0, 1795915337.0)
+    assert (maintenance.processors, cores.processors, licences.processors) == (8, 2, None)
+    assert (cores.nodes, licences.nodes) == ({"onprem3"}, frozenset())
+
+
 @pytest.mark.parametrize(
     ("typed", "seconds"),
     [

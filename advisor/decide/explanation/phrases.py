@@ -160,6 +160,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.ON_DEMAND: "On-demand at {price}, because {detail}.",
         Reason.NONE_OPEN: "No capacity is open: on-demand pools are closed, and {detail}.",
         Reason.SPOT_NOT_EXCLUDED: "It may not be requeued, and nothing could keep it off spot: {detail}.",
+        Reason.BURST_RESERVED: (
+            "All cloud nodes are in a reservation that begins in {closes_in}, and it might still run then."
+        ),
         Reason.PROTECTED: "Nothing is sent to the cloud at the moment: {detail}.",
     }
 )
@@ -361,6 +364,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "spot_max_run": "longest run on spot",
         "reserved_free": "free reserved nodes",
         "closed_for": "on-demand pools are closed for",
+        "closes_in": "until the cloud nodes are reserved",
         "price": "price",
         "processors": "processors asked for",
         "max_processors": "most that may move",

@@ -90,6 +90,7 @@ class Reason(enum.StrEnum):
     NONE_OPEN = "capacity.none_open"
     SPOT_NOT_EXCLUDED = "capacity.spot_not_excluded"
     PROTECTED = "capacity.protected"
+    BURST_RESERVED = "capacity.burst_reserved"
 
 
 def used_up(payer: str) -> tuple[Reason, str]:

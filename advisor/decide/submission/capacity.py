@@ -52,6 +52,9 @@ def choose(
     """
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
+    if cloud.closes_at is not None and _ends_at_most(job, cloud, settings, now) > cloud.closes_at:
+        closes_in = ("closes_in", Quantity(max(0.0, cloud.closes_at - now)))
+        return None, _answer(Verdict.NO, Reason.BURST_RESERVED, closes_in)
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
@@ -207,12 +210,15 @@ def _reserved_for(job: Job, cloud: CloudState, settings: Settings, now: float) -
     """The free reserved nodes that last as long as the job may run."""
     if not cloud.reserved_until:
         return cloud.reserved_free_nodes
+    ends = _ends_at_most(job, cloud, settings, now)
+    return cloud.reserved_free_nodes + sum(each.nodes for each in cloud.reserved_until if each.until >= ends)
+
+
+def _ends_at_most(job: Job, cloud: CloudState, settings: Settings, now: float) -> float:
+    """When the job's limit would end it in the cloud; infinite without a limit."""
     limit = stretched(job, settings.placement)
     longest = job.requested_time if limit is None else limit.given_seconds
-    if longest is None:
-        return cloud.reserved_free_nodes
-    ends = now + boot_seconds(cloud, settings) + longest
-    return cloud.reserved_free_nodes + sum(each.nodes for each in cloud.reserved_until if each.until >= ends)
+    return math.inf if longest is None else now + boot_seconds(cloud, settings) + longest
 
 
 def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings) -> str:

@@ -18,12 +18,12 @@ from advisor.ec2.classes import class_of_nodes
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
-from advisor.model.cluster import Node, NodePower, is_down, is_draining
+from advisor.model.cluster import Node, NodePower
 from advisor.model.machine import NOT_KNOWN
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
-from advisor.model.snapshot import ClusterSnapshot
+from advisor.model.snapshot import ClusterSnapshot, Reservation
 from advisor.service.cloud.node_classes import class_states
 from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
@@ -36,6 +36,7 @@ from advisor.service.exchange.status_file import write as write_status
 from advisor.service.observation.cloud_rooms import NO_ROOM, cloud_rooms
 from advisor.service.observation.committed import with_committed
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.reserved_nodes import open_cloud_nodes
 from advisor.service.observation.sharing import sharing_of
 from advisor.service.observation.site_view import (
     PAID_FOR,
@@ -108,6 +109,7 @@ class PollLoop:
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
         self._sharing = NOT_KNOWN
+        self._reservations: tuple[Reservation, ...] = ()
 
     @property
     def period_seconds(self) -> float:
@@ -127,10 +129,11 @@ class PollLoop:
     def poll(self) -> None:
         """Query Slurm once; when that fails, the former snapshot ages and is soon not believed any more."""
         self._last = None
-        snapshot = replace(self._slurm.snapshot(self._clock.wall()), sharing=self._sharing)
+        found = self._slurm.snapshot(self._clock.wall())
+        snapshot = replace(found, sharing=self._sharing, reservations=self._reservations)
         cluster = cluster_state(self._met(snapshot), self._settings)
         self._view.update(snapshot, cluster)
-        cloud = self.cloud_state(burst_nodes(snapshot, self._settings))
+        cloud = self.cloud_state(burst_nodes(snapshot, self._settings), snapshot.reservations)
         cloud = with_committed(cloud, snapshot.jobs, self._settings, self._stop_of)
         self._last = Poll(snapshot=snapshot, cluster=cluster, cloud=cloud)
 
@@ -150,6 +153,7 @@ class PollLoop:
         if said in _JOB_REQUEUE:
             self.job_requeue = _JOB_REQUEUE[said]
         self._sharing = sharing_of(config, self._slurm.partitions())
+        self._reservations = self._slurm.reservations()
         self._next_config = now + _CONFIG_SECONDS
 
     def publish(self) -> None:
@@ -196,7 +200,7 @@ class PollLoop:
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""
         nodes = burst_nodes(poll.snapshot, self._settings)
-        usable = _usable(nodes)
+        usable, _ = open_cloud_nodes(nodes, poll.snapshot.reservations, poll.snapshot.time)
         listed = self._instances()
         able = startable(
             usable,
@@ -212,9 +216,9 @@ class PollLoop:
         rooms = without_room(rooms, usable, able, self._class_of)
         return structs.replace(poll.cloud, rooms=dict(NO_ROOM) if nodes and not able else rooms)
 
-    def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
+    def cloud_state(self, nodes: Sequence[Node], reservations: Sequence[Reservation] = ()) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
-        usable = _usable(nodes)
+        usable, closes_at = open_cloud_nodes(nodes, reservations, self._clock.wall())
         powers = Counter(node.power for node in usable)
         budget = self._settings.budget
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure(
@@ -237,6 +241,7 @@ class PollLoop:
             on_demand_open=closings.on_demand is None,
             spot_closed=closings.spot,
             on_demand_closed=closings.on_demand,
+            closes_at=closes_at,
             protected=self._cloud.protected,
             spent_usd=spent,
             spent_by_account=spent_by_account,
@@ -298,11 +303,3 @@ class PollLoop:
                 "malformed_records": snapshot.malformed,
             }
         write_status(self._settings.paths.published, content)
-
-
-def _usable(nodes: Sequence[Node]) -> list[Node]:
-    """A node that is down or drained takes no job; one that waits to be powered up does."""
-    unusable = {
-        states for states in {node.states for node in nodes} if is_down(states) or is_draining(states)
-    }
-    return [node for node in nodes if node.states not in unusable] if unusable else list(nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.observation.placeholders import standing_for_others
+from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import without_doubles
 from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
 
@@ -32,9 +33,11 @@ class OnPremiseQueue:
         machines: What the on-premise partitions consist of: jobs of one machine never wait for another's.
         running: The running jobs, in no order.
         waiting: The waiting jobs in Slurm's order of priority; jobs that are held, wait for a time or another
-            job are left out.
+            job, or have a reservation, are left out.
         places: Job id to the number of the machine that it has or waits for; empty where there is one.
         names: The job names that placeholders stand for, by their ids.
+        lost: Id of a running job to the number of its nodes that are not among those of the machines.
+        reserved: The next reservations of each machine; empty where there is none.
     """
 
     time: float
@@ -43,6 +46,8 @@ class OnPremiseQueue:
     waiting: tuple[QueuedJob, ...]
     places: Mapping[int, int] = field(default_factory=dict)
     names: Mapping[int, str | None] = field(default_factory=dict)
+    lost: Mapping[int, int] = field(default_factory=dict)
+    reserved: tuple[tuple[Reserved, ...], ...] = ()
 
     @property
     def waiting_processors(self) -> int:
@@ -75,9 +80,10 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     ours = settings.cluster.on_premise_partitions
     known = set(ours)
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
-    waiting = [queued for queued in here if queued.is_queued]
+    waiting = [queued for queued in here if queued.is_queued and not queued.job.reservation]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
-    machines = _machines(ours, snapshot)
+    unusable = unusable_nodes(snapshot)
+    machines = _machines(ours, snapshot, unusable)
     running = tuple(queued for queued in here if queued.holds_processors)
     return OnPremiseQueue(
         time=snapshot.time,
@@ -86,17 +92,21 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         waiting=tuple(waiting),
         places=_places(machines, running, waiting) if len(machines) > 1 else {},
         names=_names_of_placeholders(snapshot.jobs),
+        lost=nodes_among(snapshot, unusable),
+        reserved=reserved_of(snapshot, machines, unusable),
     )
 
 
-def _machines(ours: Sequence[str], snapshot: ClusterSnapshot) -> tuple[Machine, ...]:
+def _machines(
+    ours: Sequence[str], snapshot: ClusterSnapshot, unusable: Collection[str]
+) -> tuple[Machine, ...]:
     """The machines, in the order of their first partitions in the settings."""
     joined = {name: {name} for name in ours}
     kinds: dict[tuple[str, ...], NDArray[np.int64]] = {}  # few differ, of thousands of nodes
     for node in snapshot.nodes:
         if not node.is_cloud and not joined.keys().isdisjoint(node.partitions):
             has = kinds.setdefault(node.partitions, np.zeros(4, np.int64))
-            if not (node.is_down or node.is_draining):
+            if node.name not in unusable:
                 has += (node.processors, 1, node.memory_mb, node.gpus)
     for partitions in kinds:
         together = set[str]().union(*(joined[name] for name in partitions if name in joined))
@@ -159,7 +169,7 @@ def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[S
     found = []
     for part in _parts(queue, runs):
         closed = _closed(part, list(_rows(part)), queue.time)
-        found.append(SeenQueue.of(part.machine, closed.running, closed.waiting))
+        found.append(SeenQueue.of(part.machine, closed.running, closed.waiting, closed.reserved))
     return tuple(found)
 
 
@@ -171,12 +181,16 @@ class _Part(NamedTuple):
     running_runs: Floats
     waiting: Sequence[QueuedJob]
     waiting_runs: Floats
+    lost: Mapping[int, int]
+    reserved: Sequence[Reserved]
 
 
 def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
     running_runs, waiting_runs = runs(queue)
+    reserved = queue.reserved or ((),) * len(queue.machines)
     if len(queue.machines) == 1:
-        yield _Part(queue.machines[0], queue.running, running_runs, queue.waiting, waiting_runs)
+        jobs = queue.running, running_runs, queue.waiting, waiting_runs
+        yield _Part(queue.machines[0], *jobs, queue.lost, reserved[0])
         return
     for place, machine in enumerate(queue.machines):
         ahead, behind = (
@@ -189,6 +203,8 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
             running_runs[ahead],
             [queue.waiting[row] for row in behind],
             waiting_runs[behind],
+            queue.lost,
+            reserved[place],
         )
 
 
@@ -218,17 +234,26 @@ def _rows(part: _Part) -> Iterator[_Row]:
 
 
 def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
-    has = [part.machine.held_by(queued.asked) for queued in part.running]
-    running = [
-        (processors * q.job.array_tasks, q.start_time or now, limit_seconds(q.job), run, *rest)
-        for (processors, *rest), q, run in zip(has, part.running, part.running_runs.tolist(), strict=True)
+    machine, sizes = part.machine, np.array(part.machine.sizes, np.float64)
+    windows = [
+        (one.begin, one.end, resource, machine.sizes[resource] - takes, one.inside)
+        for one in part.reserved
+        for resource, takes in enumerate(one.takes)
+        if takes
     ]
+    running = []
+    for queued, run in zip(part.running, part.running_runs.tolist(), strict=True):
+        job_id, asked, limit = queued.job.job_id, queued.asked, limit_seconds(queued.job)
+        (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.lost.get(job_id, 0)))
+        for _, _, resource, _, inside in windows:
+            rest.append(machine.held_by(asked.on(asked.nodes - inside.get(job_id, 0)))[resource])
+        running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))
     waiting = [(row.needs[0], row.limit, row.run, *row.needs[1:]) for row in rows]
-    sizes = np.array(part.machine.sizes, np.float64)
     return ClosedQueue(
         sizes,
-        np.array(running, np.float64).reshape(-1, 3 + len(sizes)),
+        np.array(running, np.float64).reshape(-1, 3 + len(sizes) + len(windows)),
         np.array(waiting, np.float64).reshape(-1, 2 + len(sizes)),
+        np.array([window[:4] for window in windows], np.float64).reshape(-1, 4),
     )
 
 

@@ -274,7 +274,7 @@ def small_profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles | None, ...]:
 def _simulated(snapshot: Snapshot, queue: SeenQueue, rows: int | None = None) -> QueueProfiles:
     """``rows``: Of the waiting jobs the first; None: all."""
     sizes = np.array(queue.machine.sizes, np.float64)
-    closed = ClosedQueue(sizes, queue.running_jobs, queue.waiting_jobs[:rows])
+    closed = ClosedQueue(sizes, queue.running_jobs, queue.waiting_jobs[:rows], queue.reservations)
     return queue_profiles(closed, snapshot.state.time)
 
 

@@ -189,7 +189,8 @@ def _note(arrays: Arrays, row: int, kind: int) -> None:
 @compiled
 def _counts(arrays: Arrays, row: int, k: int, start: float) -> bool:
     """Whether a job that starts then takes of a further resource within its window."""
-    return start < arrays.windows[1, k] and start + arrays.jobs[row].limit > arrays.windows[0, k]
+    begins, ends = arrays.windows[0, k], arrays.windows[1, k]
+    return bool(start < ends and start + arrays.jobs[row].limit > begins)
 
 
 @compiled

@@ -195,6 +195,17 @@ def _has_room(
 
 
 @compiled
+def _takes(reserved: Floats, needs: Floats, start: float, planned_end: float) -> Floats:
+    """What a job takes of the resources and of what reservations leave."""
+    takes = np.zeros(len(needs) + len(reserved))
+    takes[: len(needs)] = needs
+    for j in range(len(reserved)):
+        if start < reserved[j, 1] and planned_end > reserved[j, 0]:
+            takes[len(needs) + j] = needs[int(reserved[j, 2])]
+    return takes
+
+
+@compiled
 def _join(
     passes: Floats, count: int, reserved: Floats, needs: Floats, when: tuple[float, float, float]
 ) -> None:
@@ -203,11 +214,7 @@ def _join(
     ``when``: its start, end and planned end.
     """
     start, end, planned_end = when
-    takes = np.zeros(len(passes) // 2 - 1)
-    takes[: len(needs)] = needs
-    for j in range(len(reserved)):
-        if start < reserved[j, 1] and planned_end > reserved[j, 0]:
-            takes[len(needs) + j] = needs[int(reserved[j, 2])]
+    takes = _takes(reserved, needs, start, planned_end)
     times, shadows = passes[0], passes[1]
     first = int(np.searchsorted(times[:count], start, side="left"))
     at_start = int(np.searchsorted(times[:count], start, side="right"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.ec2.account import Account, ReservedInstances
 from advisor.model import Node
 from advisor.model.advice import Capacity
+from advisor.model.errors import RetryLater
 from advisor.model.node_classes import ClosedCapacity
 from advisor.model.settings import PathSettings, Settings
-from advisor.model.snapshot import ClusterSnapshot, QueuedJob
+from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob, Reservation
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.observation.poll_view import SharedView
@@ -102,6 +104,61 @@ def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
     broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
     cloud = loop.cloud_state([*usable, *broken])
     assert (cloud.nodes_total, cloud.nodes_up, cloud.features) == (1, 1, ("spot",))
+
+
+class WithReservations(Slurm):
+    """It shows a reservation, and for a while none can be read."""
+
+    answers = True
+
+    def config(self) -> dict[str, str]:
+        return {}
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return ()
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        if not self.answers:
+            raise RetryLater("no answer", code="slurm.timeout")
+        names = frozenset({"burst1", "burst2"})
+        return (Reservation(name="maintenance", begin=0.0, end=1e12, nodes=names),)
+
+
+def test_reservations_are_read_once_a_minute_and_kept_while_slurm_does_not_answer(tmp_path: Path) -> None:
+    loop = make_loop(tmp_path)
+    loop._slurm = WithReservations()  # type: ignore[assignment]
+    published = []
+    for answers in (True, False):
+        loop._slurm.answers = answers  # type: ignore[attr-defined]
+        loop._next_config = -math.inf
+        with contextlib.nullcontext() if answers else pytest.raises(RetryLater):
+            loop.read_config()
+        loop.poll()
+        loop.publish()
+        published.append(snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.closes_at)
+    assert published == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "begin", "found"),
+    [
+        ("maintenance", "burst1,burst2", 3600.0, (2, 3600.0)),
+        ("maintenance", "burst1,burst2", -60.0, (2, -60.0)),
+        ("maintenance", "burst1", -60.0, (1, None)),
+        ("maintenance", "burst1", 3600.0, (2, None)),
+        ("advisor_portfolio", "burst1,burst2", -60.0, (2, None)),
+    ],
+)
+def test_cloud_nodes_that_others_have_reserved_take_no_jobs(
+    tmp_path: Path, name: str, nodes: str, begin: float, found: tuple[int, float | None]
+) -> None:
+    loop, now = make_loop(tmp_path), Hands().clock.wall()
+    names = frozenset(nodes.split(","))
+    kept = Reservation(name=name, begin=now + begin, end=now + 7200.0, nodes=names)
+    over = Reservation(name="over", begin=now - 900.0, end=now - 1.0, nodes=names)
+    cloud = loop.cloud_state([make_node("burst1"), make_node("burst2")], (kept, over))
+    closes_in = None if cloud.closes_at is None else cloud.closes_at - now
+    assert (cloud.nodes_total, closes_in) == found
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""Nodes that take no new job, and what reservations take from the jobs of a machine. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from advisor.model.cluster import Node, is_down, is_draining
+from advisor.model.machine import Machine, places_by_partition
+from advisor.model.snapshot import ClusterSnapshot, Reservation
+
+_OURS: Final = "advisor_"
+_STANDING_SECONDS: Final = 7 * 86_400.0
+"""Nodes that are reserved for longer than that from now belong to their owners."""
+_MAX_RESERVATIONS: Final = 4
+"""Reservations of a machine that forecasts know, the next ones: each makes a simulation slower."""
+
+
+class Reserved(NamedTuple):
+    """What a reservation takes from the other jobs of a machine.
+
+    Attributes:
+        begin: Epoch seconds; 0 where it has begun.
+        takes: Of each of the machine's sizes.
+        inside: Id of a running job to the number of its nodes that take no other job within that time.
+    """
+
+    begin: float
+    end: float
+    takes: tuple[int, ...]
+    inside: Mapping[int, int]
+
+
+def unusable_nodes(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Names of the nodes that are down, drained, or reserved now and for long."""
+    least = snapshot.time + _STANDING_SECONDS
+    standing = frozenset[str]().union(
+        *(one.nodes for one in snapshot.reservations if one.begin <= snapshot.time and one.end > least)
+    )
+    return frozenset(
+        node.name
+        for node in snapshot.nodes
+        if not node.is_cloud and (node.is_down or node.is_draining or node.name in standing)
+    )
+
+
+def nodes_among(snapshot: ClusterSnapshot, names: Collection[str]) -> Mapping[int, int]:
+    """Id of a running job to the number of nodes that it has among these."""
+    if not names:
+        return {}
+    jobs_on = snapshot.jobs_on
+    return Counter(queued.job.job_id for name in names for queued in jobs_on.get(name, ()))
+
+
+def open_cloud_nodes(
+    nodes: Sequence[Node], reservations: Iterable[Reservation], now: float
+) -> tuple[list[Node], float | None]:
+    """The usable ones of these cloud nodes, and from when all of them are reserved, epoch seconds.
+
+    A node that is down or drained takes no job; one that waits to be powered up does. Reservations of the
+    advisor's own are left out. The second is None where some node stays open.
+    """
+    states = {node.states for node in nodes}
+    unusable = {one for one in states if is_down(one) or is_draining(one)}
+    usable = [node for node in nodes if node.states not in unusable]
+    others = [one for one in reservations if one.end > now and not one.name.startswith(_OURS)]
+    taken = frozenset[str]().union(*(one.nodes for one in others if one.begin <= now))
+    usable = [node for node in usable if node.name not in taken] or usable
+    names = {node.name for node in usable}
+    return usable, min((one.begin for one in others if names and names <= one.nodes), default=None)
+
+
+def reserved_of(
+    snapshot: ClusterSnapshot, machines: Sequence[Machine], unusable: frozenset[str]
+) -> tuple[tuple[Reserved, ...], ...]:
+    """The next reservations of each machine; empty where there is none at all."""
+    coming = [one for one in snapshot.reservations if one.end > snapshot.time and one.nodes - unusable]
+    if not coming:
+        return ()
+    place_of = places_by_partition(machines)
+    found: list[list[Reserved]] = [[] for _ in machines]
+    known = {node.name: node for node in snapshot.nodes if not node.is_cloud}
+    for one in sorted(coming, key=lambda one: one.begin):
+        nodes = [known[name] for name in sorted(one.nodes) if name in known]
+        share = _share(one, nodes)
+        inside = nodes_among(snapshot, unusable | one.nodes)
+        if share < 1.0:
+            own = (queued.job for queued in snapshot.jobs if queued.job.reservation == one.name)
+            inside = {**nodes_among(snapshot, unusable)} | {job.job_id: job.nodes or 1 for job in own}
+        begin = one.begin if one.begin > snapshot.time else 0.0
+        for place, machine in enumerate(machines):
+            here = [
+                node
+                for node in nodes
+                if node.name not in unusable and any(place_of.get(name) == place for name in node.partitions)
+            ]
+            takes = _takes(machine, here, share)
+            if any(takes) and len(found[place]) < _MAX_RESERVATIONS:
+                found[place].append(Reserved(begin, one.end, takes, inside))
+    return tuple(map(tuple, found)) if any(found) else ()
+
+
+def _share(one: Reservation, nodes: Sequence[Node]) -> float:
+    """The share of its nodes' processors that a reservation has."""
+    every = sum(node.processors for node in nodes)
+    is_whole = one.processors is None or len(nodes) < len(one.nodes)
+    return 1.0 if is_whole or not every else min(1.0, (one.processors or 0) / every)
+
+
+def _takes(machine: Machine, nodes: Sequence[Node], share: float) -> tuple[int, ...]:
+    """Processors alone where the reservation has parts of nodes."""
+    processors = sum(node.processors for node in nodes)
+    if share < 1.0:
+        return machine.of_those_there(round(share * processors), 0, 0)
+    memory, gpus = sum(node.memory_mb for node in nodes), sum(node.gpus for node in nodes)
+    return machine.of_those_there(processors, memory, gpus)

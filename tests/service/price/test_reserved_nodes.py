@@ -1,0 +1,145 @@
+"""Forecast waits beside maintenance, other reservations, and nodes that are drained."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from advisor.model import Job
+from advisor.model.cluster import Node
+from advisor.model.machine import Sharing
+from advisor.model.snapshot import QueuedJob, Reservation
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
+from advisor.service.submit.recent import QueueForecast
+from advisor.service.submit.state_holder import profiles_of
+from tests.decide.cases import make_settings
+from tests.service.doubles import make_look, make_node, make_queued
+from tests.service.site import make_snapshot
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+
+
+def node(name: str, *states: str, gpus: int = 0) -> Node:
+    return make_node(name, *states, processors=8, memory_mb=1000, gpus=gpus, partitions=("cpu",))
+
+
+FOUR = tuple(node(f"n{n}") for n in (1, 2, 3, 4))
+
+
+def runs(job_id: int, nodes: str, count: int = 1, **changes: Any) -> QueuedJob:
+    job = make_queued(job_id, "RUNNING", queue="cpu", start_time=NOW, requested_time=HOUR, **changes)
+    return replace(job, nodes=nodes, job=structs.replace(job.job, nodes=count))
+
+
+def waits(job_id: int, hours: float, **changes: Any) -> QueuedJob:
+    return make_queued(job_id, queue="cpu", requested_time=hours * HOUR, reason="Resources", **changes)
+
+
+def kept(names: str, begin: float, end: float, **changes: Any) -> Reservation:
+    """Hours from now."""
+    nodes = frozenset(names.split(","))
+    return Reservation(name="kept", begin=NOW + begin * HOUR, end=NOW + end * HOUR, nodes=nodes, **changes)
+
+
+def queue_of(
+    *jobs: QueuedJob, nodes: tuple[Node, ...] = FOUR, reservations: tuple[Reservation, ...] = ()
+) -> OnPremiseQueue:
+    look = replace(make_look(NOW, nodes, jobs), reservations=reservations, sharing=Sharing(memory=True))
+    return on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+
+
+def hours(queue: OnPremiseQueue) -> dict[int, float]:
+    return {job: round(wait / HOUR, 3) for job, wait in forecast_waits(queue).items()}
+
+
+def hours_of_new(queue: OnPremiseQueue, processors: int, limit: float) -> float:
+    """The wait that the submit server forecasts."""
+    snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue))
+    job = Job(job_id=9, submit_time=NOW, processors=processors, queue="cpu", requested_time=limit * HOUR)
+    found = QueueForecast(snapshot.queues, profiles_of(snapshot)).wait(job, NOW)
+    return round(found / HOUR, 3)
+
+
+ALL = "n1,n2,n3,n4"
+
+
+def test_before_maintenance_only_jobs_start_that_end_by_then() -> None:
+    queue = queue_of(
+        waits(1, 4.0, processors=8),
+        waits(2, 2.0, processors=8),
+        waits(3, 1.0, processors=8),
+        reservations=(kept(ALL, 2.5, 10.5),),
+    )
+    assert hours(queue) == {1: 10.5, 2: 0.0, 3: 0.0}
+    assert hours_of_new(queue, 8, 3.0) == 10.5
+    assert hours_of_new(queue, 16, 1.5) == 0.0
+    assert hours_of_new(queue, 24, 1.5) == 1.0  # behind job 3
+    assert hours_of_new(queue, 24, 1.6) == 10.5
+
+
+def test_during_maintenance_of_some_nodes_the_others_take_jobs() -> None:
+    active = (kept("n1,n2,n3", -1.0, 5.0),)
+    queue = queue_of(runs(1, "n4", processors=6), waits(2, 1.0, processors=4), reservations=active)
+    assert hours(queue) == {2: 1.0}
+    assert hours_of_new(queue, 2, 99.0) == 0.0
+    assert hours_of_new(queue, 9, 1.0) == 5.0
+
+
+def test_a_job_that_runs_on_reserved_nodes_takes_nothing_from_the_others() -> None:
+    """A reservation keeps the jobs that were there with ``ignore_jobs``, and has its own."""
+    active = (kept("n1,n2,n3", -1.0, 5.0),)
+    inside = runs(1, "n[2-3]", 2, processors=16), runs(2, "n[3-4]", 2, processors=8, reservation="kept")
+    queue = queue_of(*inside, waits(3, 1.0, processors=5), waits(4, 1.0, processors=4), reservations=active)
+    assert hours(queue) == {3: 1.0, 4: 0.0}
+
+
+def test_jobs_that_have_a_reservation_do_not_wait_for_the_other_nodes() -> None:
+    queue = queue_of(waits(1, 1.0, processors=32, reservation="kept"), reservations=(kept("n1", 1.0, 2.0),))
+    assert hours(queue) == {}
+    assert hours_of_new(queue, 32, 1.0) == 0.0
+
+
+def test_a_reservation_of_cores_leaves_the_rest_of_its_nodes() -> None:
+    cores = (kept("n1", 1.0, 3.0, processors=2),)
+    queue = queue_of(reservations=cores)
+    assert hours_of_new(queue, 30, 2.0) == 0.0
+    assert hours_of_new(queue, 31, 2.0) == 3.0
+    assert hours_of_new(queue, 31, 1.0) == 0.0
+
+
+def test_a_reservation_of_the_nodes_with_gpus_keeps_jobs_that_need_one() -> None:
+    nodes = (node("g1", gpus=4), node("n2"), node("n3"))
+    queue = queue_of(waits(1, 2.0, gpus=1), waits(2, 2.0), nodes=nodes, reservations=(kept("g1", 1.0, 3.0),))
+    assert hours(queue) == {1: 3.0, 2: 0.0}
+
+
+def test_nodes_that_are_reserved_for_weeks_are_not_part_of_the_machine() -> None:
+    owners = (kept("n1,n2", -100.0, 5000.0), kept("n1,n2", 6000.0, 7000.0))
+    queue = queue_of(runs(1, "n1", processors=8), waits(2, 1.0, processors=17), reservations=owners)
+    assert queue.machines[0].processors == 16
+    assert hours(queue) == {2: 365 * 24.0}
+    assert hours_of_new(queue, 16, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("states", [("ALLOCATED", "DRAIN"), ("MIXED", "DRAIN"), ("DOWN",)])
+def test_a_job_that_ends_on_a_drained_node_leaves_nothing_to_others(states: tuple[str, ...]) -> None:
+    """Nodes 2 and 4 are idle, and job 2 has half of node 3: 8 + 8 + 4 processors are free."""
+    nodes = (node("n1", *states), *FOUR[1:])
+    jobs = runs(1, "n1", processors=8), runs(2, "n[1,3]", 2, processors=8)
+    queue = queue_of(*jobs, nodes=nodes)
+    assert hours_of_new(queue, 20, 1.0) == 0.0
+    assert hours_of_new(queue, 21, 1.0) == 1.0
+    assert hours_of_new(queue, 25, 1.0) == math.inf
+
+
+def test_of_many_reservations_the_next_ones_count() -> None:
+    many = tuple(kept("n1", begin, begin + 0.5) for begin in range(1, 40))
+    queue = queue_of(reservations=many)
+    assert len(queue.reserved[0]) == 4
+    assert hours_of_new(queue, 32, 1.0) == 0.0
+    assert hours_of_new(queue, 32, 1.1) == 4.5

@@ -1,0 +1,69 @@
+"""A real slurmctld starts jobs when the forecast says so beside a reservation and a drained node."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.arrays import Floats
+from advisor.model.snapshot import ClusterSnapshot
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue
+from advisor.slurm.cli import CliBackend
+from advisor.slurm.commands import Commands
+from advisor.testing.lab import Lab, LabOptions
+from advisor.testing.lab_processes import wait_until
+from tests.decide.cases import make_settings
+
+pytestmark = pytest.mark.slurm
+
+JOBS = 7
+RESERVED = ("nodes=onprem[1-3]", "starttime=now+4", "duration=1", "flags=maint,ignore_jobs", "users=root")
+
+
+def forecast_starts(snapshot: ClusterSnapshot, runs: dict[int, float]) -> dict[int, float]:
+    """Epoch seconds, where the run times are known."""
+
+    def known(queue: OnPremiseQueue) -> tuple[Floats, Floats]:
+        running, waiting = (
+            np.array([runs[queued.job.job_id] for queued in jobs]) for jobs in (queue.running, queue.waiting)
+        )
+        return running, waiting
+
+    waits = forecast_waits(on_premise_queue(snapshot, make_settings()), known)
+    return {job: snapshot.time + wait for job, wait in waits.items()}
+
+
+def test_jobs_start_when_the_forecast_says_so() -> None:
+    """Of five nodes three are reserved for a minute, and one is drained while a job runs there."""
+    drawn, runs = np.random.default_rng(7), dict[int, float]()
+    options = LabOptions(nodes=5, processors=4, burst_nodes=1, min_job_age_seconds=3600)
+    with Lab.temporary(options) as lab:
+        slurm = CliBackend(Commands(Path(shutil.which("squeue") or "").parent, lab.conf))
+        on_drained = lab.sbatch("-n4", "-t5", "--nodelist=onprem5", script="sleep 30")
+        runs[on_drained.job_id] = 30.0
+
+        def runs_there() -> bool:
+            return lab.job(on_drained.job_id)["JobState"] == "RUNNING"
+
+        wait_until(runs_there, seconds=60.0, what="a job runs on the node that is drained")
+        lab.run("scontrol", "create", "reservation", "reservationname=maintenance", *RESERVED)
+        lab.run("scontrol", "update", "nodename=onprem5", "state=drain", "reason=test")
+        for number in range(JOBS):
+            seconds = float(drawn.integers(4, 8))
+            wide = ("-N3", "-n12") if number == 1 else ("-n4",)
+            job = lab.sbatch(*wide, "-t5", script=f"date +%s.%N; sleep {seconds}")
+            runs[job.job_id] = seconds
+        time.sleep(3.0)  # what can start has started
+        found = slurm.snapshot(time.time())
+        beside = forecast_starts(replace(found, reservations=slurm.reservations()), runs)
+        before = forecast_starts(found, runs)
+        lab.wait_for_jobs(list(runs), seconds=240)
+        began = {job: float((lab.folder / "jobs" / f"{job}.out").read_text().split()[0]) for job in beside}
+    late, without = (np.array([began[job] - found[job] for job in beside]) for found in (beside, before))
+    assert len(beside) >= JOBS - 2
+    assert np.abs(late).mean() < 0.3 * np.abs(without).mean()
