@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from advisor.decide.explanation.display import usd
+from advisor.decide.explanation.display import duration, usd
 from advisor.model.periods import payer_words, period_now
 from advisor.slurm.steering import RESERVATION
 
@@ -90,6 +90,8 @@ def price_rows(price: dict[str, Any]) -> list[tuple[str, str]]:
     machines = price.get("machines") or []  # an older control says nothing of them
     if len(machines) > 1:
         rows.append(("queues", _machines(machines)))
+    if reserved := _reserved(machines):
+        rows.append(("reservations", reserved))
     if price["budget_usd"]:
         spent = f"{usd(price['spent_usd'])} of {usd(price['budget_usd'])} spent {period_now(price['period'])}"
         rows.append(("budget", f"{spent}; {usd(max(0.0, price['tokens_usd']))} may be committed now"))
@@ -111,6 +113,17 @@ def _machines(machines: list[dict[str, Any]]) -> str:
         for one in most[:5]
     ]
     return "; ".join(parts) + (f"; and {len(most) - 5} more" if len(most) > 5 else "")
+
+
+def _reserved(machines: list[dict[str, Any]]) -> str:
+    """What reservations take from jobs that have none, now and next."""
+    parts = []
+    for machine in machines:
+        for one in machine.get("reserved") or ():
+            begin = f"in {duration(one['in_seconds'])}, for" if one["in_seconds"] else "now, for another"
+            of = f"{one['processors']:,} of {machine['processors']:,} processors"
+            parts.append(f"{of} of {', '.join(machine['partitions'])} {begin} {duration(one['for_seconds'])}")
+    return "; ".join(parts)
 
 
 def ratios_in_words(ratios: dict[str, Any]) -> str:

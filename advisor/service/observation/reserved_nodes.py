@@ -12,7 +12,7 @@ from advisor.model.snapshot import ClusterSnapshot, Reservation
 
 _OURS: Final = "advisor_"
 _STANDING_SECONDS: Final = 7 * 86_400.0
-"""Nodes that are reserved for longer than that from now belong to their owners."""
+"""Reservations that last for longer than that from now are one: their owners keep the nodes."""
 _MAX_RESERVATIONS: Final = 4
 """Reservations of a machine that forecasts know, the next ones: each makes a simulation slower."""
 
@@ -33,15 +33,9 @@ class Reserved(NamedTuple):
 
 
 def unusable_nodes(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Names of the nodes that are down, drained, or reserved now and for long."""
-    least = snapshot.time + _STANDING_SECONDS
-    standing = frozenset[str]().union(
-        *(one.nodes for one in snapshot.reservations if one.begin <= snapshot.time and one.end > least)
-    )
+    """Names of the nodes on-premise that are down or drained."""
     return frozenset(
-        node.name
-        for node in snapshot.nodes
-        if not node.is_cloud and (node.is_down or node.is_draining or node.name in standing)
+        node.name for node in snapshot.nodes if not node.is_cloud and (node.is_down or node.is_draining)
     )
 
 
@@ -81,8 +75,8 @@ def reserved_of(
     place_of = places_by_partition(machines)
     found: list[list[Reserved]] = [[] for _ in machines]
     known = {node.name: node for node in snapshot.nodes if not node.is_cloud}
-    for one in sorted(coming, key=lambda one: one.begin):
-        nodes = [known[name] for name in sorted(one.nodes) if name in known]
+    for one in sorted(_joined(coming, known, snapshot.time), key=lambda one: one.begin):
+        nodes = _nodes_of(one, known)
         share = _share(one, nodes)
         inside = nodes_among(snapshot, unusable | one.nodes)
         if share < 1.0:
@@ -99,6 +93,26 @@ def reserved_of(
             if any(takes) and len(found[place]) < _MAX_RESERVATIONS:
                 found[place].append(Reserved(begin, one.end, takes, inside))
     return tuple(map(tuple, found)) if any(found) else ()
+
+
+def _joined(coming: Sequence[Reservation], known: Mapping[str, Node], now: float) -> list[Reservation]:
+    """The reservations, those of whole nodes that go on for long as one."""
+    standing = [
+        one
+        for one in coming
+        if one.begin <= now
+        and one.end > now + _STANDING_SECONDS
+        and _share(one, _nodes_of(one, known)) == 1.0
+    ]
+    if len(standing) < 2:
+        return list(coming)
+    nodes, end = frozenset[str]().union(*(one.nodes for one in standing)), min(one.end for one in standing)
+    others = [one for one in coming if one not in standing]
+    return [Reservation(name=standing[0].name, begin=now, end=end, nodes=nodes), *others]
+
+
+def _nodes_of(one: Reservation, known: Mapping[str, Node]) -> list[Node]:
+    return [known[name] for name in sorted(one.nodes) if name in known]
 
 
 def _share(one: Reservation, nodes: Sequence[Node]) -> float:

@@ -22,6 +22,7 @@ from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.reserved_nodes import Reserved
 from advisor.service.price.price_keeper import PriceKeeper
 from advisor.service.price.queue_view import (
     AskRuns,
@@ -80,7 +81,8 @@ class PriceLoop:
         self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
-        self._machines: list[tuple[Machine, int]] = []  # with the number of waiting jobs
+        self._machines: list[tuple[Machine, int, Sequence[Reserved]]] = []  # and waiting jobs
+        self._seen_at = 0.0
         self.cloud = CloudState()
         self.valued = self.worth_it = 0
 
@@ -110,8 +112,20 @@ class PriceLoop:
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
         machines = [
-            {"partitions": list(machine.partitions), "processors": machine.processors, "waiting": waiting}
-            for machine, waiting in self._machines
+            {
+                "partitions": list(machine.partitions),
+                "processors": machine.processors,
+                "waiting": waiting,
+                "reserved": [
+                    {
+                        "in_seconds": max(0.0, one.begin - self._seen_at),
+                        "for_seconds": one.end - max(one.begin, self._seen_at),
+                        "processors": one.takes[0],
+                    }
+                    for one in reserved
+                ],
+            }
+            for machine, waiting, reserved in self._machines
         ]
         return {
             "valued": self.valued,
@@ -134,7 +148,9 @@ class PriceLoop:
         snapshot, price = self._view.fresh(), self._keeper.current
         self._note_bought(snapshot)
         queue = on_premise_queue(snapshot, self._settings)
-        self._machines = list(zip(queue.machines, queue.waiting_jobs(), strict=True))
+        reserved = queue.reserved or ((),) * len(queue.machines)
+        self._machines = list(zip(queue.machines, queue.waiting_jobs(), reserved, strict=True))
+        self._seen_at = queue.time
         due = self._due(queue)
         if not due:
             return

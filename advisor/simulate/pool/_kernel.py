@@ -6,9 +6,6 @@ behind it may start now if it ends by its limit before that time, or takes only 
 (Lifka 1995; Mu'alem and Feitelson 2001). Where more jobs get reservations, or backfilling has its own cycle,
 the rules are those of Slurm (``advisor.simulate.pool.rules``). The same functions run the pool and, on a
 copy, forecast its queue.
-
-What a reservation leaves to other jobs is one more resource, which counts within the reservation's time: a
-job takes of it if it would run then, by its limit.
 """
 
 from __future__ import annotations
@@ -73,8 +70,8 @@ class Arrays(NamedTuple):
     ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
     each node, or -1, where the plan is made node by node. ``needs``: what each row takes beside processors,
     shape ``(rows, k)``; ``stock``: how much of it is free, and stays free at the head's start, shape ``(2,
-    k)``; ``windows``: from when until when it counts, seconds, shape ``(2, k)``. A plan made node by node
-    knows processors alone.
+    k)``; ``windows``: from when until when it counts, seconds, shape ``(2, k)``: what a reservation leaves to
+    jobs is a resource of those that may run then by their limits. A plan by node knows processors alone.
     """
 
     jobs: Records

@@ -71,3 +71,16 @@ def test_the_work_that_waits_is_by_time_limits() -> None:
     rows = dict(status_rows(report))
     said = "2 jobs wait (2.5 core hours by their limits), 6 run, 0 of 32 processors free"
     assert rows["on-premise"] == said
+
+
+def test_reservations_say_what_they_take_and_when() -> None:
+    reserved = [
+        {"in_seconds": 0.0, "for_seconds": 7200.0, "processors": 16},
+        {"in_seconds": 90_000.0, "for_seconds": 36_000.0, "processors": 64},
+    ]
+    one = {"partitions": ["onprem"], "processors": 64, "waiting": 3, "reserved": reserved}
+    said = dict(price_rows(REPORT | {"machines": [one]}))
+    assert said["reservations"] == (
+        "16 of 64 processors of onprem now, for another 2 h 00 min; "
+        "64 of 64 processors of onprem in 25 h 00 min, for 10 h 00 min"
+    )

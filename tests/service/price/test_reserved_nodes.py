@@ -118,11 +118,12 @@ def test_a_reservation_of_the_nodes_with_gpus_keeps_jobs_that_need_one() -> None
     assert hours(queue) == {1: 3.0, 2: 0.0}
 
 
-def test_nodes_that_are_reserved_for_weeks_are_not_part_of_the_machine() -> None:
-    owners = (kept("n1,n2", -100.0, 5000.0), kept("n1,n2", 6000.0, 7000.0))
+def test_owners_who_keep_nodes_for_weeks_are_one_reservation() -> None:
+    owners = (kept("n1", -100.0, 5000.0), kept("n2", -100.0, 4000.0), kept(ALL, 6000.0, 7000.0))
     queue = queue_of(runs(1, "n1", processors=8), waits(2, 1.0, processors=17), reservations=owners)
-    assert queue.machines[0].processors == 16
-    assert hours(queue) == {2: 365 * 24.0}
+    assert queue.machines[0].processors == 32
+    assert len(queue.reserved[0]) == 2
+    assert hours(queue) == {2: 4000.0}
     assert hours_of_new(queue, 16, 1.0) == 0.0
 
 
