@@ -7,7 +7,8 @@ import numpy as np
 from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import ENDING, heap_push
-from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, Arrays, advance
+from advisor.simulate.pool._kernel import advance
+from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, Arrays
 
 
 @compiled
@@ -32,6 +33,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         arrays.needs,
         arrays.stock,
         arrays.windows,
+        arrays.groups,
     )
     now = copy.scalars[0]
     now.by_node = scalars.by_node
@@ -49,6 +51,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         job = copy.jobs[i]
         job.rank, job.order, job.limit = source.rank, source.order, source.limit
         job.processors, job.is_watched, job.run = source.processors, 0, run
+        job.group, job.units = 0, 0.0
         job.where, job.start, job.planned_end, job.end = source.where, source.start, source.planned_end, 0.0
         if is_running:
             job.end = max(job.start + min(run, job.limit), scalars.now + 1.0)

@@ -10,201 +10,27 @@ copy, forecast its queue.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-from advisor.simulate.heap import Records, heap_pop, heap_push
+from advisor.simulate.heap import heap_pop
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
+from advisor.simulate.pool._state import (
+    ENDED,
+    ENDS,
+    EXTRA,
+    FREE,
+    RUNNING,
+    Arrays,
+    fits,
+    give,
+    is_held,
+    note,
+    release,
+    start_job,
+)
 
-ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
-"""Where a job is, as far as the pool knows."""
-STARTS, ENDS = 0, 1
-"""The fields of an event."""
-FREE, EXTRA = 0, 1
-"""The rows of ``stock``."""
-
-JOB = np.dtype(
-    [(name, np.float64) for name in ("rank", "order", "limit", "run", "start", "planned_end", "end")]
-    + [(name, np.int64) for name in ("processors", "where", "is_watched")],
-    align=True,
-)
-"""A job: queued by (``rank``, ``order``), smallest first; ``limit`` and ``run`` in seconds (it is killed at
-its limit); ``is_watched``: the caller wants to act at its start."""
-EVENT = np.dtype([("time", np.float64), ("row", np.int64), ("kind", np.int64)], align=True)
-_COUNTS = (
-    "waiting",
-    "running",
-    "endings",
-    "free",
-    "extra",
-    "is_due",
-    "events",
-    "stops",
-    "is_cycle_due",
-    "reservations",
-    "depth",
-    "others",
-    "by_node",
-)
-SCALARS = np.dtype(
-    [
-        (name, np.float64)
-        for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle", "window", "widening")
-    ]
-    + [(name, np.int64) for name in _COUNTS],
-    align=True,
-)
-"""``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
-scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
-``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
-``other_ends``; ``next_cycle``: when backfilling is due."""
 _POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether there is work
-
-
-class Arrays(NamedTuple):
-    """``queue`` and ``running`` hold rows of ``jobs``: by (rank, order), and by planned end.
-
-    ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
-    each node, or -1, where the plan is made node by node. ``needs``: what each row takes beside processors,
-    shape ``(rows, k)``; ``stock``: how much of it is free, and stays free at the head's start, shape ``(2,
-    k)``; ``windows``: from when until when it counts, seconds, shape ``(2, k)``: what a reservation leaves to
-    jobs is a resource of those that may run then by their limits. A plan by node knows processors alone.
-    """
-
-    jobs: Records
-    queue: Ints
-    running: Ints
-    ending: Records
-    events: Records
-    scalars: Records
-    other_ends: Floats
-    owner: Ints
-    needs: Floats
-    stock: Floats
-    windows: Floats
-
-
-@compiled
-def enqueue(arrays: Arrays, row: int) -> None:
-    """Put a job at its place in the queue."""
-    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
-    job = jobs[row]
-    job.where = WAITING
-    position = scalars.waiting
-    while position > 0:
-        other = jobs[queue[position - 1]]
-        if other.rank < job.rank or (other.rank == job.rank and other.order <= job.order):
-            break
-        queue[position] = queue[position - 1]
-        position -= 1
-    queue[position] = row
-    scalars.waiting += 1
-    scalars.is_due = 1
-
-
-@compiled
-def dequeue(arrays: Arrays, row: int) -> None:
-    """Take a waiting job out of the queue."""
-    queue, scalars = arrays.queue, arrays.scalars[0]
-    position = 0
-    while queue[position] != row:
-        position += 1
-    for i in range(position, scalars.waiting - 1):
-        queue[i] = queue[i + 1]
-    scalars.waiting -= 1
-    scalars.is_due = 1
-    arrays.jobs[row].where = ABSENT
-
-
-@compiled
-def release(arrays: Arrays, row: int) -> None:
-    """Give back a running job's processors now; its true end stays in the heap and is skipped there."""
-    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
-    position = 0
-    while running[position] != row:
-        position += 1
-    for i in range(position, scalars.running - 1):
-        running[i] = running[i + 1]
-    scalars.running -= 1
-    scalars.free += jobs[row].processors
-    _give(arrays, row, FREE, jobs[row].start, 1.0)
-    scalars.is_due = 1
-    jobs[row].end = scalars.now
-    for node in range(len(arrays.owner)):
-        if arrays.owner[node] == row:
-            arrays.owner[node] = -1
-
-
-@compiled
-def stop(arrays: Arrays, row: int) -> None:
-    """End a running job now; rebuild the heap of true ends when it has many of stopped jobs."""
-    jobs, ending, scalars = arrays.jobs, arrays.ending, arrays.scalars[0]
-    release(arrays, row)
-    jobs[row].where = ABSENT
-    if scalars.endings > 2 * scalars.running + 64:
-        scalars.endings = 0
-        for i in range(scalars.running):
-            other = arrays.running[i]
-            heap_push(ending, scalars.endings, jobs[other].end, other)
-            scalars.endings += 1
-
-
-@compiled
-def _start(arrays: Arrays, row: int) -> None:
-    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
-    job = jobs[row]
-    job.where = RUNNING
-    job.start = scalars.now
-    job.planned_end = scalars.now + job.limit
-    job.end = scalars.now + min(job.run, job.limit)
-    position = scalars.running
-    while position > 0 and jobs[running[position - 1]].planned_end > job.planned_end:
-        running[position] = running[position - 1]
-        position -= 1
-    running[position] = row
-    scalars.running += 1
-    heap_push(arrays.ending, scalars.endings, job.end, row)
-    scalars.endings += 1
-    scalars.free -= job.processors
-    _give(arrays, row, FREE, scalars.now, -1.0)
-    _note(arrays, row, STARTS)
-    if job.is_watched:
-        scalars.stops = 1
-
-
-@compiled
-def _note(arrays: Arrays, row: int, kind: int) -> None:
-    scalars = arrays.scalars[0]
-    event = arrays.events[scalars.events]
-    event.time, event.row, event.kind = scalars.now, row, kind
-    scalars.events += 1
-
-
-@compiled
-def _counts(arrays: Arrays, row: int, k: int, start: float) -> bool:
-    """Whether a job that starts then takes of a further resource within its window."""
-    begins, ends = arrays.windows[0, k], arrays.windows[1, k]
-    return bool(start < ends and start + arrays.jobs[row].limit > begins)
-
-
-@compiled
-def _fits(arrays: Arrays, row: int, which: int, start: float) -> bool:
-    """Whether a row of ``stock`` has what a job that starts then takes beside processors."""
-    fits = True
-    for k in range(arrays.stock.shape[1]):
-        fits = fits and (arrays.needs[row, k] <= arrays.stock[which, k] or not _counts(arrays, row, k, start))
-    return fits
-
-
-@compiled
-def _give(arrays: Arrays, row: int, which: int, start: float, times: float) -> None:
-    """Add to a row of ``stock``, so many times, what a job that starts then takes beside processors."""
-    for k in range(arrays.stock.shape[1]):
-        if _counts(arrays, row, k, start):
-            arrays.stock[which, k] += times * arrays.needs[row, k]
 
 
 @compiled
@@ -215,15 +41,15 @@ def _reserve(arrays: Arrays, row: int) -> None:
     arrays.stock[EXTRA] = arrays.stock[FREE]
     for i in range(scalars.running):
         other = jobs[running[i]]
-        if available >= needed and other.planned_end > shadow and _fits(arrays, row, EXTRA, shadow):
+        if available >= needed and other.planned_end > shadow and fits(arrays, row, EXTRA, shadow):
             break
         available += other.processors
-        _give(arrays, running[i], EXTRA, other.start, 1.0)
+        give(arrays, running[i], EXTRA, other.start, 1.0)
         shadow = max(shadow, other.planned_end)
-    is_enough = available >= needed and _fits(arrays, row, EXTRA, shadow)
+    is_enough = available >= needed and fits(arrays, row, EXTRA, shadow)
     scalars.shadow = shadow if is_enough else np.inf
     scalars.extra = max(0, available - needed)
-    _give(arrays, row, EXTRA, shadow, -1.0)
+    give(arrays, row, EXTRA, shadow, -1.0)
     arrays.stock[EXTRA] = np.maximum(0.0, arrays.stock[EXTRA])
 
 
@@ -255,41 +81,52 @@ def _pass(arrays: Arrays) -> None:
 def _start_heads(arrays: Arrays) -> None:
     """Start jobs from the head of the queue while they fit, or until a watched one has started."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
-    started = 0
-    while started < scalars.waiting and jobs[queue[started]].processors <= scalars.free:
-        if not _fits(arrays, queue[started], FREE, scalars.now):
+    seen = held = 0
+    while seen < scalars.waiting and not scalars.stops:
+        row = queue[seen]
+        if is_held(arrays, row):
+            queue[held] = row
+            held += 1
+        elif jobs[row].processors > scalars.free or not fits(arrays, row, FREE, scalars.now):
             break
-        started += 1
-        if scalars.by_node:
-            chosen = np.empty(len(arrays.owner), np.bool_)
-            pick_nodes(arrays.owner < 0, jobs[queue[started - 1]].processors, chosen)
-            arrays.owner[chosen] = queue[started - 1]
-        _start(arrays, queue[started - 1])
-        if scalars.stops:
-            break
-    if started:
-        for i in range(started, scalars.waiting):
-            queue[i - started] = queue[i]
-        scalars.waiting -= started
+        else:
+            if scalars.by_node:
+                chosen = np.empty(len(arrays.owner), np.bool_)
+                pick_nodes(arrays.owner < 0, jobs[row].processors, chosen)
+                arrays.owner[chosen] = row
+            start_job(arrays, row)
+        seen += 1
+    if seen > held:
+        for i in range(seen, scalars.waiting):
+            queue[held + i - seen] = queue[i]
+        scalars.waiting -= seen - held
 
 
 @compiled
 def _backfill_easy(arrays: Arrays) -> None:
     """Start what does not delay the head; one reservation, in one pass over the queue."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
-    _reserve(arrays, queue[0])
-    kept = 1
-    for i in range(1, scalars.waiting):
+    head = 0
+    while head < scalars.waiting and is_held(arrays, queue[head]):
+        head += 1
+    if head == scalars.waiting:
+        scalars.shadow, scalars.extra = np.inf, scalars.free
+        arrays.stock[EXTRA] = arrays.stock[FREE]
+        return
+    _reserve(arrays, queue[head])
+    kept = head + 1
+    for i in range(head + 1, scalars.waiting):
         row = queue[i]
         job = jobs[row]
-        if scalars.free > 0 and not scalars.stops and job.processors <= scalars.free:
+        is_open = scalars.free > 0 and not scalars.stops and job.processors <= scalars.free
+        if is_open and not is_held(arrays, row):
             ends_before = scalars.now + job.limit <= scalars.shadow
-            is_extra = job.processors <= scalars.extra and _fits(arrays, row, EXTRA, scalars.now)
-            if (ends_before or is_extra) and _fits(arrays, row, FREE, scalars.now):
+            is_extra = job.processors <= scalars.extra and fits(arrays, row, EXTRA, scalars.now)
+            if (ends_before or is_extra) and fits(arrays, row, FREE, scalars.now):
                 if not ends_before:
                     scalars.extra -= job.processors
-                    _give(arrays, row, EXTRA, scalars.now, -1.0)
-                _start(arrays, row)
+                    give(arrays, row, EXTRA, scalars.now, -1.0)
+                start_job(arrays, row)
                 continue
         if scalars.free == 0 and kept == i:
             kept = scalars.waiting
@@ -319,7 +156,7 @@ def _backfill_by_node(arrays: Arrays) -> None:
             )
             if start <= scalars.now:
                 arrays.owner[chosen] = row
-                _start(arrays, row)
+                start_job(arrays, row)
                 running = _running(arrays)
                 continue
             if start < np.inf:
@@ -396,4 +233,4 @@ def _end_jobs(arrays: Arrays) -> None:
         if is_true:
             release(arrays, row)
             job.where = ENDED
-            _note(arrays, row, ENDS)
+            note(arrays, row, ENDS)

@@ -8,9 +8,12 @@ import numpy as np
 
 from advisor.arrays import Floats
 from advisor.simulate.heap import ENDING
-from advisor.simulate.pool._kernel import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, advance
+from advisor.simulate.pool._kernel import advance
+from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays
 
 NONE_RESERVED: Final[Floats] = np.zeros((0, 4))
+NONE_LIMITED: Final[Floats] = np.zeros((0, 2))
+NO_GROUPS: Final[Floats] = np.zeros(1)
 _OVERDUE_SECONDS: Final = 1.0
 """A running job that has run for longer than expected is assumed to end within this time, seconds."""
 
@@ -28,12 +31,17 @@ class ClosedQueue(NamedTuple):
             further resource, in the order of the queue, shape ``(w, 2 + k)``.
         reserved: What reservations take from these jobs, a row for each resource of each, shape ``(m, 4)``:
             begin, end, the resource (its place in ``sizes``), and what is left of it.
+        limited: The group of each running and each waiting job (0: none) and what it takes of the group's,
+            shape ``(r + w, 2)``; empty where no job is in a group.
+        groups: What is left to the jobs of each group, shape ``(1 + g,)``; the first is no group.
     """
 
     sizes: Floats
     running: Floats
     waiting: Floats
     reserved: Floats = NONE_RESERVED
+    limited: Floats = NONE_LIMITED
+    groups: Floats = NO_GROUPS
 
     def run_to_limits(self) -> ClosedQueue:
         """The same queue where every job runs to its limit."""
@@ -65,6 +73,10 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
     jobs["limit"][:ahead], jobs["limit"][ahead:] = running[:, 2], waiting[:, 1]
     jobs["run"][:ahead], jobs["run"][ahead:] = running[:, 3], waiting[:, 2]
     jobs["start"][:ahead] = running[:, 1]
+    if len(queue.limited):
+        here = len(queue.running)
+        for name, column in zip(("group", "units"), queue.limited.T, strict=True):
+            jobs[name][:here], jobs[name][ahead:] = column[:here], column[here:]
     planned, ends = np.maximum(running[:, 1, None] + running[:, 2:4], now + _OVERDUE_SECONDS).T
     jobs["planned_end"][:ahead], jobs["end"][:ahead] = planned, ends
     by_end = np.argsort(ends, kind="stable")
@@ -99,6 +111,7 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
         needs=np.vstack((running[:, 4:], np.hstack((waiting[:, 3:], of_reserved)))),
         stock=stock,
         windows=windows,
+        groups=queue.groups.copy(),
     )
 
 

@@ -12,7 +12,8 @@ from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._forecast import forecast_starts
-from advisor.simulate.pool._kernel import (
+from advisor.simulate.pool._kernel import advance
+from advisor.simulate.pool._state import (
     EVENT,
     JOB,
     RUNNING,
@@ -20,7 +21,6 @@ from advisor.simulate.pool._kernel import (
     STARTS,
     WAITING,
     Arrays,
-    advance,
     dequeue,
     enqueue,
     stop,
@@ -61,6 +61,7 @@ class Pool:
             np.empty((capacity, 0)),
             np.empty((2, 0)),
             np.empty((2, 0)),
+            np.zeros(1),
         )
         self._scalars = self._arrays.scalars
         self._scalars["now"] = time

@@ -17,7 +17,8 @@ import numpy as np
 
 from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-from advisor.simulate.pool._kernel import EXTRA, FREE, Arrays, advance
+from advisor.simulate.pool._kernel import advance
+from advisor.simulate.pool._state import EXTRA, FREE, Arrays
 from advisor.simulate.pool.closed_queue import NONE_RESERVED, ClosedQueue, simulation_of
 
 _FOUND: Final = 32

@@ -1,4 +1,7 @@
-"""EASY backfilling of several resources beside reservations, in plain Python, from the definitions alone."""
+"""EASY backfilling in plain Python, from the definitions alone.
+
+It knows several resources, reservations, and groups of jobs that have a limit together.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.arrays import Floats
-from advisor.simulate.pool.closed_queue import ClosedQueue
+from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue
 
 
 @dataclass
@@ -19,6 +22,8 @@ class Taken:
     end: float
     needs: Floats
     of_reserved: Floats
+    group: int = 0
+    units: float = 0.0
 
 
 @dataclass
@@ -27,6 +32,12 @@ class Machine:
 
     sizes: Floats
     reserved: Floats
+    groups: Floats
+    """What is left to each group and what its running jobs have, together."""
+
+    def is_held(self, jobs: list[Taken], group: int, units: float) -> bool:
+        """Whether a job's group has too little left for it."""
+        return sum(job.units for job in jobs if job.group == group) + units > self.groups[group]
 
     def left(self, jobs: list[Taken], time: float) -> tuple[Floats, Floats]:
         """What stays free of each resource, and of each reservation, of the jobs that are planned to run."""
@@ -53,19 +64,23 @@ class Machine:
 
 def plain_starts(queue: ClosedQueue, now: float) -> Floats:
     """When each waiting job starts."""
-    machine, count = Machine(queue.sizes, queue.reserved), len(queue.sizes)
+    count, ahead = len(queue.sizes), len(queue.running)
+    limited = queue.limited if len(queue.limited) else np.zeros((ahead + len(queue.waiting), 2))
+    whole = queue.groups.copy()
+    np.add.at(whole, limited[:ahead, 0].astype(int), limited[:ahead, 1])
+    machine = Machine(queue.sizes, queue.reserved, whole)
     running = []
-    for row in queue.running:
+    for row, (group, units) in zip(queue.running, limited[:ahead], strict=True):
         planned, end = max(row[1] + row[2], now + 1.0), max(row[1] + row[3], now + 1.0)
         needs = np.concatenate((row[:1], row[4 : 3 + count]))
-        running.append(Taken(row[1], planned, end, needs, row[3 + count :]))
+        running.append(Taken(row[1], planned, end, needs, row[3 + count :], int(group), units))
     waiting, starts = list(range(len(queue.waiting))), np.full(len(queue.waiting), np.inf)
     times = {now, *(end for end in queue.reserved[:, 1] if end > now)}
     while times:
         time = min(times)
         times.remove(time)
         running = [job for job in running if job.end > time]
-        for row in _started(machine, queue.waiting, waiting, running, time):
+        for row in _started(machine, queue.waiting, limited[ahead:], waiting, running, time):
             waiting.remove(row)
             starts[row] = time
         times |= {job.end for job in running}
@@ -73,41 +88,59 @@ def plain_starts(queue: ClosedQueue, now: float) -> Floats:
 
 
 def _started(
-    machine: Machine, jobs: Floats, waiting: list[int], running: list[Taken], time: float
+    machine: Machine,
+    jobs: Floats,
+    limited: Floats,
+    waiting: list[int],
+    running: list[Taken],
+    time: float,
 ) -> list[int]:
     """The jobs that one pass starts; they are added to those that run."""
-    found, behind = [], list(waiting)
-    while behind:
-        job = machine.takes(jobs[behind[0]], time)
-        if not machine.has_room(machine.left(running, -np.inf), job):
-            break
+    found: list[int] = []
+
+    def start(row: int, job: Taken) -> None:
+        job.group, job.units = int(limited[row, 0]), limited[row, 1]
         running.append(job)
-        found.append(behind.pop(0))
-    if not behind:
+        found.append(row)
+
+    def is_held(row: int) -> bool:
+        return machine.is_held(running, int(limited[row, 0]), limited[row, 1])
+
+    head = None
+    for row in waiting:
+        if is_held(row):
+            continue
+        job = machine.takes(jobs[row], time)
+        if not machine.has_room(machine.left(running, -np.inf), job):
+            head = row
+            break
+        start(row, job)
+    if head is None:
         return found
-    head = jobs[behind.pop(0)]
+    first = jobs[head]
     moments = sorted({time, *(job.planned_end for job in running), *machine.reserved[:, 1]})
     fitting = (
         moment
         for moment in moments
-        if moment >= time and machine.has_room(machine.left(running, moment), machine.takes(head, moment))
+        if moment >= time and machine.has_room(machine.left(running, moment), machine.takes(first, moment))
     )
     shadow = next(fitting, np.inf)
-    reserved_for = [machine.takes(head, shadow)] if shadow < np.inf else []
-    for row in behind:
+    reserved_for = [machine.takes(first, shadow)] if shadow < np.inf else []
+    for row in waiting[waiting.index(head) + 1 :]:
+        if is_held(row):
+            continue
         job = machine.takes(jobs[row], time)
         if not machine.has_room(machine.left(running, -np.inf), job):
             continue
         then = machine.left([*running, *reserved_for], shadow)
         if job.planned_end > shadow and not machine.has_room(then, job):
             continue
-        running.append(job)
-        found.append(row)
+        start(row, job)
     return found
 
 
 def drawn_queue(seed: int) -> ClosedQueue:
-    """Up to three resources, up to three reservations of each, some of them present, and 25 jobs."""
+    """Up to three resources, reservations and groups, some of them present, and 25 jobs."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 4))
     sizes = np.array([16.0, 64.0, 4.0])[:count]
@@ -124,9 +157,14 @@ def drawn_queue(seed: int) -> ClosedQueue:
     windows = np.array(reserved).reshape(-1, 4)
     running = np.column_stack((needs[:2, 0], -50.0 * rng.random(2), limits[:2], runs[:2], needs[:2, 1:count]))
     of_reserved = needs[:2][:, windows[:, 2].astype(int)] * rng.integers(0, 2, (2, 1))
+    groups = int(rng.integers(0, 4))
+    limited = np.column_stack((rng.integers(0, groups + 1, 27), rng.integers(1, 4, 27))).astype(float)
+    limited[limited[:, 0] == 0.0, 1] = 0.0
     return ClosedQueue(
         sizes,
         np.hstack((running, of_reserved)),
         np.column_stack((needs[5:, 0], limits[5:], runs[5:], needs[5:, 1:count])),
         windows,
+        limited if groups else NONE_LIMITED,
+        np.concatenate(([0.0], rng.integers(0, 3, groups))),
     )

@@ -100,3 +100,14 @@ def test_jobs_that_would_run_into_a_reservation_of_all_nodes_wait_for_its_end() 
     waiting = np.array([[4.0, 1200.0, 10.0], [4.0, 900.0, 900.0], [4.0, 100.0, 100.0], [4.0, 101.0, 50.0]])
     starts = closed_queue_starts(ClosedQueue(np.array([4.0]), np.zeros((0, 5)), waiting, maintenance), 0.0)
     assert starts.tolist() == [5000.0, 0.0, 900.0, 5010.0]
+
+
+def test_a_user_at_their_limit_does_not_hold_others_up_and_goes_on_as_their_jobs_end() -> None:
+    """One user may have two jobs at a time, and has two of eight processors each; their others are first."""
+    running = np.array([[2.0, 0.0, 900.0, 100.0], [2.0, 0.0, 900.0, 300.0]])
+    waiting = np.array([[2.0, 900.0, 50.0], [2.0, 900.0, 50.0], [4.0, 900.0, 400.0], [1.0, 900.0, 10.0]])
+    limited = np.array([[1.0, 1.0]] * 4 + [[0.0, 0.0]] * 2)
+    queue = ClosedQueue(np.array([8.0]), running, waiting, limited=limited, groups=np.zeros(2))
+    assert closed_queue_starts(queue, 0.0).tolist() == [100.0, 150.0, 0.0, 200.0]
+    unlimited = ClosedQueue(np.array([8.0]), running, waiting)
+    assert closed_queue_starts(unlimited, 0.0).tolist() == [0.0, 0.0, 50.0, 100.0]

@@ -152,7 +152,8 @@ def test_the_start_is_that_of_the_whole_simulation_beside_other_resources_and_re
     for asked in ((1.0, 0.0, 0.0), (3.0, 40.0, 1.0), (3.0, 40.0, 2.0), (16.0, 1.0, 0.0)):
         takes = np.array(asked[: len(queue.sizes)])
         new = np.array([[takes[0], limit, limit, *takes[1:]]])
-        every = queue._replace(waiting=np.vstack((queue.waiting, new)))
+        limited = np.vstack((queue.limited, [[0.0, 0.0]])) if len(queue.limited) else queue.limited
+        every = queue._replace(waiting=np.vstack((queue.waiting, new)), limited=limited)
         assert profile.start_of(takes, limit, 0.0) == plain_starts(every, 0.0)[-1]
 
 
