@@ -113,13 +113,10 @@ class Machine(NamedTuple):
         count = max(asked.nodes, -(-asked.processors * self.nodes // self.processors))
         return max(least[0], count * self.processors // self.nodes), *least[1:]
 
-    def together(self, needs: Sequence[int], tasks: int) -> tuple[tuple[int, ...], int]:
-        """What many tasks of an array need as one job, as wide as fits, and how many such jobs they are."""
-        each = min(
-            (size // own for own, size in zip(needs, self.sizes, strict=True) if own > 0), default=tasks
-        )
-        at_once = min(tasks, max(1, each))
-        return tuple(at_once * own for own in needs), -(-tasks // at_once)
+    def at_once(self, needs: Sequence[int], tasks: int) -> int:
+        """How many tasks of an array fit at a time, at least one."""
+        each = (size // own for own, size in zip(needs, self.sizes, strict=True) if own > 0)
+        return min(tasks, max(1, min(each, default=tasks)))
 
     def of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
         """Those of the three that are :attr:`sizes`."""

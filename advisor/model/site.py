@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.job import Job
+from advisor.model.limits import Limit
 from advisor.model.node_classes import ClosedCapacity, NodeClassState, ReservedUntil, class_for, less_reserved
 from advisor.model.periods import any_of
 from advisor.model.spot_pools import SpotPool
@@ -335,6 +336,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         fallen_back: Partitions whose jobs stay on-premise, and why, in words for an admin: their forecasts do
             not hold.
         promised_jobs: Jobs in the queue whose users name a time by which they are to be done, by user.
+        limits: Limits of users, accounts and QOS that hold waiting jobs.
     """
 
     time: float
@@ -345,3 +347,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     price: Price | None = None
     fallen_back: dict[str, str] = {}
     promised_jobs: dict[str, int] = {}
+    limits: tuple[Limit, ...] = ()

@@ -14,6 +14,7 @@ class Reason(enum.StrEnum):
     MAY_MOVE = "rule.may_move"
     PARTITION_OFF = "rule.partition_off"
     FALLEN_BACK = "rule.fallen_back"
+    LIMITED = "rule.limited"
     EXPLICIT_PARTITION = "rule.explicit_partition"
     KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"

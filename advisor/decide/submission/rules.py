@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
@@ -17,6 +17,7 @@ from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
 from advisor.model.data_words import HOW_TO_WRITE, data_of
 from advisor.model.deadline import deadline_of
 from advisor.model.job import Job
+from advisor.model.limits import Limit
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
@@ -45,6 +46,15 @@ def not_fallen_back(job: Job, fallen_back: Mapping[str, str], settings: Settings
     partition = job.queue or settings.cluster.on_premise_partitions[0]
     why = fallen_back.get(partition)
     return _MAY_MOVE if why is None else _no(Reason.FALLEN_BACK, why)
+
+
+def not_limited(job: Job, limits: Iterable[Limit]) -> Answer:
+    """Question 1 of a job that no rule keeps: it stays if a limit holds jobs of its user, account or QOS.
+
+    Slurm counts jobs of all partitions, so it would wait in the burst partition as well.
+    """
+    held = next((limit.reason for limit in limits if limit.holds(job)), None)
+    return _MAY_MOVE if held is None else _no(Reason.LIMITED, held)
 
 
 def is_special(job: Job, settings: Settings) -> bool:

@@ -45,7 +45,13 @@ from advisor.service.observation.site_view import (
     cluster_state,
     nodes_with,
 )
-from advisor.service.price.queue_view import AskRuns, on_premise_queue, run_to_limits, seen_queues
+from advisor.service.price.queue_view import (
+    AskRuns,
+    OnPremiseQueue,
+    on_premise_queue,
+    run_to_limits,
+    seen_queues,
+)
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
@@ -161,10 +167,12 @@ class PollLoop:
         if self._last is None:
             return
         snapshot = self._last.snapshot
+        queue = self._queue(self._met(snapshot))
         site = SiteState(
             time=snapshot.time,
             cluster=self._last.cluster,
             cloud=self._with_rooms(self._last),
+            limits=() if queue is None else queue.held.limits,
         )
         for feature in self._features:
             site = feature.publish(site)
@@ -173,7 +181,7 @@ class PollLoop:
             Snapshot(
                 state=site,
                 job_requeue=self.job_requeue,
-                queues=self._queues(self._met(snapshot)),
+                queues=() if queue is None else self._queues(queue),
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),
@@ -186,10 +194,12 @@ class PollLoop:
         """The queue for a new job: without the jobs that are advised after it was submitted."""
         return snapshot if self._settings.cluster.hook else before_unadvised(snapshot)
 
-    def _queues(self, snapshot: ClusterSnapshot) -> tuple[SeenQueue, ...]:
-        if self._settings.cluster.policy not in QUEUE_POLICIES:
-            return ()
-        queue = on_premise_queue(snapshot, self._settings)
+    def _queue(self, snapshot: ClusterSnapshot) -> OnPremiseQueue | None:
+        """None where no decision asks for it."""
+        asks = self._settings.cluster.policy in QUEUE_POLICIES
+        return on_premise_queue(snapshot, self._settings) if asks else None
+
+    def _queues(self, queue: OnPremiseQueue) -> tuple[SeenQueue, ...]:
         return tuple(
             structs.replace(seen, before_small=rows)
             for seen, rows in zip(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 import numpy as np
 
 from advisor.arrays import Floats
 from advisor.model.machine import Machine
-
-_NONE: Final = np.zeros((0, 4))
+from advisor.simulate.pool.closed_queue import ClosedQueue
 
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):
@@ -23,7 +20,8 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         waiting: Bytes of a float64 array, shape ``(w, 2 + k)``: processors, time limit and expected run time
             (seconds) of each waiting job, and what it needs of the further resources, in the order of the
             queue. The first tasks of an array are a row each; the rest of a large array is one row.
-        reserved: Bytes of a float64 array, shape ``(m, 4)``: what reservations take, as `ClosedQueue` has it.
+        reserved, limited, groups: Bytes of the float64 arrays of `ClosedQueue`: what reservations take, and
+            the jobs of groups that have a limit together.
         before_small: Number of the first rows of ``waiting`` that are before a small job that is submitted
             now; None: all are.
     """
@@ -32,38 +30,29 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
     running: bytes
     waiting: bytes
     reserved: bytes = b""
+    limited: bytes = b""
+    groups: bytes = bytes(8)
     before_small: int | None = None
 
     @classmethod
-    def of(cls, machine: Machine, running: Floats, waiting: Floats, reserved: Floats = _NONE) -> SeenQueue:
-        """Pack the arrays."""
-        packed = [array.astype("<f8").tobytes() for array in (running, waiting, reserved)]
-        return cls(machine, packed[0], packed[1], packed[2])
+    def of(cls, machine: Machine, running: Floats, waiting: Floats, *others: Floats) -> SeenQueue:
+        """Pack the arrays of a machine's `ClosedQueue`, in their order there; it needs none of the others."""
+        arrays = ClosedQueue(np.zeros(0), running, waiting, *others)[1:]
+        here, behind, reserved, limited, groups = (array.astype("<f8").tobytes() for array in arrays)
+        return cls(machine, here, behind, reserved, limited, groups)
 
-    @property
-    def running_jobs(self) -> Floats:
-        """``running`` as an array.
-
-        Raises:
-            ValueError: It is damaged.
-        """
-        columns = 3 + len(self.machine.sizes) + len(self.reservations)
-        return np.frombuffer(self.running, "<f8").reshape(-1, columns)
-
-    @property
-    def reservations(self) -> Floats:
-        """``reserved`` as an array.
+    def closed(self, rows: int | None = None) -> ClosedQueue:
+        """The queue, of its waiting jobs the first rows; None: all.
 
         Raises:
             ValueError: It is damaged.
         """
-        return np.frombuffer(self.reserved, "<f8").reshape(-1, 4)
+        sizes, reserved = np.array(self.machine.sizes, np.float64), _array(self.reserved, 4)
+        running = _array(self.running, 3 + len(sizes) + len(reserved))
+        waiting = _array(self.waiting, 2 + len(sizes))[:rows]
+        limited = _array(self.limited, 2)[: len(running) + len(waiting)]
+        return ClosedQueue(sizes, running, waiting, reserved, limited, _array(self.groups, 1)[:, 0])
 
-    @property
-    def waiting_jobs(self) -> Floats:
-        """``waiting`` as an array.
 
-        Raises:
-            ValueError: It is damaged.
-        """
-        return np.frombuffer(self.waiting, "<f8").reshape(-1, 2 + len(self.machine.sizes))
+def _array(packed: bytes, columns: int) -> Floats:
+    return np.frombuffer(packed, "<f8").reshape(-1, columns)

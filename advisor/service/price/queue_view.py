@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Floats
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
+from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, never_starts
 from advisor.model.machine import Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -18,7 +19,7 @@ from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import without_doubles
-from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
+from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue, closed_queue_starts
 
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
@@ -33,11 +34,12 @@ class OnPremiseQueue:
         machines: What the on-premise partitions consist of: jobs of one machine never wait for another's.
         running: The running jobs, in no order.
         waiting: The waiting jobs in Slurm's order of priority; jobs that are held, wait for a time or another
-            job, or have a reservation, are left out.
+            job, have a reservation, or can't start as they are, are left out.
         places: Job id to the number of the machine that it has or waits for; empty where there is one.
         names: The job names that placeholders stand for, by their ids.
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
         reserved: The next reservations of each machine; empty where there is none.
+        held: The jobs that count towards limits of users, accounts and the like that hold some.
     """
 
     time: float
@@ -48,6 +50,7 @@ class OnPremiseQueue:
     names: Mapping[int, str | None] = field(default_factory=dict)
     lost: Mapping[int, int] = field(default_factory=dict)
     reserved: tuple[tuple[Reserved, ...], ...] = ()
+    held: HeldJobs = NONE_HELD
 
     @property
     def waiting_processors(self) -> int:
@@ -80,7 +83,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     ours = settings.cluster.on_premise_partitions
     known = set(ours)
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
-    waiting = [queued for queued in here if queued.is_queued and not queued.job.reservation]
+    waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
     unusable = unusable_nodes(snapshot)
     machines = _machines(ours, snapshot, unusable)
@@ -94,6 +97,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         names=_names_of_placeholders(snapshot.jobs),
         lost=nodes_among(snapshot, unusable),
         reserved=reserved_of(snapshot, machines, unusable),
+        held=held_jobs((*running, *waiting)),
     )
 
 
@@ -169,7 +173,7 @@ def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[S
     found = []
     for part in _parts(queue, runs):
         closed = _closed(part, list(_rows(part)), queue.time)
-        found.append(SeenQueue.of(part.machine, closed.running, closed.waiting, closed.reserved))
+        found.append(SeenQueue.of(part.machine, *closed[1:]))
     return tuple(found)
 
 
@@ -181,8 +185,8 @@ class _Part(NamedTuple):
     running_runs: Floats
     waiting: Sequence[QueuedJob]
     waiting_runs: Floats
-    lost: Mapping[int, int]
     reserved: Sequence[Reserved]
+    queue: OnPremiseQueue
 
 
 def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
@@ -190,7 +194,7 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
     reserved = queue.reserved or ((),) * len(queue.machines)
     if len(queue.machines) == 1:
         jobs = queue.running, running_runs, queue.waiting, waiting_runs
-        yield _Part(queue.machines[0], *jobs, queue.lost, reserved[0])
+        yield _Part(queue.machines[0], *jobs, reserved[0], queue)
         return
     for place, machine in enumerate(queue.machines):
         ahead, behind = (
@@ -203,15 +207,16 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
             running_runs[ahead],
             [queue.waiting[row] for row in behind],
             waiting_runs[behind],
-            queue.lost,
             reserved[place],
+            queue,
         )
 
 
 class _Row(NamedTuple):
-    """A row of the forecast: a waiting job's id, what it needs, time limit and expected run time."""
+    """A row of the forecast: a waiting job's id and tasks, what they need, time limit, expected run time."""
 
     job_id: int
+    tasks: int
     needs: tuple[int, ...]
     limit: float
     run: float
@@ -223,14 +228,29 @@ def rows_of(queued: QueuedJob) -> int:
 
 
 def _rows(part: _Part) -> Iterator[_Row]:
-    machine = part.machine
+    machine, at_once_of = part.machine, _at_once(part)
     for queued, run in zip(part.waiting, part.waiting_runs.tolist(), strict=True):
         job, limit, needs = queued.job, limit_seconds(queued.job), machine.needs(queued.asked)
         for _ in range(min(job.array_tasks, _MAX_TASKS)):
-            yield _Row(job.job_id, needs, limit, run)
+            yield _Row(job.job_id, 1, needs, limit, run)
         if job.array_tasks > _MAX_TASKS:
-            rest, rounds = machine.together(needs, job.array_tasks - _MAX_TASKS)
-            yield _Row(job.job_id, rest, limit * rounds, run * rounds)
+            tasks = job.array_tasks - _MAX_TASKS
+            at_once = min(machine.at_once(needs, tasks), at_once_of.get(job.job_id, tasks))
+            rounds = -(-tasks // at_once)
+            rest = tuple(at_once * own for own in needs)
+            yield _Row(job.job_id, at_once, rest, limit * rounds, run * rounds)
+
+
+def _at_once(part: _Part) -> dict[int, int]:
+    """Job id to the number of tasks that a limit lets run at a time, at least one, as far as it is known."""
+    counted, left = part.queue.held.counted, (0.0, *part.queue.held.left)
+    if not counted:
+        return {}
+    whole = list(left)
+    for queued in part.running:
+        number, units = counted.get(queued.job.job_id, (0, 0.0))
+        whole[number] += units
+    return {job_id: max(1, int(whole[number] // units)) for job_id, (number, units) in counted.items()}
 
 
 def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
@@ -244,7 +264,7 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
     running = []
     for queued, run in zip(part.running, part.running_runs.tolist(), strict=True):
         job_id, asked, limit = queued.job.job_id, queued.asked, limit_seconds(queued.job)
-        (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.lost.get(job_id, 0)))
+        (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.queue.lost.get(job_id, 0)))
         for _, _, resource, _, inside in windows:
             rest.append(machine.held_by(asked.on(asked.nodes - inside.get(job_id, 0)))[resource])
         running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))
@@ -254,7 +274,20 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
         np.array(running, np.float64).reshape(-1, 3 + len(sizes) + len(windows)),
         np.array(waiting, np.float64).reshape(-1, 2 + len(sizes)),
         np.array([window[:4] for window in windows], np.float64).reshape(-1, 4),
+        _limited(part, rows),
+        np.array((0.0, *part.queue.held.left)),
     )
+
+
+def _limited(part: _Part, rows: Sequence[_Row]) -> Floats:
+    """The limit of each running job and each row, and what it takes of it; empty where none holds a job."""
+    counted, none = part.queue.held.counted, (0, 0.0)
+    if not counted:
+        return NONE_LIMITED
+    running = [counted.get(queued.job.job_id, none) for queued in part.running]
+    found = np.array([*running, *(counted.get(row.job_id, none) for row in rows)], np.float64).reshape(-1, 2)
+    found[len(running) :, 1] *= [row.tasks for row in rows]
+    return found
 
 
 def _limits(jobs: Sequence[QueuedJob]) -> Floats:

@@ -110,8 +110,8 @@ class _MachineQueue:
             for _ in range(min(job.tasks, _MAX_TASKS)):
                 _join(profiles, each, limit, run, job.time)
             if rest > 0:
-                together, rounds = self._machine.together(needs, rest)
-                others = np.array(together, np.float64)
+                at_once = self._machine.at_once(needs, rest)
+                others, rounds = at_once * each, -(-rest // at_once)
                 _join(profiles, others, limit * rounds, run * rounds, job.time)
 
 
@@ -296,6 +296,7 @@ class RecentSubmissions:
             ratios=self._base.ratios,
             price=self._price(self._base.price),
             fallen_back=self._base.fallen_back,
+            limits=self._base.limits,
             promised_jobs=self._base.promised_jobs | self._promised
             if self._promised
             else self._base.promised_jobs,

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
-import numpy as np
 import structlog
 
 from advisor.files.owners import group_name
@@ -33,7 +32,6 @@ from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.run_times import RunTimesFollower
-from advisor.simulate.pool.closed_queue import ClosedQueue
 from advisor.simulate.pool.start_profile import QueueProfiles, queue_profiles
 
 _LOOK_SECONDS: Final = 0.25
@@ -273,9 +271,7 @@ def small_profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles | None, ...]:
 
 def _simulated(snapshot: Snapshot, queue: SeenQueue, rows: int | None = None) -> QueueProfiles:
     """``rows``: Of the waiting jobs the first; None: all."""
-    sizes = np.array(queue.machine.sizes, np.float64)
-    closed = ClosedQueue(sizes, queue.running_jobs, queue.waiting_jobs[:rows], queue.reservations)
-    return queue_profiles(closed, snapshot.state.time)
+    return queue_profiles(queue.closed(rows), snapshot.state.time)
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

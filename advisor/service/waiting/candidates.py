@@ -13,9 +13,10 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
 
-_WAITS_FOR_ROOM: Final = frozenset({"Priority", "Resources"})
-"""Slurm's reasons of a job that waits only for processors. With another reason (held, a limit of its QOS, a
-begin time, a reservation) it would not start elsewhere either, or is meant to wait."""
+_WAITS_FOR_ROOM: Final = ("Priority", "Resources", "ReqNodeNotAvail")
+"""Beginnings of Slurm's reasons of a job that waits only for nodes; the last: for those that are drained, or
+reserved for maintenance. With another reason (held, a limit of its QOS, a begin time, its own reservation)
+it would not start elsewhere either, or is meant to wait."""
 
 
 def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None:
@@ -30,7 +31,7 @@ def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None
     is_plain = queued.array_job_id == job.job_id and job.array_tasks == 1 and job.placeholder_for is None
     if recorded is None or not is_plain or queued.restarts:
         return None
-    if queued.state != PENDING or queued.reason not in _WAITS_FOR_ROOM:
+    if queued.state != PENDING or not queued.reason.startswith(_WAITS_FOR_ROOM):
         return None
     if not set(queued.partitions).issubset(settings.cluster.on_premise_partitions):
         return None

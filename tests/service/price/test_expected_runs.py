@@ -19,7 +19,6 @@ from advisor.service.price.queue_view import (
     on_premise_queue,
     seen_queues,
 )
-from advisor.simulate.pool.closed_queue import ClosedQueue
 from advisor.simulate.pool.start_profile import start_profile
 from tests.service.doubles import make_look, make_queued
 
@@ -110,7 +109,7 @@ def test_the_submit_server_forecasts_by_the_same_queue(tasks: int) -> None:
     runs = ExpectedRuns(known.chances, lambda: known.is_ready)
     array, last = waiting(2, array_tasks=tasks), waiting(3)
     (seen,) = seen_queues(queue_of(array), runs)
-    profile = start_profile(ClosedQueue(np.array([8.0]), seen.running_jobs, seen.waiting_jobs), NOW)
+    profile = start_profile(seen.closed(), NOW)
     behind = forecast_waits(queue_of(array, last), runs)[3]
     assert profile.start_of(np.array([8.0]), DAY, NOW) - NOW == pytest.approx(behind)
     assert behind == pytest.approx((1 + tasks) * HOUR, rel=0.13)

@@ -86,7 +86,7 @@ def test_a_running_job_has_what_slurm_says_on_nodes_of_any_size() -> None:
     look = replace(make_look(NOW, nodes, jobs), sharing=WHOLE)
     queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
     (seen,) = seen_queues(queue)
-    assert seen.running_jobs[:, 0].tolist() == [24.0]
+    assert seen.closed().running[:, 0].tolist() == [24.0]
 
 
 def replace_terms(**terms: Any) -> Sharing:
@@ -147,9 +147,9 @@ def test_a_submission_takes_its_memory_from_those_after_it() -> None:
 
 def test_the_rest_of_a_large_array_is_as_wide_as_its_memory_allows() -> None:
     machine = Machine(("cpu",), processors=16, nodes=2, memory_mb=2000)
-    assert machine.together((1, 500), 100) == ((4, 2000), 25)
-    assert machine.together((1, 0), 100) == ((16, 0), 7)
-    assert machine.together((32, 0), 3) == ((32, 0), 3)  # none ever starts
+    assert machine.at_once((1, 500), 100) == 4
+    assert machine.at_once((1, 0), 100) == 16
+    assert machine.at_once((32, 0), 3) == 1  # none ever starts
 
 
 def test_the_terms_are_read_from_slurms_configuration() -> None:

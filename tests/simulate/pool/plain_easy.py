@@ -108,13 +108,12 @@ def _started(
 
     head = None
     for row in waiting:
-        if is_held(row):
-            continue
         job = machine.takes(jobs[row], time)
-        if not machine.has_room(machine.left(running, -np.inf), job):
+        if not is_held(row) and not machine.has_room(machine.left(running, -np.inf), job):
             head = row
             break
-        start(row, job)
+        if not is_held(row):
+            start(row, job)
     if head is None:
         return found
     first = jobs[head]
@@ -127,10 +126,8 @@ def _started(
     shadow = next(fitting, np.inf)
     reserved_for = [machine.takes(first, shadow)] if shadow < np.inf else []
     for row in waiting[waiting.index(head) + 1 :]:
-        if is_held(row):
-            continue
         job = machine.takes(jobs[row], time)
-        if not machine.has_room(machine.left(running, -np.inf), job):
+        if is_held(row) or not machine.has_room(machine.left(running, -np.inf), job):
             continue
         then = machine.left([*running, *reserved_for], shadow)
         if job.planned_end > shadow and not machine.has_room(then, job):
