@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -67,6 +67,31 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             waiting_mean_processors=max(0.0, processors) / left if left else 0.0,
             waiting_mean_age_seconds=self.waiting_mean_age_seconds if left else 0.0,
         )
+
+
+class Limit(NamedTuple):
+    """A limit that holds at least one waiting job.
+
+    Attributes:
+        user, account, qos: Whose jobs it counts; None: anybody's.
+        other: The array, or the licences, whose jobs it counts; empty for none.
+        unit: What of a job it counts: ``jobs``, ``nodes``, ``memory``, ``gpus`` or ``processors``.
+        reason: Slurm's word.
+    """
+
+    user: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    other: str = ""
+    unit: str = "jobs"
+    reason: str = ""
+
+    def holds(self, job: Job) -> bool:
+        """Whether it counts a job at its submission. A user may leave their account and QOS to Slurm."""
+        if self.other or (self.user is None and (job.qos if self.account is None else job.account) is None):
+            return False
+        asked = ((self.user, job.user), (self.account, job.account), (self.qos, job.qos))
+        return all(own is None or said is None or own == said for own, said in asked)
 
 
 class NodePower(enum.StrEnum):

@@ -5,38 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from advisor.model.job import Job
+from advisor.model.cluster import Limit
 from advisor.model.snapshot import QueuedJob
 
 _JOBS: Final = "jobs"
 _OF_WORDS: Final = (("job", _JOBS), ("node", "nodes"), ("mem", "memory"), ("gres", "gpus"))
 _FOR_EVER: Final = ("perjob", "pernode", "timelimit", "submit", "notallowed", "notsatisfied", "wall", "usage")
 """In reasons of jobs that no other job's end lets start."""
-
-
-class Limit(NamedTuple):
-    """A limit that holds at least one waiting job.
-
-    Attributes:
-        user, account, qos: Whose jobs it counts; None: anybody's.
-        other: The array, or the licences, whose jobs it counts; empty for none.
-        unit: What of a job it counts: ``jobs``, ``nodes``, ``memory``, ``gpus`` or ``processors``.
-        reason: Slurm's word.
-    """
-
-    user: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    other: str = ""
-    unit: str = _JOBS
-    reason: str = ""
-
-    def holds(self, job: Job) -> bool:
-        """Whether it counts a job at its submission. A user may leave their account and QOS to Slurm."""
-        if self.other or (self.user is None and (job.qos if self.account is None else job.account) is None):
-            return False
-        asked = ((self.user, job.user), (self.account, job.account), (self.qos, job.qos))
-        return all(own is None or said is None or own == said for own, said in asked)
 
 
 def limit_of(queued: QueuedJob) -> Limit | None:

@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from advisor.model.cluster import ClusterState
+from advisor.model.cluster import ClusterState, Limit
 from advisor.model.job import Job
-from advisor.model.limits import Limit
 from advisor.model.node_classes import ClosedCapacity, NodeClassState, ReservedUntil, class_for, less_reserved
 from advisor.model.periods import any_of
 from advisor.model.spot_pools import SpotPool

@@ -19,6 +19,7 @@ from advisor.model import (
     SiteState,
     SizeEstimate,
 )
+from advisor.model.cluster import Limit
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.model.site import Cutoff, PerformanceRatios, Price
 
@@ -85,6 +86,7 @@ def ask(
     cutoff: Cutoff | None = None,
     price: Price | None = None,
     ratios: PerformanceRatios | None = None,
+    limits: tuple[Limit, ...] = (),
 ) -> Advice:
     """One advice, from parts that move a job unless told otherwise."""
     return advise(
@@ -96,6 +98,7 @@ def ask(
             cutoff=cutoff,
             price=price,
             ratios=ratios,
+            limits=limits,
         ),
         estimates or make_estimates(),
         settings or make_settings(),

@@ -1,4 +1,4 @@
-"""A real slurmctld starts jobs when the forecast says so beside a reservation and a drained node."""
+"""A real slurmctld starts jobs when the forecast says so: beside reservations, drained nodes and limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forecast_starts(snapshot: ClusterSnapshot, runs: dict[int, float]) -> dict[i
     return {job: snapshot.time + wait for job, wait in waits.items()}
 
 
-def test_jobs_start_when_the_forecast_says_so() -> None:
+def test_jobs_start_when_the_forecast_says_so_beside_a_reservation() -> None:
     """Of five nodes three are reserved for a minute, and one is drained while a job runs there."""
     drawn, runs = np.random.default_rng(7), dict[int, float]()
     options = LabOptions(nodes=5, processors=4, burst_nodes=1, min_job_age_seconds=3600)
@@ -67,3 +67,37 @@ def test_jobs_start_when_the_forecast_says_so() -> None:
     late, without = (np.array([began[job] - found[job] for job in beside]) for found in (beside, before))
     assert len(beside) >= JOBS - 2
     assert np.abs(late).mean() < 0.3 * np.abs(without).mean()
+
+
+def test_jobs_start_when_the_forecast_says_so_beside_an_account_at_its_limit() -> None:
+    """An account may use 4 of 16 processors, and submits first; the root account's jobs come behind."""
+    drawn, runs = np.random.default_rng(3), dict[int, float]()
+    options = LabOptions(
+        nodes=4,
+        processors=4,
+        burst_nodes=1,
+        database=True,
+        min_job_age_seconds=3600,
+        extra=("AccountingStorageEnforce=associations,limits,qos",),
+    )
+    with Lab.temporary(options) as lab:
+        slurm = CliBackend(Commands(Path(shutil.which("squeue") or "").parent, lab.conf))
+        lab.run("sacctmgr", "-i", "modify", "account", "lab", "set", "GrpTRES=cpu=4")
+        time.sleep(1.0)
+        for account in ("lab",) * 9 + ("root",) * 5:
+            seconds, wide = float(drawn.integers(4, 8)), 2 if account == "lab" else 6
+            script = f"date +%s.%N; sleep {seconds}"
+            job = lab.sbatch(f"-n{wide}", "-t5", f"--account={account}", script=script)
+            runs[job.job_id] = seconds
+        time.sleep(3.0)
+        found = slurm.snapshot(time.time())
+        beside = forecast_starts(found, runs)
+        blind = tuple(
+            replace(queued, reason="Priority") if queued.reason else queued for queued in found.jobs
+        )
+        before = forecast_starts(replace(found, jobs=blind), runs)
+        lab.wait_for_jobs(list(runs), seconds=240)
+        began = {job: float((lab.folder / "jobs" / f"{job}.out").read_text().split()[0]) for job in beside}
+    late, without = (np.array([began[job] - found[job] for job in beside]) for found in (beside, before))
+    assert any("AssocGrp" in queued.reason for queued in found.jobs)
+    assert np.abs(late).mean() < 0.4 * np.abs(without).mean()

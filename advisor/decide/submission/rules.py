@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
+from advisor.model.cluster import Limit
 from advisor.model.data_words import HOW_TO_WRITE, data_of
 from advisor.model.deadline import deadline_of
 from advisor.model.job import Job
-from advisor.model.limits import Limit
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 

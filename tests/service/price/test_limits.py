@@ -1,0 +1,160 @@
+"""Jobs that limits of users, accounts, QOS, arrays and licences hold, and those that wait beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.model.cluster import Limit
+from advisor.model.limits import held_jobs, limit_of, never_starts
+from advisor.model.snapshot import QueuedJob
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
+from advisor.service.submit.recent import QueueForecast
+from advisor.service.submit.state_holder import profiles_of
+from tests.decide.cases import ask, make_job, make_settings
+from tests.service.doubles import make_look, make_node, make_queued
+from tests.service.site import make_snapshot
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+NODES = (make_node("n1", processors=16, partitions=("cpu",)),)
+PER_USER = "QOSMaxJobsPerUserLimit"
+
+
+def runs(job_id: int, **changes: Any) -> QueuedJob:
+    known = {"user": "ann", "account": "chem", "qos": "normal", "requested_time": HOUR}
+    return make_queued(job_id, "RUNNING", queue="cpu", start_time=NOW, **(known | changes))
+
+
+def waits(job_id: int, reason: str, **changes: Any) -> QueuedJob:
+    known = {"user": "ann", "account": "chem", "qos": "normal", "requested_time": HOUR}
+    return make_queued(job_id, queue="cpu", reason=reason, **(known | changes))
+
+
+def queue_of(*jobs: QueuedJob) -> OnPremiseQueue:
+    look = make_look(NOW, NODES, jobs)
+    return on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+
+
+def hours(queue: OnPremiseQueue) -> dict[int, float]:
+    return {job: wait / HOUR for job, wait in forecast_waits(queue).items()}
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit"),
+    [
+        (PER_USER, Limit("ann", None, "normal", "", "jobs")),
+        ("QOSMaxCpuPerUserLimit", Limit("ann", None, "normal", "", "processors")),
+        ("QOSMaxNodePerUserLimit", Limit("ann", None, "normal", "", "nodes")),
+        ("QOSMaxGRESPerUser", Limit("ann", None, "normal", "", "gpus")),
+        ("QOSMaxMemoryPerUser", Limit("ann", None, "normal", "", "memory")),
+        ("MaxCpuPerAccount", None),  # not a word of Slurm
+        ("QOSMaxCpuPerAccount", Limit(None, "chem", "normal", "", "processors")),
+        ("QOSGrpCpuLimit", Limit(None, None, "normal", "", "processors")),
+        ("AssocGrpCPURunMinutesLimit", Limit(None, "chem", None, "", "processors")),
+        ("AssocMaxJobsLimit", Limit("ann", "chem", None, "", "jobs")),
+        ("AssociationResourceLimit", Limit("ann", "chem", None, "", "processors")),
+        ("JobArrayTaskLimit", Limit(None, None, None, "array 7", "jobs")),
+        ("Licenses", Limit(None, None, None, "licences None", "jobs")),
+        ("Resources", None),
+        ("Priority", None),
+        ("", None),
+    ],
+)
+def test_slurms_reasons_name_a_limit(reason: str, limit: Limit | None) -> None:
+    found = limit_of(waits(7, reason))
+    assert found == (None if limit is None else limit._replace(reason=reason))
+
+
+@pytest.mark.parametrize(
+    ("reason", "never"),
+    [
+        ("QOSMaxCpuPerJobLimit", True),
+        ("QOSMaxWallDurationPerJobLimit", True),
+        ("AssocGrpCPUMinutesLimit", True),
+        ("AssocGrpCPURunMinutesLimit", False),
+        ("QOSMinCpuNotSatisfied", True),
+        ("AssociationTimeLimit", True),
+        (PER_USER, False),
+        ("PartitionTimeLimit", False),
+    ],
+)
+def test_a_job_over_a_limit_of_its_own_does_not_wait_for_others(reason: str, *, never: bool) -> None:
+    assert never_starts(waits(7, reason)) == never
+    queue = queue_of(runs(1, processors=8), waits(7, reason, processors=8), waits(8, "Priority", user="bob"))
+    assert (7 in hours(queue)) != never
+
+
+def test_the_other_jobs_of_a_user_at_their_limit_go_on_one_by_one() -> None:
+    """Ann has 2 of 16 processors and three jobs that wait; Bob's job of all others is not behind them."""
+    jobs = (
+        runs(1, processors=2),
+        waits(2, PER_USER, processors=8),
+        waits(3, "Priority", processors=2),
+        waits(4, PER_USER, processors=2, qos="urgent"),
+        waits(5, "Priority", processors=14, user="bob"),
+    )
+    queue = queue_of(*jobs)
+    assert queue.held.limits == (
+        Limit("ann", None, "normal", "", "jobs", PER_USER),
+        Limit("ann", None, "urgent", "", "jobs", PER_USER),
+    )
+    assert hours(queue) == {2: 1.0, 3: 2.0, 4: pytest.approx(365 * 24.0), 5: 0.0}
+    at_once = {queued.job.job_id: replace(queued, reason="Priority") for queued in jobs if queued.reason}
+    assert hours(queue_of(jobs[0], *at_once.values())) == {2: 0.0, 3: 0.0, 4: 0.0, 5: 1.0}
+
+
+def test_the_submit_server_sees_the_same_limits() -> None:
+    jobs = runs(1, processors=2), waits(2, PER_USER, processors=14), waits(3, PER_USER, processors=14)
+    snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue_of(*jobs)))
+    found = QueueForecast(snapshot.queues, profiles_of(snapshot))
+    bobs = make_job(user="bob", queue="cpu", processors=14, requested_time=1800.0)
+    assert found.wait(bobs, NOW) == 0.0
+    assert found.wait(structs.replace(bobs, requested_time=2 * HOUR, processors=3), NOW) == 0.0
+    assert found.wait(structs.replace(bobs, processors=16), NOW) == 3 * HOUR
+
+
+def test_a_limit_of_processors_leaves_less_than_the_smallest_job_that_it_holds() -> None:
+    word = "QOSMaxCpuPerUserLimit"
+    held = held_jobs([runs(1, processors=6), waits(2, word, processors=4), waits(3, word, processors=3)])
+    assert held.left == (2.0,)
+    assert held.counted == {1: (1, 6.0), 2: (1, 4.0), 3: (1, 3.0)}
+
+
+def test_a_limited_array_runs_as_many_tasks_at_a_time_as_it_does_now() -> None:
+    running = [structs.replace(runs(n, processors=1).job) for n in (8, 9)]
+    array = [replace(runs(job.job_id), job=job, array_job_id=7) for job in running]
+    waiting = replace(waits(7, "JobArrayTaskLimit", processors=1, array_tasks=300), array_job_id=7)
+    bobs = waits(99, "Priority", user="bob", processors=14)
+    queue = queue_of(*array, waiting, bobs)
+    assert hours(queue) == {7: 1.0, 99: 0.0}
+    (seen,) = seen_queues(queue)
+    rows = seen.closed().waiting
+    assert (len(rows), rows[200].tolist()) == (202, [2.0, 50 * HOUR, 50 * HOUR])
+
+
+@pytest.mark.parametrize(
+    ("job", "limit", "is_held"),
+    [
+        ({"user": "ann", "qos": "normal"}, Limit("ann", None, "normal"), True),
+        ({"user": "ann"}, Limit("ann", None, "normal"), True),
+        ({"user": "ann", "qos": "urgent"}, Limit("ann", None, "normal"), False),
+        ({"user": "bob", "qos": "normal"}, Limit("ann", None, "normal"), False),
+        ({"user": "bob", "account": "chem"}, Limit(None, "chem", None), True),
+        ({"user": "bob"}, Limit(None, "chem", None), False),
+        ({"user": "bob", "qos": "normal"}, Limit(None, None, "normal"), True),
+        ({"user": "bob"}, Limit(None, None, "normal"), False),
+        ({"user": "ann"}, Limit(other="array 7"), False),
+    ],
+)
+def test_a_user_at_their_limit_gets_nothing_from_the_cloud(
+    job: dict[str, str], limit: Limit, *, is_held: bool
+) -> None:
+    advice = ask(make_job(**job), limits=(limit._replace(reason=PER_USER),))
+    assert (advice.decisive.reason == Reason.LIMITED) == is_held
+    if is_held:
+        assert advice.decisive.detail == PER_USER
