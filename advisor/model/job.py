@@ -36,6 +36,10 @@ def placeholder_target(name: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
+ANYBODY: Final = ""
+"""The priority key of users who are not known."""
+
+
 def payers_of(account: str | None, user: str | None) -> tuple[str, ...]:
     """Who pays for a job beside the site: its account and its user."""
     accounts = (account,) if account else ()
@@ -136,6 +140,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def payers(self) -> tuple[str, ...]:
         """Whose budgets pay for it beside the site's (:mod:`advisor.model.periods`)."""
         return payers_of(self.account, self.user)
+
+    @property
+    def priority_keys(self) -> tuple[str, str]:
+        """By what the priority with which it begins is known: with its account and QOS, and without."""
+        queue = self.queue or ""
+        own = f"{self.user}\n{queue.partition(',')[0] if ',' in queue else queue}"
+        return f"{own}\n{self.account}\n{self.qos}", own
 
     @property
     def at_risk_seconds(self) -> float:

@@ -28,6 +28,7 @@ from advisor.service.cloud.node_classes import class_states
 from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.startable import startable, without_room
+from advisor.service.control.first_priorities import Ageing, FirstPriorities
 from advisor.service.control.small_first import rows_before_small
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
@@ -116,6 +117,8 @@ class PollLoop:
         self.job_requeue: bool | None = None
         self._sharing = NOT_KNOWN
         self._reservations: tuple[Reservation, ...] = ()
+        self._ageing: Ageing | None = None
+        self._priorities = FirstPriorities()
 
     @property
     def period_seconds(self) -> float:
@@ -160,6 +163,7 @@ class PollLoop:
             self.job_requeue = _JOB_REQUEUE[said]
         self._sharing = sharing_of(config, self._slurm.partitions())
         self._reservations = self._slurm.reservations()
+        self._ageing = Ageing.of(config)
         self._next_config = now + _CONFIG_SECONDS
 
     def publish(self) -> None:
@@ -182,6 +186,7 @@ class PollLoop:
                 state=site,
                 job_requeue=self.job_requeue,
                 queues=() if queue is None else self._queues(queue),
+                first_priorities={} if queue is None else self._first_priorities(queue),
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),
@@ -206,6 +211,10 @@ class PollLoop:
                 seen_queues(queue, self._runs), rows_before_small(queue, self._settings), strict=True
             )
         )
+
+    def _first_priorities(self, queue: OnPremiseQueue) -> dict[str, float]:
+        offset = self._settings.size.small_priority_offset
+        return self._priorities.update(queue.waiting, self._ageing, offset, queue.time)
 
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""

@@ -21,7 +21,7 @@ def rows_before_small(queue: OnPremiseQueue, settings: Settings) -> list[int | N
         return [None] * len(queue.machines)
     last: dict[int, int] = {}
     for queued in queue.waiting:
-        if not _was_put_first(queued):
+        if not was_put_first(queued):
             place = queue.place_of(queued)
             last[place] = min(queued.priority, last.get(place, queued.priority))
     rows: list[int | None] = []
@@ -32,6 +32,7 @@ def rows_before_small(queue: OnPremiseQueue, settings: Settings) -> list[int | N
     return rows
 
 
-def _was_put_first(queued: QueuedJob) -> bool:
+def was_put_first(queued: QueuedJob) -> bool:
+    """Whether the advisor has added to a job's priority."""
     recorded = parse_admin_comment(queued.admin_comment)
     return recorded is not None and recorded.size == "small" and recorded.mode == "act"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.arrays import Floats
 from advisor.model.machine import Machine
@@ -22,6 +23,8 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
             queue. The first tasks of an array are a row each; the rest of a large array is one row.
         reserved, limited, groups: Bytes of the float64 arrays of `ClosedQueue`: what reservations take, and
             the jobs of groups that have a limit together.
+        priorities: Bytes of a float64 array, shape ``(w,)``: Slurm's of each waiting job, descending; empty
+            where a new job is the last.
         before_small: Number of the first rows of ``waiting`` that are before a small job that is submitted
             now; None: all are.
     """
@@ -32,6 +35,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
     reserved: bytes = b""
     limited: bytes = b""
     groups: bytes = bytes(8)
+    priorities: bytes = b""
     before_small: int | None = None
 
     @classmethod
@@ -40,6 +44,19 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         arrays = ClosedQueue(np.zeros(0), running, waiting, *others)[1:]
         here, behind, reserved, limited, groups = (array.astype("<f8").tobytes() for array in arrays)
         return cls(machine, here, behind, reserved, limited, groups)
+
+    def with_priorities(self, priorities: Floats) -> SeenQueue:
+        """Add the waiting jobs' priorities."""
+        return replace(self, priorities=priorities.astype("<f8").tobytes())
+
+    def ranks(self) -> list[float]:
+        """The waiting rows' priorities, ascending.
+
+        Raises:
+            ValueError: They are damaged.
+        """
+        found: list[float] = np.frombuffer(self.priorities, "<f8")[::-1].tolist()
+        return found
 
     def closed(self, rows: int | None = None) -> ClosedQueue:
         """The queue, of its waiting jobs the first rows; None: all.

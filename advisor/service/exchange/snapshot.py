@@ -33,12 +33,14 @@ class Snapshot:
         job_requeue: Slurm's ``JobRequeue``: whether a job that does not say may be requeued. None while it is
             not known.
         queues: The on-premise queue of each machine; empty where no decision asks for them.
+        first_priorities: With what priority a new job begins, by `Job.priority_keys`.
         counters: Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
     """
 
     state: SiteState
     job_requeue: bool | None = None
     queues: tuple[SeenQueue, ...] = ()
+    first_priorities: dict[str, float] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -50,6 +52,7 @@ class _Wire(msgspec.Struct, frozen=True):
     job_requeue: bool | None = None
     counters: dict[str, float] = {}
     queues: tuple[SeenQueue, ...] = ()
+    first_priorities: dict[str, float] = {}
 
 
 def _plain(value: Any) -> Any:
@@ -80,6 +83,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
         job_requeue=snapshot.job_requeue,
         counters=snapshot.counters,
         queues=snapshot.queues,
+        first_priorities=snapshot.first_priorities,
     )
     replace_file(path, _encoder.encode(wire), check=fence.check)
 
@@ -117,5 +121,9 @@ def read(path: Path) -> Snapshot:
     if wire.format != FORMAT:
         raise _unreadable(path, f"it has format {wire.format}, this release reads format {FORMAT}")
     return Snapshot(
-        state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters, queues=wire.queues
+        state=wire.state,
+        job_requeue=wire.job_requeue,
+        counters=wire.counters,
+        queues=wire.queues,
+        first_priorities=wire.first_priorities,
     )

@@ -172,8 +172,11 @@ def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[S
     """The queue of each machine, for the submit server."""
     found = []
     for part in _parts(queue, runs):
-        closed = _closed(part, list(_rows(part)), queue.time)
-        found.append(SeenQueue.of(part.machine, *closed[1:]))
+        rows = list(_rows(part))
+        closed = _closed(part, rows, queue.time)
+        priorities = {queued.job.job_id: queued.priority for queued in part.waiting}
+        ranks = np.array([priorities[row.job_id] for row in rows], np.float64)
+        found.append(SeenQueue.of(part.machine, *closed[1:]).with_priorities(ranks))
     return tuple(found)
 
 

@@ -171,7 +171,8 @@ class Answerer:
             self._recent_base = snapshot
             queue = None
             if snapshot is not None and knowledge.starts:
-                queue = QueueForecast(snapshot.queues, knowledge.starts, knowledge.small_starts)
+                offset = knowledge.settings.size.small_priority_offset
+                queue = QueueForecast(snapshot.queues, knowledge.starts, snapshot.first_priorities, offset)
             self._recent.rebase(None if snapshot is None else snapshot.state, queue)
         # the price looks at the queue, the published rules' k-NN at the cluster
         state = self._recent.state(now, ages=knowledge.settings.cluster.policy != "price")
@@ -289,6 +290,7 @@ def submission_of(
         on_premise=not burst_by_hand,
         queue=queue,
         is_small=advice.priority_offset > 0,
+        keys=job.priority_keys,
         asked=Asked.by(job),
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         payers=job.payers,

@@ -21,23 +21,26 @@ snapshot.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from advisor.arrays import Floats
 from advisor.model.cluster import ClusterState
-from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
-from advisor.model.machine import Asked, Machine, places_by_partition
+from advisor.model.job import ANYBODY, NO_LIMIT_SECONDS, Job, limit_seconds
+from advisor.model.machine import Asked, places_by_partition
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.simulate.pool.start_profile import QueueProfiles
 
 _MAX_SUBMISSIONS: Final = 200_000
+_NOTHING_KNOWN: Final[Mapping[str, float]] = MappingProxyType({})
 _MAX_TASKS: Final = 8
 """The number of tasks of an array that are simulated one by one; the others are simulated as one wide job."""
 
@@ -59,6 +62,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         worst_usd: Highest cost, by which the budget's tokens (the money free at this moment) fall.
         promised_to: The user, if they name a time by which the job is to be done.
         is_small: Whether it is put before all jobs that are not.
+        keys: By what its priority is known.
         asked: What a task takes of a machine on-premise; None: processors alone.
     """
 
@@ -77,34 +81,51 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     worst_usd: float = 0.0
     promised_to: str | None = None
     is_small: bool = False
+    keys: tuple[str, ...] = ()
     asked: Asked | None = None
 
 
+class QueueLevel(NamedTuple):
+    """A queue as a new job meets it that so many of the waiting rows are before."""
+
+    rows: int
+    profiles: QueueProfiles
+
+
 class _MachineQueue:
-    """The queue of one machine, as a new job meets it, and as a small one does.
+    """The queue of one machine, as new jobs of several priorities meet it; the last level is its end."""
 
-    Args:
-        small: The profiles of what is before a new small job; None: it joins the end as well.
-    """
+    def __init__(self, queue: SeenQueue, levels: Sequence[QueueLevel]) -> None:
+        self._machine = queue.machine
+        self._before_small = queue.before_small
+        self._ranks = queue.ranks()
+        self._levels = list(levels)
+        self._joined: set[int] = set()  # levels that are copies
 
-    def __init__(self, machine: Machine, whole: QueueProfiles, small: QueueProfiles | None) -> None:
-        self._machine = machine
-        self._whole = QueueProfiles(*(profile.copy() for profile in whole))
-        self._small = None if small is None else QueueProfiles(*(profile.copy() for profile in small))
+    def rows_before(self, priority: float | None, *, is_small: bool) -> int:
+        """The number of waiting rows that are before a new job; ``priority`` None: it is not known."""
+        if priority is not None:
+            return len(self._ranks) - bisect.bisect_left(self._ranks, priority)
+        if is_small and self._before_small is not None:
+            return self._before_small
+        return self._levels[-1].rows
 
-    def of(self, *, is_small: bool) -> QueueProfiles:
-        """What the job waits for."""
-        return self._small if is_small and self._small is not None else self._whole
+    def of(self, rows: int) -> QueueProfiles:
+        """What a job waits for that so many rows are before, or a few more."""
+        return next(
+            (level.profiles for level in self._levels if level.rows >= rows), self._levels[-1].profiles
+        )
 
     def needs(self, asked: Asked) -> Floats:
         """What a job takes of each of the machine's resources."""
         return np.array(self._machine.needs(asked), np.float64)
 
-    def join(self, job: Submission, limit: float, run: float) -> None:
-        """Add a job."""
+    def join(self, job: Submission, rows: int, limit: float, run: float) -> None:
+        """Add a job that so many rows are before."""
         needs = self._machine.needs(_asked(job))
         each, rest = np.array(needs, np.float64), job.tasks - _MAX_TASKS
-        for profiles in (self._whole, self._small) if job.is_small else (self._whole,):
+        for number in range(len(self._levels)):
+            profiles = self._joinable(number, rows)
             if profiles is None:
                 continue
             for _ in range(min(job.tasks, _MAX_TASKS)):
@@ -113,6 +134,17 @@ class _MachineQueue:
                 at_once = self._machine.at_once(needs, rest)
                 others, rounds = at_once * each, -(-rest // at_once)
                 _join(profiles, others, limit * rounds, run * rounds, job.time)
+
+    def _joinable(self, number: int, rows: int) -> QueueProfiles | None:
+        """The profiles of a level if it is behind so many rows, copied the first time; None: it is not."""
+        level = self._levels[number]
+        if level.rows < rows and number < len(self._levels) - 1:
+            return None
+        if number not in self._joined:
+            self._joined.add(number)
+            copies = QueueProfiles(*(profile.copy() for profile in level.profiles))
+            self._levels[number] = level = QueueLevel(level.rows, copies)
+        return level.profiles
 
 
 def _join(profiles: QueueProfiles, needs: Floats, limit: float, run: float, now: float) -> None:
@@ -134,21 +166,21 @@ class QueueForecast:
 
     Args:
         queues: The snapshot's queues, at least one.
-        profiles: The profiles of each.
-        small: Of each the profiles of what is before a new small job; None: it joins the end as well.
+        levels: The levels of each.
+        priorities: With what priority a new job begins, by its keys; empty: it is the last.
+        small_offset: What is added to the priority of a small job.
     """
 
     def __init__(
         self,
         queues: Sequence[SeenQueue],
-        profiles: Sequence[QueueProfiles],
-        small: Sequence[QueueProfiles | None] = (),
+        levels: Sequence[Sequence[QueueLevel]],
+        priorities: Mapping[str, float] = _NOTHING_KNOWN,
+        small_offset: int = 0,
     ) -> None:
-        firsts = small or [None] * len(queues)
-        self._machines = [
-            _MachineQueue(queue.machine, whole, first)
-            for queue, whole, first in zip(queues, profiles, firsts, strict=True)
-        ]
+        self._machines = [_MachineQueue(*parts) for parts in zip(queues, levels, strict=True)]
+        self._priorities = priorities
+        self._small_offset = small_offset
         self._place_of = places_by_partition(queue.machine for queue in queues)
 
     def waits(self, job: Job, now: float, *, is_small: bool = False) -> tuple[float, float]:
@@ -161,8 +193,10 @@ class QueueForecast:
         """
         asked, limit = Asked.by(job), limit_seconds(job)
         expected = planned = math.inf
+        priority = self._priority(job.priority_keys, is_small=is_small) if self._priorities else None
         for machine in self._of(job.queue):
-            profiles, needs = machine.of(is_small=is_small), machine.needs(asked)
+            profiles = machine.of(machine.rows_before(priority, is_small=is_small))
+            needs = machine.needs(asked)
             expected = min(expected, profiles.expected.start_of(needs, limit, now))
             planned = min(planned, profiles.planned.start_of(needs, limit, now))
         return expected - now, planned - now
@@ -179,16 +213,24 @@ class QueueForecast:
         """Add a job that stays on-premise to the queue."""
         limit = job.requested_seconds or NO_LIMIT_SECONDS
         run = min(limit, job.expected_seconds or limit)
+        priority = self._priority(job.keys, is_small=job.is_small) if self._priorities else None
         machine, *others = self._of(job.queue)
+        rows = machine.rows_before(priority, is_small=job.is_small)
         if others:
-            asked = _asked(job)
-            machine = min(
-                (machine, *others),
-                key=lambda one: one.of(is_small=job.is_small).expected.start_of(
-                    one.needs(asked), limit, job.time
-                ),
-            )
-        machine.join(job, limit, run)
+            asked, start = _asked(job), math.inf
+            for one in (machine, *others):
+                before = one.rows_before(priority, is_small=job.is_small)
+                found = one.of(before).expected.start_of(one.needs(asked), limit, job.time)
+                if found < start:
+                    machine, rows, start = one, before, found
+        machine.join(job, rows, limit, run)
+
+    def _priority(self, keys: Sequence[str], *, is_small: bool) -> float | None:
+        """The priority with which a job begins; None: it is not known."""
+        for key in (*keys, ANYBODY):
+            if (found := self._priorities.get(key)) is not None:
+                return found + self._small_offset if is_small else found
+        return None
 
     def _of(self, partitions: str | None) -> Sequence[_MachineQueue]:
         """The machines of a job's partitions (a comma between them); the first for any other partition."""

@@ -31,12 +31,17 @@ from advisor.predict.size.size_model import SizeModel
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.recent import QueueLevel
 from advisor.service.submit.run_times import RunTimesFollower
-from advisor.simulate.pool.start_profile import QueueProfiles, queue_profiles
+from advisor.simulate.pool.start_profile import queue_profiles
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
 _REHEARSALS: Final = 50
+_SHARES: Final = (0.0, 0.125, 0.25, 0.5)
+"""Of a queue's rows, those that are before a new job at the levels that are simulated beside its end."""
+_LEAST_ROWS, _MOST_ROWS = 4, 10_000
+"""In shorter queues the levels differ little; in longer ones they take seconds."""
 _REHEARSAL_STATE: Final = ClusterState(
     time=0.0,
     queue_size=3,
@@ -89,7 +94,6 @@ class KnownNow:
         settings: The settings in force, with Slurm's own values from the snapshot. Read-only.
         snapshot: The last snapshot that could be read.
         starts: When a job that joins one of the snapshot's queues would start, for each of them.
-        small_starts: The same of a small job, which goes first; None where it joins the end as well.
         group_names: Group id to name, for the groups of earlier requests. The name service may take seconds
             and is never asked during an answer.
     """
@@ -97,8 +101,7 @@ class KnownNow:
     settings: Settings
     snapshot: Snapshot | None = None
     model: LoadedModel | None = None
-    starts: tuple[QueueProfiles, ...] = ()
-    small_starts: tuple[QueueProfiles | None, ...] = ()
+    starts: tuple[tuple[QueueLevel, ...], ...] = ()
     group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
 
 
@@ -198,14 +201,12 @@ class StateHolder:
         # remembered first: an unreadable file is reported once, not in every round
         self._signature = signature
         snapshot = snapshots.read(path)
-        starts, small_starts = profiles_of(snapshot), small_profiles_of(snapshot)
+        starts = profiles_of(snapshot)
         with self._swap:
             settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
             if in_force is not self._settings:
                 self._settings, settings = in_force, for_reading(in_force)
-            self.current = replace(
-                self.current, snapshot=snapshot, starts=starts, small_starts=small_starts, settings=settings
-            )
+            self.current = replace(self.current, snapshot=snapshot, starts=starts, settings=settings)
 
     def _look_at_models(self) -> None:
         now = self._monotonic()
@@ -248,30 +249,23 @@ class StateHolder:
             self.current = replace(self.current, group_names=MappingProxyType(names))
 
 
-def profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles, ...]:
-    """Simulate the queue of each of the snapshot's machines.
+def profiles_of(snapshot: Snapshot) -> tuple[tuple[QueueLevel, ...], ...]:
+    """Simulate the queue of each of the snapshot's machines, as jobs of several priorities meet it.
 
     Raises:
         ValueError: A queue is damaged.
     """
-    return tuple(_simulated(snapshot, queue) for queue in snapshot.queues)
+    is_ranked = bool(snapshot.first_priorities)
+    return tuple(_levels(queue, snapshot.state.time, is_ranked=is_ranked) for queue in snapshot.queues)
 
 
-def small_profiles_of(snapshot: Snapshot) -> tuple[QueueProfiles | None, ...]:
-    """The same of the jobs that are before a new small job alone; None where all are.
-
-    Raises:
-        ValueError: A queue is damaged.
-    """
-    return tuple(
-        None if queue.before_small is None else _simulated(snapshot, queue, queue.before_small)
-        for queue in snapshot.queues
-    )
-
-
-def _simulated(snapshot: Snapshot, queue: SeenQueue, rows: int | None = None) -> QueueProfiles:
-    """``rows``: Of the waiting jobs the first; None: all."""
-    return queue_profiles(queue.closed(rows), snapshot.state.time)
+def _levels(queue: SeenQueue, now: float, *, is_ranked: bool) -> tuple[QueueLevel, ...]:
+    closed = queue.closed()
+    every = len(closed.waiting)
+    rows = {every} if queue.before_small is None else {every, min(every, queue.before_small)}
+    if is_ranked and _LEAST_ROWS <= every <= _MOST_ROWS:
+        rows |= {int(share * every) for share in _SHARES}
+    return tuple(QueueLevel(count, queue_profiles(queue.closed(count), now)) for count in sorted(rows))
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

@@ -228,7 +228,7 @@ def test_a_large_array_joins_in_a_bounded_number_of_steps() -> None:
     rounds = math.ceil((100_000 - 8) / MACHINE)
     assert queue.wait(job, NOW) == pytest.approx(BUSY_SECONDS + 60.0 * (rounds + 1), rel=0.01)
     (machine,) = queue._machines
-    assert all(profile.passes.shape[1] < 30 for profile in machine.of(is_small=False))
+    assert all(profile.passes.shape[1] < 30 for profile in machine.of(0))
 
 
 def test_the_wait_is_that_of_expected_run_times_and_its_interval_is_learned_beside_the_limits(

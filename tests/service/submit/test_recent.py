@@ -11,6 +11,7 @@ from msgspec import structs
 
 from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.model import CloudState, Job, SiteState
+from advisor.model.cluster import Limit
 from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
@@ -208,6 +209,7 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         price=Price(seconds_per_usd=60.0, tokens_usd=10.0),
         fallen_back={"onprem": "forecasts do not hold"},
         promised_jobs={"ann": 2},
+        limits=(Limit("ann", reason="AssocMaxJobsLimit"),),
     )
     said, first = structs.asdict(base), structs.asdict(SiteState(time=0.0, cluster=None))
     assert all(said[name] != value for name, value in first.items())

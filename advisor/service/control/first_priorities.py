@@ -1,0 +1,74 @@
+"""The priorities with which new jobs of each user begin, learned from the jobs that wait.
+
+With ``priority/multifactor`` a new job is not the last of the queue: its user's share, its QOS and its
+partition decide. Its age counts nothing yet. So a waiting job's priority less what its age has added is that
+of a new job of the same user, account, QOS and partition.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from advisor.model.job import ANYBODY
+from advisor.model.snapshot import QueuedJob
+from advisor.service.control.small_first import was_put_first
+from advisor.slurm import records
+
+_KEPT_SECONDS: Final = 86_400.0
+_MAX_KEYS: Final = 5_000
+_LEAST_KEYS: Final = 10
+"""Fewer do not tell where a user begins who has had no job."""
+
+
+class Ageing(NamedTuple):
+    """What a job's age adds to its priority: ``weight`` times its share of ``seconds``, at most once."""
+
+    weight: float
+    seconds: float
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> Ageing | None:
+        """As Slurm is configured; None where each new job is the last."""
+        if not config.get("PriorityType", "").endswith("multifactor"):
+            return None
+        weight = records.whole(config.get("PriorityWeightAge", "")) or 0
+        return cls(float(weight), records.seconds(config.get("PriorityMaxAge", "")) or _KEPT_SECONDS)
+
+
+class FirstPriorities:
+    """Priorities of new jobs by `Job.priority_keys`, as far as they are known. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, float]] = {}  # with the time of the poll
+
+    def update(
+        self, jobs: Iterable[QueuedJob], ageing: Ageing | None, small_offset: int, now: float
+    ) -> dict[str, float]:
+        """Take in the waiting jobs of a poll; empty where each new job is the last.
+
+        Args:
+            small_offset: What the advisor adds to the priorities of small jobs.
+            now: Epoch seconds.
+        """
+        if ageing is None:
+            self._seen.clear()
+            return {}
+        newest: dict[str, tuple[float, float]] = {}
+        for queued in jobs:
+            if queued.is_queued and queued.priority > 1 and not queued.restarts:
+                age = min(1.0, max(0.0, now - queued.job.submit_time) / ageing.seconds)
+                first = queued.priority - ageing.weight * age - (small_offset if was_put_first(queued) else 0)
+                for key in queued.job.priority_keys:
+                    if newest.get(key, (0.0,))[0] <= queued.job.submit_time:
+                        newest[key] = queued.job.submit_time, first
+        kept = {key: seen for key, seen in self._seen.items() if now - seen[1] <= _KEPT_SECONDS}
+        kept |= {key: (first, now) for key, (_, first) in newest.items()}
+        if len(kept) > _MAX_KEYS:
+            kept = dict(sorted(kept.items(), key=lambda item: -item[1][1])[:_MAX_KEYS])
+        self._seen = kept
+        found = {key: first for key, (first, _) in kept.items()}
+        if len(found) >= _LEAST_KEYS:
+            found[ANYBODY] = statistics.median(found.values())
+        return found
