@@ -6,16 +6,19 @@ import math
 import os
 import pwd
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from advisor.decide.explanation.display import duration
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.service.admin.doctor_hook import hook, told_by, without_hook
+from advisor.service.observation.reserved_nodes import open_cloud_nodes
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import SlurmBackend
@@ -306,6 +309,7 @@ class SlurmExamination:
             yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
         yield from self._capacity_features(nodes)
         yield from self._steady_feature(nodes)
+        yield from self._reservations(nodes)
         yield from self._suspension(partition)
         timeout = self._config.get("ResumeTimeout", "").split()
         boot = self._settings.placement.boot_seconds
@@ -338,6 +342,18 @@ class SlurmExamination:
                     f"down before {key} has decided about them",
                     f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
                 )
+
+    def _reservations(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
+        """Check that a reservation, say for maintenance, leaves some cloud node to jobs."""
+        now = time.time()
+        _, closes_at = open_cloud_nodes(nodes, self._slurm.reservations(), now)
+        if closes_at is not None:
+            yield warning(
+                "cloud nodes",
+                f"all are in a reservation that begins in {duration(max(0.0, closes_at - now))}: "
+                "no job moves that might run into it",
+                "Reserve the on-premise nodes alone, and the cloud goes on (docs/operate.md)",
+            )
 
     def _steady_feature(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
         """Check that slurm.conf has the feature by which matching marks nodes that are likely to survive."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettings, Settings
-from advisor.model.snapshot import ClusterSnapshot, Partition
+from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import HOOK_DEFAULTS
 from advisor.service.admin.doctor_slurm import _PROGRAM_DEFAULTS, SlurmExamination
@@ -39,6 +40,7 @@ class Talker:
         self.release = (22, 5, 8)
         self.nodes: list[Node] = []
         self.suspend_seconds: float | None = None
+        self.reserved: tuple[Reservation, ...] = ()
 
     def version(self) -> tuple[int, ...]:
         return self.release
@@ -58,6 +60,9 @@ class Talker:
                 suspend_seconds=self.suspend_seconds,
             ),
         )  # fmt: skip
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        return self.reserved
 
     def snapshot(self, now: float) -> ClusterSnapshot:
         return make_look(now, self.nodes)
@@ -91,6 +96,20 @@ def test_nobody_answers() -> None:
     slurm.is_up = False
     (only,) = examine(slurm)["slurm"]
     assert only.level is Level.ERROR
+
+
+@pytest.mark.parametrize(("names", "warns"), [({"burst1", "burst2", "n1"}, True), ({"burst1", "n1"}, False)])
+def test_a_maintenance_that_takes_the_cloud_nodes_as_well(names: set[str], *, warns: bool) -> None:
+    slurm = Talker()
+    slurm.nodes = [make_node("burst1", "IDLE", "CLOUD"), make_node("burst2", "IDLE", "CLOUD")]
+    now = time.time()
+    slurm.reserved = (
+        Reservation(name="maintenance", begin=now + 7200.0, end=now + 9000.0, nodes=frozenset(names)),
+    )
+    found = [each.what for each in examine(slurm)["cloud nodes"] if "reservation" in each.what]
+    assert bool(found) == warns
+    if warns:
+        assert found[0].startswith("all are in a reservation that begins in 2 h 00 min")
 
 
 def test_an_old_release() -> None:
