@@ -69,13 +69,14 @@ def held_jobs(jobs: Sequence[QueuedJob]) -> HeldJobs:
             least[limit] = min(least.get(limit, float("inf")), _units(queued, limit))
     if not least:
         return NONE_HELD
+    number_of = {limit: number for number, limit in enumerate(least, 1)}
     numbers: dict[tuple[str | None, str | None, str | None, str], int] = {}
-    for number, limit in enumerate(least, 1):
+    for limit, number in number_of.items():
         numbers.setdefault(limit[:4], number)
     limits, counted = tuple(least), dict[int, tuple[int, float]]()
     for queued in jobs:
         own = limit_of(queued) if queued.is_queued else None
-        number = limits.index(own) + 1 if own is not None else _number(queued, numbers)
+        number = number_of[own] if own is not None else _number(queued, numbers)
         if number:
             counted[queued.job.job_id] = number, _units(queued, limits[number - 1])
     return HeldJobs(limits, counted, tuple(max(0.0, needs - 1.0) for needs in least.values()))

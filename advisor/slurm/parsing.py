@@ -87,6 +87,8 @@ _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
 _GPUS: Final = "gres/gpu"
 _PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
+_WITHOUT_NODES: Final = frozenset({"LICENSE_ONLY", "ANY_NODES"})
+"""Flags of reservations, of licences or burst buffers, that leave the nodes to all jobs."""
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -317,6 +319,8 @@ def reservations(text: str) -> tuple[Reservation, ...]:
         if not name or begin is None or end is None:
             continue
         tres = re.search(r"\bTRES=cpu=([0-9]+[KMGTP]?)", line)
+        if not _WITHOUT_NODES.isdisjoint(pairs.get("Flags", "").split(",")):
+            nodes = None
         try:
             names = frozenset(expand(nodes) if nodes else ())
         except BadInput:

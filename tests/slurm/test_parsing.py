@@ -311,15 +311,16 @@ def test_reservations_of_nodes_and_of_cores() -> None:
         "NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=onprem Flags=SPEC_NODES   NodeName=onprem3 "
         "CoreIDs=0-1 TRES=cpu=2 Users=root Groups=(null)\n"
         "ReservationName=licences StartTime=1795915457 EndTime=1795916057 Nodes=(null) TRES=(null)\n"
+        "ReservationName=any StartTime=1795915457 EndTime=1795916057 Nodes=n[1-9] Flags=LICENSE_ONLY,DAILY\n"
         "ReservationName=broken StartTime=1795915457 EndTime=1795916057 Nodes=n[1-\n"
         "ReservationName=open StartTime=Unknown EndTime=1795916057 Nodes=n1\n"
         "No reservations in the system\n"
     )
-    maintenance, cores, licences = parsing.reservations(text)
+    maintenance, cores, licences, anywhere = parsing.reservations(text)
     assert maintenance.nodes == {"onprem1", "onprem2"}
     assert (maintenance.name, maintenance.begin, maintenance.end) == ("maint", 1795915277.0, 1795915337.0)
     assert (maintenance.processors, cores.processors, licences.processors) == (8, 2, None)
-    assert (cores.nodes, licences.nodes) == ({"onprem3"}, frozenset())
+    assert (cores.nodes, licences.nodes, anywhere.nodes) == ({"onprem3"}, frozenset(), frozenset())
 
 
 @pytest.mark.parametrize(

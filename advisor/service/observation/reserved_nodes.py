@@ -76,23 +76,32 @@ def reserved_of(
     found: list[list[Reserved]] = [[] for _ in machines]
     known = {node.name: node for node in snapshot.nodes if not node.is_cloud}
     for one in sorted(_joined(coming, known, snapshot.time), key=lambda one: one.begin):
+        if all(len(already) == _MAX_RESERVATIONS for already in found):
+            break
         nodes = _nodes_of(one, known)
-        share = _share(one, nodes)
-        inside = nodes_among(snapshot, unusable | one.nodes)
-        if share < 1.0:
-            own = (queued.job for queued in snapshot.jobs if queued.job.reservation == one.name)
-            inside = {**nodes_among(snapshot, unusable)} | {job.job_id: job.nodes or 1 for job in own}
-        begin = one.begin if one.begin > snapshot.time else 0.0
-        for place, machine in enumerate(machines):
-            here = [
-                node
-                for node in nodes
-                if node.name not in unusable and any(place_of.get(name) == place for name in node.partitions)
-            ]
-            takes = _takes(machine, here, share)
+        share, inside = _share(one, nodes), None
+        by_place: dict[int, list[Node]] = {}
+        for node in nodes:
+            place = next((place_of[name] for name in node.partitions if name in place_of), None)
+            if place is not None and node.name not in unusable:
+                by_place.setdefault(place, []).append(node)
+        for place, here in by_place.items():
+            takes = _takes(machines[place], here, share)
             if any(takes) and len(found[place]) < _MAX_RESERVATIONS:
+                inside = inside or _inside(snapshot, one, unusable, is_whole=share == 1.0)
+                begin = one.begin if one.begin > snapshot.time else 0.0
                 found[place].append(Reserved(begin, one.end, takes, inside))
     return tuple(map(tuple, found)) if any(found) else ()
+
+
+def _inside(
+    snapshot: ClusterSnapshot, one: Reservation, unusable: frozenset[str], *, is_whole: bool
+) -> Mapping[int, int]:
+    """The jobs that run on its nodes; where it has parts of nodes, its own jobs."""
+    if is_whole:
+        return nodes_among(snapshot, unusable | one.nodes)
+    own = (queued.job for queued in snapshot.jobs if queued.job.reservation == one.name)
+    return {**nodes_among(snapshot, unusable)} | {job.job_id: job.nodes or 1 for job in own}
 
 
 def _joined(coming: Sequence[Reservation], known: Mapping[str, Node], now: float) -> list[Reservation]:
