@@ -87,11 +87,11 @@ class Limit(NamedTuple):
     reason: str = ""
 
     def holds(self, job: Job) -> bool:
-        """Whether it counts a job at its submission. A user may leave their account and QOS to Slurm."""
-        if self.other or (self.user is None and (job.qos if self.account is None else job.account) is None):
+        """Whether it counts a job at its submission."""
+        if self.other or (self.unit == "gpus" and not job.gres):
             return False
         asked = ((self.user, job.user), (self.account, job.account), (self.qos, job.qos))
-        return all(own is None or said is None or own == said for own, said in asked)
+        return any(own for own, _ in asked) and all(own is None or own == said for own, said in asked)
 
 
 class NodePower(enum.StrEnum):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from advisor.model.cluster import Limit
 from advisor.model.snapshot import QueuedJob
 
+_Key: TypeAlias = tuple[str | None, str | None, str | None, str]
+"""User, account, QOS, and what else a limit is of."""
 _JOBS: Final = "jobs"
 _OF_WORDS: Final = (("job", _JOBS), ("node", "nodes"), ("mem", "memory"), ("gres", "gpus"))
-_FOR_EVER: Final = ("perjob", "pernode", "timelimit", "submit", "notallowed", "notsatisfied", "wall", "usage")
+_FOR_EVER: Final = ("perjob", "pernode", "timelimit", "submit", "notallowed", "qosmin", "wall", "usage")
 """In reasons of jobs that no other job's end lets start."""
+_SPENT: Final = ("grpwall", "minutes")
+"""In those of limits of all jobs of a QOS or account that no job's end lifts."""
+_SEVERAL: Final = re.compile(r"qos|assoc|max[a-z]*peraccount$")
 
 
 def limit_of(queued: QueuedJob) -> Limit | None:
@@ -21,7 +27,7 @@ def limit_of(queued: QueuedJob) -> Limit | None:
         return Limit(other=f"array {queued.array_job_id}", reason=reason)
     if queued.reason == "Licenses":
         return Limit(other=f"licences {job.licenses}", reason=reason)
-    if not word.startswith(("qos", "assoc")):
+    if not _SEVERAL.match(word):
         return None
     unit = next((unit for part, unit in _OF_WORDS if part in word), "processors")
     if "peruser" in word:
@@ -39,9 +45,35 @@ def limit_of(queued: QueuedJob) -> Limit | None:
 def never_starts(queued: QueuedJob) -> bool:
     """Whether a limit holds a waiting job that the end of no other job lifts."""
     word = queued.reason.casefold()
-    if not word.startswith(("qos", "assoc")):
+    if not _SEVERAL.match(word):
         return False
     return any(part in word for part in _FOR_EVER) or ("minutes" in word and "runminutes" not in word)
+
+
+def limits_elsewhere(jobs: Iterable[QueuedJob], qos_of: Mapping[str, str], burst: str) -> tuple[Limit, ...]:
+    """The limits that hold waiting jobs and would hold them in the burst partition as well.
+
+    Where a partition has a QOS of its own, a limit of a QOS is taken to be that one's, which Slurm looks at
+    first. It counts no job in the burst partition, unless that has the same.
+
+    Args:
+        qos_of: The QOS of partitions that have one.
+        burst: The burst partition.
+    """
+    found: dict[Limit, None] = {}
+    for queued in jobs:
+        limit = limit_of(queued) if queued.is_queued else None
+        if limit is None or limit.other or (never_starts(queued) and not _is_spent(limit)):
+            continue
+        own = qos_of.get(queued.partitions[0])
+        if limit.qos is None or own is None or own == qos_of.get(burst):
+            found[limit] = None
+    return tuple(found)
+
+
+def _is_spent(limit: Limit) -> bool:
+    word = limit.reason.casefold()
+    return "perjob" not in word and any(part in word for part in _SPENT)
 
 
 class HeldJobs(NamedTuple):
@@ -62,29 +94,31 @@ NONE_HELD: Final = HeldJobs()
 
 
 def held_jobs(jobs: Sequence[QueuedJob]) -> HeldJobs:
-    """Find the limits that hold waiting jobs, and all jobs, running or waiting, that they count."""
-    least: dict[Limit, float] = {}
+    """Find the limits that hold waiting jobs, and all jobs, running or waiting, that they count.
+
+    Of several limits of the same user, account or QOS the first that is seen stands for all.
+    """
+    first: dict[_Key, Limit] = {}
+    least: dict[_Key, float] = {}
     for queued in jobs:
         if queued.is_queued and (limit := limit_of(queued)) is not None:
-            least[limit] = min(least.get(limit, float("inf")), _units(queued, limit))
+            units = _units(queued, first.setdefault(limit[:4], limit))
+            least[limit[:4]] = max(1.0, min(least.get(limit[:4], float("inf")), units))
     if not least:
         return NONE_HELD
-    number_of = {limit: number for number, limit in enumerate(least, 1)}
-    numbers: dict[tuple[str | None, str | None, str | None, str], int] = {}
-    for limit, number in number_of.items():
-        numbers.setdefault(limit[:4], number)
-    limits, counted = tuple(least), dict[int, tuple[int, float]]()
+    number_of = {key: number for number, key in enumerate(first, 1)}
+    limits, counted = tuple(first.values()), dict[int, tuple[int, float]]()
     for queued in jobs:
         own = limit_of(queued) if queued.is_queued else None
-        number = number_of[own] if own is not None else _number(queued, numbers)
+        number = number_of[own[:4]] if own is not None else _number(queued, number_of)
         if number:
             counted[queued.job.job_id] = number, _units(queued, limits[number - 1])
-    return HeldJobs(limits, counted, tuple(max(0.0, needs - 1.0) for needs in least.values()))
+    return HeldJobs(limits, counted, tuple(least[key] - 1.0 for key in first))
 
 
-def _number(queued: QueuedJob, numbers: Mapping[tuple[str | None, str | None, str | None, str], int]) -> int:
+def _number(queued: QueuedJob, numbers: Mapping[_Key, int]) -> int:
     user, account, qos = queued.job.user, queued.job.account, queued.job.qos
-    keys: Iterable[tuple[str | None, str | None, str | None, str]] = (
+    keys: Iterable[_Key] = (
         (user, None, qos, ""),
         (user, account, None, ""),
         (None, account, qos, ""),
@@ -104,4 +138,4 @@ def _units(queued: QueuedJob, limit: Limit) -> float:
         "gpus": asked.gpus,
         "processors": asked.processors,
     }
-    return max(1.0, float(counts.get(limit.unit, 1.0)))
+    return float(counts.get(limit.unit, 1.0))

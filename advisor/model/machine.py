@@ -15,11 +15,13 @@ class PartitionTerms(NamedTuple):
     Attributes:
         whole_nodes: Whether each job gets whole nodes.
         memory_per_node, memory_per_processor: Of a job that asks for none, MiB; 0: not set.
+        qos: The partition's own QOS; empty for none.
     """
 
     whole_nodes: bool = False
     memory_per_node: int = 0
     memory_per_processor: int = 0
+    qos: str = ""
 
 
 class Sharing(NamedTuple):

@@ -219,6 +219,7 @@ class Partition:
         default_minutes: Time limit of a job that gives none; None: ``max_minutes``.
         default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
         whole_nodes: Whether jobs get whole nodes (``OverSubscribe=EXCLUSIVE``).
+        qos: The partition's own QOS; empty for none.
         allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
     """
 
@@ -238,5 +239,6 @@ class Partition:
     max_memory_per_processor_mb: int | None = None
     default_memory: tuple[int | None, int | None] = (None, None)
     whole_nodes: bool = False
+    qos: str = ""
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     denied: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -87,8 +87,9 @@ _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
 _GPUS: Final = "gres/gpu"
 _PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
-_WITHOUT_NODES: Final = frozenset({"LICENSE_ONLY", "ANY_NODES"})
-"""Flags of reservations, of licences or burst buffers, that leave the nodes to all jobs."""
+_WITHOUT_NODES: Final = frozenset({"LICENSE_ONLY", "ANY_NODES", "MAGNETIC"})
+"""Flags of reservations that leave the nodes to all jobs, and of those that jobs use without naming them."""
+_FOR_EVER: Final = 365 * 86_400
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -302,6 +303,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
                 default_memory=default_memory(pairs),
                 whole_nodes=pairs.get("OverSubscribe") == "EXCLUSIVE" or pairs.get("Exclusive") == "NODE",
+                qos=records.text(pairs.get("QoS", "")) or "",
                 allowed=_lists(pairs, "Allow"),
                 denied=_lists(pairs, "Deny"),
             )
@@ -319,8 +321,11 @@ def reservations(text: str) -> tuple[Reservation, ...]:
         if not name or begin is None or end is None:
             continue
         tres = re.search(r"\bTRES=cpu=([0-9]+[KMGTP]?)", line)
-        if not _WITHOUT_NODES.isdisjoint(pairs.get("Flags", "").split(",")):
+        flags = pairs.get("Flags", "").split(",")
+        if not _WITHOUT_NODES.isdisjoint(flags):
             nodes = None
+        if "TIME_FLOAT" in flags:  # it never begins, and keeps longer jobs away for ever
+            end = begin + _FOR_EVER
         try:
             names = frozenset(expand(nodes) if nodes else ())
         except BadInput:

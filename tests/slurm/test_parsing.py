@@ -312,11 +312,13 @@ def test_reservations_of_nodes_and_of_cores() -> None:
         "CoreIDs=0-1 TRES=cpu=2 Users=root Groups=(null)\n"
         "ReservationName=licences StartTime=1795915457 EndTime=1795916057 Nodes=(null) TRES=(null)\n"
         "ReservationName=any StartTime=1795915457 EndTime=1795916057 Nodes=n[1-9] Flags=LICENSE_ONLY,DAILY\n"
+        "ReservationName=float StartTime=1795915457 EndTime=1795916057 Nodes=n1 Flags=TIME_FLOAT TRES=cpu=1\n"
         "ReservationName=broken StartTime=1795915457 EndTime=1795916057 Nodes=n[1-\n"
         "ReservationName=open StartTime=Unknown EndTime=1795916057 Nodes=n1\n"
         "No reservations in the system\n"
     )
-    maintenance, cores, licences, anywhere = parsing.reservations(text)
+    maintenance, cores, licences, anywhere, floating = parsing.reservations(text)
+    assert floating.end > floating.begin + 300 * 86_400.0
     assert maintenance.nodes == {"onprem1", "onprem2"}
     assert (maintenance.name, maintenance.begin, maintenance.end) == ("maint", 1795915277.0, 1795915337.0)
     assert (maintenance.processors, cores.processors, licences.processors) == (8, 2, None)

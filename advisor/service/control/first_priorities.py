@@ -60,7 +60,7 @@ class FirstPriorities:
             if queued.is_queued and queued.priority > 1 and not queued.restarts:
                 age = min(1.0, max(0.0, now - queued.job.submit_time) / ageing.seconds)
                 first = queued.priority - ageing.weight * age - (small_offset if was_put_first(queued) else 0)
-                for key in queued.job.priority_keys:
+                for key in queued.job.priority_keys if first > 0.0 else ():  # it ages from a later time
                     if newest.get(key, (0.0,))[0] <= queued.job.submit_time:
                         newest[key] = queued.job.submit_time, first
         kept = {key: seen for key, seen in self._seen.items() if now - seen[1] <= _KEPT_SECONDS}

@@ -176,7 +176,7 @@ class PollLoop:
             time=snapshot.time,
             cluster=self._last.cluster,
             cloud=self._with_rooms(self._last),
-            limits=() if queue is None else queue.held.limits,
+            limits=() if queue is None else queue.limits,
         )
         for feature in self._features:
             site = feature.publish(site)

@@ -24,7 +24,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         reserved, limited, groups: Bytes of the float64 arrays of `ClosedQueue`: what reservations take, and
             the jobs of groups that have a limit together.
         priorities: Bytes of a float64 array, shape ``(w,)``: Slurm's of each waiting job, descending; empty
-            where a new job is the last.
+            where they are not known.
         before_small: Number of the first rows of ``waiting`` that are before a small job that is submitted
             now; None: all are.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from advisor.model.cluster import Node, is_down, is_draining
@@ -11,10 +12,10 @@ from advisor.model.machine import Machine, places_by_partition
 from advisor.model.snapshot import ClusterSnapshot, Reservation
 
 _OURS: Final = "advisor_"
-_STANDING_SECONDS: Final = 7 * 86_400.0
-"""Reservations that last for longer than that from now are one: their owners keep the nodes."""
-_MAX_RESERVATIONS: Final = 4
-"""Reservations of a machine that forecasts know, the next ones: each makes a simulation slower."""
+_MAX_RESERVATIONS: Final = 32
+"""Reservations that forecasts know, those of most nodes."""
+_MAX_ROWS: Final = 5
+"""Rows of a machine: each makes a simulation slower."""
 
 
 class Reserved(NamedTuple):
@@ -58,83 +59,121 @@ def open_cloud_nodes(
     states = {node.states for node in nodes}
     unusable = {one for one in states if is_down(one) or is_draining(one)}
     usable = [node for node in nodes if node.states not in unusable]
-    others = [one for one in reservations if one.end > now and not one.name.startswith(_OURS)]
-    taken = frozenset[str]().union(*(one.nodes for one in others if one.begin <= now))
-    usable = [node for node in usable if node.name not in taken] or usable
-    names = {node.name for node in usable}
-    return usable, min((one.begin for one in others if names and names <= one.nodes), default=None)
+    size_of = {node.name: node.processors for node in usable}
+    others = [
+        one
+        for one in reservations
+        if one.end > now and not one.name.startswith(_OURS) and _has_whole_nodes(one, size_of)
+    ]
+    closes_at = None
+    for moment in sorted({max(now, one.begin) for one in others}):
+        if size_of and size_of.keys() <= _reserved_at(others, moment):
+            closes_at = moment
+            break
+    taken = _reserved_at(others, now)
+    return [node for node in usable if node.name not in taken] or usable, closes_at
+
+
+def _has_whole_nodes(one: Reservation, size_of: Mapping[str, int]) -> bool:
+    here = [size_of[name] for name in one.nodes if name in size_of]
+    return bool(here) and (one.processors is None or one.processors >= sum(here))
+
+
+def _reserved_at(reservations: Iterable[Reservation], moment: float) -> frozenset[str]:
+    return frozenset[str]().union(*(one.nodes for one in reservations if one.begin <= moment < one.end))
 
 
 def reserved_of(
     snapshot: ClusterSnapshot, machines: Sequence[Machine], unusable: frozenset[str]
 ) -> tuple[tuple[Reserved, ...], ...]:
-    """The next reservations of each machine; empty where there is none at all."""
-    coming = [one for one in snapshot.reservations if one.end > snapshot.time and one.nodes - unusable]
+    """What reservations take of each machine, from when until when; empty where there is none at all.
+
+    Times at which several are in force are one row, as they may have the same nodes. Of more rows than count
+    the first is kept, and those that take most.
+    """
+    now = snapshot.time
+    coming = [one for one in snapshot.reservations if one.end > now and one.nodes - unusable]
     if not coming:
         return ()
+    coming = sorted(coming, key=lambda one: -len(one.nodes))[:_MAX_RESERVATIONS]
+    known = {node.name: node for node in snapshot.nodes if not node.is_cloud and node.name not in unusable}
     place_of = places_by_partition(machines)
-    found: list[list[Reserved]] = [[] for _ in machines]
-    known = {node.name: node for node in snapshot.nodes if not node.is_cloud}
-    for one in sorted(_joined(coming, known, snapshot.time), key=lambda one: one.begin):
-        if all(len(already) == _MAX_RESERVATIONS for already in found):
-            break
-        nodes = _nodes_of(one, known)
-        share, inside = _share(one, nodes), None
-        by_place: dict[int, list[Node]] = {}
-        for node in nodes:
-            place = next((place_of[name] for name in node.partitions if name in place_of), None)
-            if place is not None and node.name not in unusable:
-                by_place.setdefault(place, []).append(node)
-        for place, here in by_place.items():
-            takes = _takes(machines[place], here, share)
-            if any(takes) and len(found[place]) < _MAX_RESERVATIONS:
-                inside = inside or _inside(snapshot, one, unusable, is_whole=share == 1.0)
-                begin = one.begin if one.begin > snapshot.time else 0.0
-                found[place].append(Reserved(begin, one.end, takes, inside))
-    return tuple(map(tuple, found)) if any(found) else ()
+    found: list[list[tuple[float, float, tuple[int, ...], _Reserved]]] = [[] for _ in machines]
+    for begin, end, reserved in _in_force(coming, now, known):
+        for place, takes in _takes(reserved, machines, place_of, known).items():
+            found[place].append((begin if begin > now else 0.0, end, takes, reserved))
+    insides: dict[_Reserved, Mapping[int, int]] = {}
+    rows = []
+    for parts in found:
+        kept = parts[:1] + sorted(parts[1:], key=lambda part: -sum(part[2]))[: _MAX_ROWS - 1]
+        for *_, reserved in kept:
+            if reserved not in insides:
+                insides[reserved] = _inside(snapshot, reserved, unusable)
+        rows.append(tuple(Reserved(*part[:3], insides[part[3]]) for part in sorted(kept, key=lambda p: p[0])))
+    return tuple(rows) if any(rows) else ()
 
 
-def _inside(
-    snapshot: ClusterSnapshot, one: Reservation, unusable: frozenset[str], *, is_whole: bool
-) -> Mapping[int, int]:
+class _Reserved(NamedTuple):
+    """Nodes that are reserved whole; the name, share and nodes of each reservation of parts of others."""
+
+    whole: frozenset[str]
+    parts: tuple[tuple[str, float, frozenset[str]], ...]
+
+
+def _in_force(
+    coming: Sequence[Reservation], now: float, known: Mapping[str, Node]
+) -> list[tuple[float, float, _Reserved]]:
+    """From when until when the same nodes are reserved."""
+    shares = [_share(one, known) for one in coming]
+    moments = sorted({max(now, one.begin) for one in coming} | {one.end for one in coming})
+    found: list[tuple[float, float, _Reserved]] = []
+    for begin, end in pairwise(moments):
+        those = [
+            (one, share) for one, share in zip(coming, shares, strict=True) if one.begin <= begin < one.end
+        ]
+        whole = frozenset[str]().union(*(one.nodes for one, share in those if share == 1.0))
+        parts = tuple((one.name, share, one.nodes - whole) for one, share in those if share < 1.0)
+        reserved = _Reserved(whole, parts)
+        if found and found[-1][1] == begin and found[-1][2] == reserved:
+            found[-1] = found[-1][0], end, reserved
+        elif those:
+            found.append((begin, end, reserved))
+    return found
+
+
+def _takes(
+    reserved: _Reserved, machines: Sequence[Machine], place_of: Mapping[str, int], known: Mapping[str, Node]
+) -> dict[int, tuple[int, ...]]:
+    """What is taken of each machine that loses something; of parts of nodes, processors alone."""
+    sums: dict[int, list[float]] = {}
+    for names, share in ((reserved.whole, 1.0), *((nodes, share) for _, share, nodes in reserved.parts)):
+        for name in names:
+            node = known.get(name)
+            places = () if node is None else (place_of[own] for own in node.partitions if own in place_of)
+            if node is None or (place := next(iter(places), None)) is None:
+                continue
+            taken = sums.setdefault(place, [0.0, 0.0, 0.0])
+            taken[0] += share * node.processors
+            if share == 1.0:
+                taken[1] += node.memory_mb
+                taken[2] += node.gpus
+    rounded = {place: machines[place].of_those_there(*map(round, taken)) for place, taken in sums.items()}
+    return {place: takes for place, takes in rounded.items() if any(takes)}
+
+
+def _inside(snapshot: ClusterSnapshot, reserved: _Reserved, unusable: frozenset[str]) -> Mapping[int, int]:
     """The jobs that run on its nodes; where it has parts of nodes, its own jobs."""
-    if is_whole:
-        return nodes_among(snapshot, unusable | one.nodes)
-    own = (queued.job for queued in snapshot.jobs if queued.job.reservation == one.name)
-    return {**nodes_among(snapshot, unusable)} | {job.job_id: job.nodes or 1 for job in own}
+    inside = dict(nodes_among(snapshot, unusable | reserved.whole))
+    names = {name for name, _, _ in reserved.parts}
+    if names:
+        own = (queued.job for queued in snapshot.jobs if queued.job.reservation in names)
+        inside |= {job.job_id: job.nodes or 1 for job in own}
+    return inside
 
 
-def _joined(coming: Sequence[Reservation], known: Mapping[str, Node], now: float) -> list[Reservation]:
-    """The reservations, those of whole nodes that go on for long as one."""
-    standing = [
-        one
-        for one in coming
-        if one.begin <= now
-        and one.end > now + _STANDING_SECONDS
-        and _share(one, _nodes_of(one, known)) == 1.0
-    ]
-    if len(standing) < 2:
-        return list(coming)
-    nodes, end = frozenset[str]().union(*(one.nodes for one in standing)), min(one.end for one in standing)
-    others = [one for one in coming if one not in standing]
-    return [Reservation(name=standing[0].name, begin=now, end=end, nodes=nodes), *others]
-
-
-def _nodes_of(one: Reservation, known: Mapping[str, Node]) -> list[Node]:
-    return [known[name] for name in sorted(one.nodes) if name in known]
-
-
-def _share(one: Reservation, nodes: Sequence[Node]) -> float:
+def _share(one: Reservation, known: Mapping[str, Node]) -> float:
     """The share of its nodes' processors that a reservation has."""
+    nodes = [known[name] for name in one.nodes if name in known]
     every = sum(node.processors for node in nodes)
     is_whole = one.processors is None or len(nodes) < len(one.nodes)
     return 1.0 if is_whole or not every else min(1.0, (one.processors or 0) / every)
-
-
-def _takes(machine: Machine, nodes: Sequence[Node], share: float) -> tuple[int, ...]:
-    """Processors alone where the reservation has parts of nodes."""
-    processors = sum(node.processors for node in nodes)
-    if share < 1.0:
-        return machine.of_those_there(round(share * processors), 0, 0)
-    memory, gpus = sum(node.memory_mb for node in nodes), sum(node.gpus for node in nodes)
-    return machine.of_those_there(processors, memory, gpus)

@@ -21,5 +21,5 @@ def sharing_of(config: Mapping[str, str], partitions: Iterable[Partition]) -> Sh
     for partition in partitions:
         node, processor = partition.default_memory if any(partition.default_memory) else of_all
         is_whole = is_linear or partition.whole_nodes
-        terms[partition.name] = PartitionTerms(is_whole, node or 0, processor or 0)
+        terms[partition.name] = PartitionTerms(is_whole, node or 0, processor or 0, partition.qos)
     return Sharing("MEMORY" in config.get("SelectTypeParameters", "").upper(), terms)

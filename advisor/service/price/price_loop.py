@@ -177,6 +177,7 @@ class PriceLoop:
             queued
             for queued in queue.waiting
             if deadline_for(queued.job, self._settings) is not None
+            and queued.job.job_id not in queue.held.counted
             and queued.job.job_id not in self._moves
             and may_be_asked(queued, self._settings) is not None
         ]
@@ -213,6 +214,7 @@ class PriceLoop:
             queued
             for queued in queue.waiting
             if queued.job.job_id not in self._moves
+            and queued.job.job_id not in queue.held.counted
             and now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
             # a job that slurmctld has not looked at yet may be asked about a poll later
             and may_be_asked(queued, self._settings) is not None

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
+from advisor.model.cluster import Limit
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
-from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, never_starts
+from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, limits_elsewhere, never_starts
 from advisor.model.machine import Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -40,6 +41,7 @@ class OnPremiseQueue:
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
+        limits: Those that would hold jobs in the burst partition as well.
     """
 
     time: float
@@ -51,6 +53,7 @@ class OnPremiseQueue:
     lost: Mapping[int, int] = field(default_factory=dict)
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
+    limits: tuple[Limit, ...] = ()
 
     @property
     def waiting_processors(self) -> int:
@@ -88,6 +91,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     unusable = unusable_nodes(snapshot)
     machines = _machines(ours, snapshot, unusable)
     running = tuple(queued for queued in here if queued.holds_processors)
+    qos_of = {name: terms.qos for name, terms in snapshot.sharing.partitions.items() if terms.qos}
     return OnPremiseQueue(
         time=snapshot.time,
         machines=machines,
@@ -98,6 +102,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         lost=nodes_among(snapshot, unusable),
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
+        limits=limits_elsewhere(here, qos_of, settings.cluster.burst_partition),
     )
 
 
@@ -154,7 +159,8 @@ def _names_of_placeholders(jobs: Sequence[QueuedJob]) -> Mapping[int, str | None
 def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict[int, float]:
     """Job id to the seconds until the job (of an array its first task) would start, were no job to come.
 
-    A job larger than its machine waits a year.
+    A job larger than its machine waits a year. Jobs that a limit holds of which no other job runs on the
+    machine are left out: nothing tells when it lets them start.
     """
     found: dict[int, float] = {}
     for part in _parts(queue, runs) if queue.waiting else ():
@@ -164,7 +170,11 @@ def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict
         starts = closed_queue_starts(_closed(part, rows, queue.time), queue.time) - queue.time
         waits = np.clip(starts, 0.0, NO_LIMIT_SECONDS).tolist()
         # of an array the first task: the last that is written
-        found |= {row.job_id: wait for row, wait in zip(reversed(rows), reversed(waits), strict=True)}
+        every = zip(reversed(rows), reversed(waits), strict=True)
+        held = queue.held.counted
+        found |= {
+            row.job_id: wait for row, wait in every if wait < NO_LIMIT_SECONDS or row.job_id not in held
+        }
     return found
 
 
@@ -253,7 +263,11 @@ def _at_once(part: _Part) -> dict[int, int]:
     for queued in part.running:
         number, units = counted.get(queued.job.job_id, (0, 0.0))
         whole[number] += units
-    return {job_id: max(1, int(whole[number] // units)) for job_id, (number, units) in counted.items()}
+    found = {}
+    for job_id, (number, units) in counted.items():
+        if units:
+            found[job_id] = max(1, int(whole[number] // units))
+    return found
 
 
 def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:

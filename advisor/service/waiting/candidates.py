@@ -13,9 +13,9 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
 
-_WAITS_FOR_ROOM: Final = ("Priority", "Resources", "ReqNodeNotAvail")
-"""Beginnings of Slurm's reasons of a job that waits only for nodes; the last: for those that are drained, or
-reserved for maintenance. With another reason (held, a limit of its QOS, a begin time, its own reservation)
+_WAITS_FOR_ROOM: Final = ("Priority", "Resources", "ReqNodeNotAvail", "Nodes required for job")
+"""Beginnings of Slurm's reasons of a job that waits only for nodes; the last two: for those that are drained,
+or reserved for maintenance. With another reason (held, a limit of its QOS, a begin time, its own reservation)
 it would not start elsewhere either, or is meant to wait."""
 
 

@@ -30,6 +30,9 @@ from advisor.simulate.pool._state import (
     start_job,
 )
 
+_DEPTH = 500
+"""Jobs behind the head that are looked at beside a reservation, as Slurm does (``bf_max_job_test``). Without
+one few processors stay free that no job can use, and all are looked at."""
 _POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether there is work
 
 
@@ -115,10 +118,11 @@ def _backfill_easy(arrays: Arrays) -> None:
         return
     _reserve(arrays, queue[head])
     kept = head + 1
+    last = head + _DEPTH if np.any(arrays.windows[1] < np.inf) else scalars.waiting
     for i in range(head + 1, scalars.waiting):
         row = queue[i]
         job = jobs[row]
-        is_open = scalars.free > 0 and not scalars.stops and job.processors <= scalars.free
+        is_open = scalars.free > 0 and not scalars.stops and job.processors <= scalars.free and i <= last
         if is_open and not is_held(arrays, row):
             ends_before = scalars.now + job.limit <= scalars.shadow
             is_extra = job.processors <= scalars.extra and fits(arrays, row, EXTRA, scalars.now)
@@ -128,7 +132,7 @@ def _backfill_easy(arrays: Arrays) -> None:
                     give(arrays, row, EXTRA, scalars.now, -1.0)
                 start_job(arrays, row)
                 continue
-        if scalars.free == 0 and kept == i:
+        if (scalars.free == 0 or i > last) and kept == i:
             kept = scalars.waiting
             break
         queue[kept] = row

@@ -190,7 +190,8 @@ def fits(arrays: Arrays, row: int, which: int, start: float) -> bool:
     """Whether a row of ``stock`` has what a job that starts then takes beside processors."""
     fits = True
     for k in range(arrays.stock.shape[1]):
-        fits = fits and (arrays.needs[row, k] <= arrays.stock[which, k] or not _counts(arrays, row, k, start))
+        left = max(0.0, arrays.stock[which, k])
+        fits = fits and (arrays.needs[row, k] <= left or not _counts(arrays, row, k, start))
     return fits
 
 

@@ -191,7 +191,8 @@ def _has_room(
     for j in range(len(reserved)):
         if start < reserved[j, 1] and planned_end > reserved[j, 0]:
             need, k = needs[int(reserved[j, 2])], len(needs) + j
-            fits = fits and need <= left[2 * k] and (planned_end <= shadow or need <= left[2 * k + 1])
+            now, then = max(0.0, left[2 * k]), left[2 * k + 1]
+            fits = fits and need <= now and (planned_end <= shadow or need <= then)
     return fits
 
 

@@ -160,7 +160,7 @@ def test_the_submit_server_gets_the_run_times_that_are_expected_of_the_queue(
     def runs() -> list[float]:
         control.runners["poll"].run_once()
         (queue,) = snapshots.read(tmp_path / "run" / "snapshot.msgpack").queues
-        return queue.waiting_jobs[:, 2].tolist()
+        return queue.closed().waiting[:, 2].tolist()
 
     before = runs()
     control.runners["learn"].run_once()

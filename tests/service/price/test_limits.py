@@ -10,7 +10,8 @@ from msgspec import structs
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.cluster import Limit
-from advisor.model.limits import held_jobs, limit_of, never_starts
+from advisor.model.limits import held_jobs, limit_of, limits_elsewhere, never_starts
+from advisor.model.machine import PartitionTerms, Sharing
 from advisor.model.snapshot import QueuedJob
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
 from advisor.service.submit.recent import QueueForecast
@@ -52,8 +53,9 @@ def hours(queue: OnPremiseQueue) -> dict[int, float]:
         ("QOSMaxNodePerUserLimit", Limit("ann", None, "normal", "", "nodes")),
         ("QOSMaxGRESPerUser", Limit("ann", None, "normal", "", "gpus")),
         ("QOSMaxMemoryPerUser", Limit("ann", None, "normal", "", "memory")),
-        ("MaxCpuPerAccount", None),  # not a word of Slurm
-        ("QOSMaxCpuPerAccount", Limit(None, "chem", "normal", "", "processors")),
+        ("MaxCpuPerAccount", Limit(None, "chem", "normal", "", "processors")),
+        ("MaxJobsPerAccount", Limit(None, "chem", "normal", "", "jobs")),
+        ("MaxMemPerLimit", None),
         ("QOSGrpCpuLimit", Limit(None, None, "normal", "", "processors")),
         ("AssocGrpCPURunMinutesLimit", Limit(None, "chem", None, "", "processors")),
         ("AssocMaxJobsLimit", Limit("ann", "chem", None, "", "jobs")),
@@ -78,6 +80,8 @@ def test_slurms_reasons_name_a_limit(reason: str, limit: Limit | None) -> None:
         ("AssocGrpCPUMinutesLimit", True),
         ("AssocGrpCPURunMinutesLimit", False),
         ("QOSMinCpuNotSatisfied", True),
+        ("QOSMinGRES", True),
+        ("MaxSubmitJobsPerAccount", True),
         ("AssociationTimeLimit", True),
         (PER_USER, False),
         ("PartitionTimeLimit", False),
@@ -103,7 +107,7 @@ def test_the_other_jobs_of_a_user_at_their_limit_go_on_one_by_one() -> None:
         Limit("ann", None, "normal", "", "jobs", PER_USER),
         Limit("ann", None, "urgent", "", "jobs", PER_USER),
     )
-    assert hours(queue) == {2: 1.0, 3: 2.0, 4: pytest.approx(365 * 24.0), 5: 0.0}
+    assert hours(queue) == {2: 1.0, 3: 2.0, 5: 0.0}  # nothing tells when job 4 may start
     at_once = {queued.job.job_id: replace(queued, reason="Priority") for queued in jobs if queued.reason}
     assert hours(queue_of(jobs[0], *at_once.values())) == {2: 0.0, 3: 0.0, 4: 0.0, 5: 1.0}
 
@@ -141,7 +145,8 @@ def test_a_limited_array_runs_as_many_tasks_at_a_time_as_it_does_now() -> None:
     ("job", "limit", "is_held"),
     [
         ({"user": "ann", "qos": "normal"}, Limit("ann", None, "normal"), True),
-        ({"user": "ann"}, Limit("ann", None, "normal"), True),
+        ({"user": "ann"}, Limit("ann", None, "normal"), False),  # the hook tells of Slurm's default
+        ({"user": "ann", "qos": "normal"}, Limit("ann", None, "normal", unit="gpus"), False),
         ({"user": "ann", "qos": "urgent"}, Limit("ann", None, "normal"), False),
         ({"user": "bob", "qos": "normal"}, Limit("ann", None, "normal"), False),
         ({"user": "bob", "account": "chem"}, Limit(None, "chem", None), True),
@@ -158,3 +163,34 @@ def test_a_user_at_their_limit_gets_nothing_from_the_cloud(
     assert (advice.decisive.reason == Reason.LIMITED) == is_held
     if is_held:
         assert advice.decisive.detail == PER_USER
+
+
+@pytest.mark.parametrize(
+    ("reason", "qos_of", "is_told"),
+    [
+        (PER_USER, {}, True),
+        (PER_USER, {"cpu": "cpu-users"}, False),
+        (PER_USER, {"cpu": "users", "burst": "users"}, True),
+        (PER_USER, {"gpu": "gpu-users"}, True),
+        ("AssocMaxJobsLimit", {"cpu": "cpu-users"}, True),
+        ("AssocGrpCPUMinutesLimit", {}, True),
+        ("AssocGrpWallLimit", {}, True),
+        ("AssocMaxCpuMinutesPerJobLimit", {}, False),
+        ("QOSMaxWallDurationPerJobLimit", {}, False),
+        ("Resources", {}, False),
+    ],
+)
+def test_limits_that_hold_in_the_cloud_are_told_to_the_submit_server(
+    reason: str, qos_of: dict[str, str], *, is_told: bool
+) -> None:
+    assert bool(limits_elsewhere([waits(7, reason)], qos_of, "burst")) == is_told
+    terms = {name: PartitionTerms(qos=qos) for name, qos in qos_of.items()}
+    look = replace(make_look(NOW, NODES, (waits(7, reason),)), sharing=Sharing(partitions=terms))
+    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+    assert bool(queue.limits) == is_told
+
+
+def test_a_limit_of_gpus_holds_no_job_without_one() -> None:
+    word = "QOSMaxGRESPerUser"
+    jobs = runs(1, gpus=1), waits(2, word, gpus=1), waits(3, "Priority", processors=4)
+    assert hours(queue_of(*jobs))[3] == 0.0

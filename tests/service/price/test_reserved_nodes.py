@@ -118,13 +118,22 @@ def test_a_reservation_of_the_nodes_with_gpus_keeps_jobs_that_need_one() -> None
     assert hours(queue) == {1: 3.0, 2: 0.0}
 
 
-def test_owners_who_keep_nodes_for_weeks_are_one_reservation() -> None:
+def test_owners_who_keep_nodes_for_weeks_take_them_from_others() -> None:
     owners = (kept("n1", -100.0, 5000.0), kept("n2", -100.0, 4000.0), kept(ALL, 6000.0, 7000.0))
     queue = queue_of(runs(1, "n1", processors=8), waits(2, 1.0, processors=17), reservations=owners)
     assert queue.machines[0].processors == 32
-    assert len(queue.reserved[0]) == 2
+    assert len(queue.reserved[0]) == 3
     assert hours(queue) == {2: 4000.0}
     assert hours_of_new(queue, 16, 1.0) == 0.0
+
+
+def test_reservations_at_the_same_time_take_their_nodes_together_and_none_twice() -> None:
+    both = (kept("n1,n2", -1.0, 3.0), kept("n3,n4", -2.0, 3.0))
+    assert hours_of_new(queue_of(reservations=both), 1, 1.0) == 3.0
+    same = (kept("n1,n2", 1.0, 3.0), kept("n1,n2,n3", 2.0, 4.0))
+    assert hours_of_new(queue_of(reservations=same), 8, 9.0) == 0.0
+    assert hours_of_new(queue_of(reservations=same), 9, 9.0) == 4.0
+    assert hours_of_new(queue_of(reservations=same), 16, 2.0) == 0.0
 
 
 @pytest.mark.parametrize("states", [("ALLOCATED", "DRAIN"), ("MIXED", "DRAIN"), ("DOWN",)])
@@ -138,9 +147,17 @@ def test_a_job_that_ends_on_a_drained_node_leaves_nothing_to_others(states: tupl
     assert hours_of_new(queue, 25, 1.0) == math.inf
 
 
-def test_of_many_reservations_the_next_ones_count() -> None:
-    many = tuple(kept("n1", begin, begin + 0.5) for begin in range(1, 40))
-    queue = queue_of(reservations=many)
-    assert len(queue.reserved[0]) == 4
-    assert hours_of_new(queue, 32, 1.0) == 0.0
-    assert hours_of_new(queue, 32, 1.1) == 4.5
+def test_a_maintenance_behind_many_small_reservations_counts() -> None:
+    many = tuple(kept("n1", begin, begin + 0.5) for begin in range(1, 20))
+    queue = queue_of(reservations=(*many, kept(ALL, 15.0, 20.0)))
+    assert len(queue.reserved[0]) == 5
+    assert hours_of_new(queue, 8, 16.0) == 20.0
+    assert hours_of_new(queue, 8, 14.0) == 0.0
+
+
+def test_beside_a_reservation_as_many_jobs_are_looked_at_as_slurm_does() -> None:
+    """The head waits for the end of a maintenance. 499 others are too long, too; the next one is not seen."""
+    many = [waits(n, 9.0, processors=1) for n in range(1, 503)]
+    jobs = (*many[:500], waits(501, 1.0), waits(502, 1.0))
+    found = hours(queue_of(*jobs, reservations=(kept(ALL, 1.5, 2.5),)))
+    assert (found[501], found[502] > 2.0) == (0.0, True)

@@ -59,7 +59,9 @@ class Machine:
     def has_room(self, left: tuple[Floats, Floats], job: Taken) -> bool:
         """Whether that suffices for a job."""
         meets = (job.start < self.reserved[:, 1]) & (job.planned_end > self.reserved[:, 0])
-        return bool((job.needs <= left[0]).all() and (~meets | (job.of_reserved <= left[1])).all())
+        return bool(
+            (job.needs <= left[0]).all() and (~meets | (job.of_reserved <= np.maximum(0.0, left[1]))).all()
+        )
 
 
 def plain_starts(queue: ClosedQueue, now: float) -> Floats:
