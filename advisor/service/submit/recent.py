@@ -24,7 +24,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -92,14 +92,21 @@ class QueueLevel(NamedTuple):
     profiles: QueueProfiles
 
 
+class QueueLevels(NamedTuple):
+    """The levels of a queue, its end last, and the priorities of its waiting rows, ascending."""
+
+    levels: tuple[QueueLevel, ...]
+    ranks: Sequence[float] = ()
+
+
 class _MachineQueue:
     """The queue of one machine, as new jobs of several priorities meet it; the last level is its end."""
 
-    def __init__(self, queue: SeenQueue, levels: Sequence[QueueLevel]) -> None:
+    def __init__(self, queue: SeenQueue, known: QueueLevels) -> None:
         self._machine = queue.machine
         self._before_small = queue.before_small
-        self._ranks = queue.ranks()
-        self._levels = list(levels)
+        self._ranks = known.ranks
+        self._levels = list(known.levels)
         self._joined: set[int] = set()  # levels that are copies
 
     def rows_before(self, priority: float | None, *, is_small: bool) -> int:
@@ -112,9 +119,8 @@ class _MachineQueue:
 
     def of(self, rows: int) -> QueueProfiles:
         """What a job waits for that so many rows are before, or a few more."""
-        return next(
-            (level.profiles for level in self._levels if level.rows >= rows), self._levels[-1].profiles
-        )
+        found = (level.profiles for level in self._levels if level.rows >= rows)
+        return next(found, self._levels[-1].profiles)
 
     def needs(self, asked: Asked) -> Floats:
         """What a job takes of each of the machine's resources."""
@@ -124,10 +130,7 @@ class _MachineQueue:
         """Add a job that so many rows are before."""
         needs = self._machine.needs(_asked(job))
         each, rest = np.array(needs, np.float64), job.tasks - _MAX_TASKS
-        for number in range(len(self._levels)):
-            profiles = self._joinable(number, rows)
-            if profiles is None:
-                continue
+        for profiles in self._joinable(rows):
             for _ in range(min(job.tasks, _MAX_TASKS)):
                 _join(profiles, each, limit, run, job.time)
             if rest > 0:
@@ -135,16 +138,16 @@ class _MachineQueue:
                 others, rounds = at_once * each, -(-rest // at_once)
                 _join(profiles, others, limit * rounds, run * rounds, job.time)
 
-    def _joinable(self, number: int, rows: int) -> QueueProfiles | None:
-        """The profiles of a level if it is behind so many rows, copied the first time; None: it is not."""
-        level = self._levels[number]
-        if level.rows < rows and number < len(self._levels) - 1:
-            return None
-        if number not in self._joined:
-            self._joined.add(number)
-            copies = QueueProfiles(*(profile.copy() for profile in level.profiles))
-            self._levels[number] = level = QueueLevel(level.rows, copies)
-        return level.profiles
+    def _joinable(self, rows: int) -> Iterator[QueueProfiles]:
+        """The profiles of the levels behind so many rows, each copied the first time."""
+        for number, level in enumerate(self._levels):
+            if level.rows < rows and number < len(self._levels) - 1:
+                continue
+            if number not in self._joined:
+                self._joined.add(number)
+                copies = QueueProfiles(*(profile.copy() for profile in level.profiles))
+                self._levels[number] = QueueLevel(level.rows, copies)
+            yield self._levels[number].profiles
 
 
 def _join(profiles: QueueProfiles, needs: Floats, limit: float, run: float, now: float) -> None:
@@ -174,7 +177,7 @@ class QueueForecast:
     def __init__(
         self,
         queues: Sequence[SeenQueue],
-        levels: Sequence[Sequence[QueueLevel]],
+        levels: Sequence[QueueLevels],
         priorities: Mapping[str, float] = _NOTHING_KNOWN,
         small_offset: int = 0,
     ) -> None:

@@ -31,7 +31,7 @@ from advisor.predict.size.size_model import SizeModel
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.recent import QueueLevel
+from advisor.service.submit.recent import QueueLevel, QueueLevels
 from advisor.service.submit.run_times import RunTimesFollower
 from advisor.simulate.pool.start_profile import queue_profiles
 
@@ -101,7 +101,7 @@ class KnownNow:
     settings: Settings
     snapshot: Snapshot | None = None
     model: LoadedModel | None = None
-    starts: tuple[tuple[QueueLevel, ...], ...] = ()
+    starts: tuple[QueueLevels, ...] = ()
     group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
 
 
@@ -249,7 +249,7 @@ class StateHolder:
             self.current = replace(self.current, group_names=MappingProxyType(names))
 
 
-def profiles_of(snapshot: Snapshot) -> tuple[tuple[QueueLevel, ...], ...]:
+def profiles_of(snapshot: Snapshot) -> tuple[QueueLevels, ...]:
     """Simulate the queue of each of the snapshot's machines, as jobs of several priorities meet it.
 
     Raises:
@@ -259,13 +259,14 @@ def profiles_of(snapshot: Snapshot) -> tuple[tuple[QueueLevel, ...], ...]:
     return tuple(_levels(queue, snapshot.state.time, is_ranked=is_ranked) for queue in snapshot.queues)
 
 
-def _levels(queue: SeenQueue, now: float, *, is_ranked: bool) -> tuple[QueueLevel, ...]:
+def _levels(queue: SeenQueue, now: float, *, is_ranked: bool) -> QueueLevels:
     closed = queue.closed()
     every = len(closed.waiting)
     rows = {every} if queue.before_small is None else {every, min(every, queue.before_small)}
     if is_ranked and _LEAST_ROWS <= every <= _MOST_ROWS:
         rows |= {int(share * every) for share in _SHARES}
-    return tuple(QueueLevel(count, queue_profiles(queue.closed(count), now)) for count in sorted(rows))
+    levels = (QueueLevel(count, queue_profiles(queue.closed(count), now)) for count in sorted(rows))
+    return QueueLevels(tuple(levels), queue.ranks())
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

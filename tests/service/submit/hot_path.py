@@ -32,7 +32,7 @@ from advisor.service.exchange.protocol import encode_line
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.running.metrics import ServeMetrics
 from advisor.service.submit.answering import Answerer
-from advisor.service.submit.recent import QueueLevel
+from advisor.service.submit.recent import QueueLevel, QueueLevels
 from advisor.service.submit.server import SubmitServer
 from advisor.service.submit.state_holder import LoadedModel, StateHolder
 from advisor.simulate.pool.start_profile import QueueProfiles, StartProfile
@@ -130,7 +130,7 @@ def modules_of(folder: Path, wait: float, size: SizeModel | None, **asked: Any) 
     holder.run_times.current = run_times()
     model = LoadedModel("1", None, size)
     holder.current = replace(
-        holder.current, snapshot=snapshot, starts=((QueueLevel(0, queue(wait)),),), model=model
+        holder.current, snapshot=snapshot, starts=(QueueLevels((QueueLevel(0, queue(wait)),)),), model=model
     )
     sink: Any = Sink()
     server = SubmitServer(

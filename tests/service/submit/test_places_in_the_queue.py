@@ -92,6 +92,6 @@ def test_a_job_that_stays_delays_those_behind_it_alone() -> None:
 def test_very_short_and_very_long_queues_are_known_at_their_ends_alone() -> None:
     snapshot = snapshot_of(**{"ann|cpu": 20_000.0})
     short = structs.replace(snapshot.queues[0], waiting=np.array([[1.0, HOUR, HOUR]] * 3).tobytes())
-    assert len(profiles_of(replace(snapshot, queues=(short,)))[0]) == 1
-    assert len(profiles_of(snapshot)[0]) == 5
-    assert len(profiles_of(replace(snapshot, first_priorities={}))[0]) == 1
+    assert len(profiles_of(replace(snapshot, queues=(short,)))[0].levels) == 1
+    assert len(profiles_of(snapshot)[0].levels) == 5
+    assert len(profiles_of(replace(snapshot, first_priorities={}))[0].levels) == 1
