@@ -96,10 +96,11 @@ def reserved_of(
     if not coming:
         return ()
     coming = sorted(coming, key=lambda one: -len(one.nodes))[:_MAX_RESERVATIONS]
-    known = {node.name: node for node in snapshot.nodes if not node.is_cloud and node.name not in unusable}
+    every = {node.name: node for node in snapshot.nodes}
+    known = {name: node for name, node in every.items() if not node.is_cloud and name not in unusable}
     place_of = places_by_partition(machines)
     found: list[list[tuple[float, float, tuple[int, ...], _Reserved]]] = [[] for _ in machines]
-    for begin, end, reserved in _in_force(coming, now, known):
+    for begin, end, reserved in _in_force(coming, now, every):
         for place, takes in _takes(reserved, machines, place_of, known).items():
             found[place].append((begin if begin > now else 0.0, end, takes, reserved))
     insides: dict[_Reserved, Mapping[int, int]] = {}
@@ -121,10 +122,10 @@ class _Reserved(NamedTuple):
 
 
 def _in_force(
-    coming: Sequence[Reservation], now: float, known: Mapping[str, Node]
+    coming: Sequence[Reservation], now: float, every: Mapping[str, Node]
 ) -> list[tuple[float, float, _Reserved]]:
     """From when until when the same nodes are reserved."""
-    shares = [_share(one, known) for one in coming]
+    shares = [_share(one, every) for one in coming]
     moments = sorted({max(now, one.begin) for one in coming} | {one.end for one in coming})
     found: list[tuple[float, float, _Reserved]] = []
     for begin, end in pairwise(moments):
@@ -171,9 +172,7 @@ def _inside(snapshot: ClusterSnapshot, reserved: _Reserved, unusable: frozenset[
     return inside
 
 
-def _share(one: Reservation, known: Mapping[str, Node]) -> float:
-    """The share of its nodes' processors that a reservation has."""
-    nodes = [known[name] for name in one.nodes if name in known]
-    every = sum(node.processors for node in nodes)
-    is_whole = one.processors is None or len(nodes) < len(one.nodes)
-    return 1.0 if is_whole or not every else min(1.0, (one.processors or 0) / every)
+def _share(one: Reservation, every: Mapping[str, Node]) -> float:
+    """The share of its nodes' processors that a reservation has; 1 where it is not known."""
+    there = sum(every[name].processors for name in one.nodes if name in every)
+    return 1.0 if one.processors is None or not there else min(1.0, one.processors / there)

@@ -110,6 +110,9 @@ def test_a_reservation_of_cores_leaves_the_rest_of_its_nodes() -> None:
     assert hours_of_new(queue, 30, 2.0) == 0.0
     assert hours_of_new(queue, 31, 2.0) == 3.0
     assert hours_of_new(queue, 31, 1.0) == 0.0
+    drained = (node("n1"), node("n2", "DRAIN"), *FOUR[2:])
+    both = (kept("n1,n2", 1.0, 3.0, processors=4),)
+    assert hours_of_new(queue_of(nodes=drained, reservations=both), 22, 2.0) == 0.0
 
 
 def test_a_reservation_of_the_nodes_with_gpus_keeps_jobs_that_need_one() -> None:
