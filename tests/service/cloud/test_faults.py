@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from advisor.model import Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
-from advisor.model.snapshot import Partition
+from advisor.model.snapshot import Partition, Reservation
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.control_socket import ControlSocket
@@ -292,6 +292,9 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
             return {"JobRequeue": "0"}
 
         def partitions(self) -> tuple[Partition, ...]:
+            return ()
+
+        def reservations(self) -> tuple[Reservation, ...]:
             return ()
 
     poll = PollLoop(
