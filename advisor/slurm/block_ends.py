@@ -13,8 +13,7 @@ from typing import Final
 
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
-from advisor.slurm import parsing
-from advisor.slurm.commands import Commands
+from advisor.slurm.commands import Commands, reservations_of
 
 PREFIX: Final = "advisor_end_"
 _MINUTES: Final = 30
@@ -30,7 +29,7 @@ class BlockEnds:
 
     def known(self) -> dict[str, frozenset[str]]:
         """The nodes of each block that Slurm knows the end of; RetryLater when slurmctld does not say."""
-        every = parsing.reservations(self._commands.text("scontrol", "--oneliner", "show", "reservations"))
+        every = reservations_of(self._commands)
         return {one.name.removeprefix(PREFIX): one.nodes for one in every if one.name.startswith(PREFIX)}
 
     def keep(self, wanted: Mapping[str, tuple[Collection[str], float]], now: float) -> None:

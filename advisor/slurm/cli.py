@@ -17,7 +17,7 @@ from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands, release_in
+from advisor.slurm.commands import Commands, release_in, reservations_of
 from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.records import Layout, Unread
 
@@ -230,7 +230,7 @@ class CliBackend:
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return parsing.reservations(self._commands.text("scontrol", "--oneliner", "show", "reservations"))
+        return reservations_of(self._commands)
 
     def config(self) -> Mapping[str, str]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

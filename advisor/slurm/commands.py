@@ -17,6 +17,8 @@ from typing import IO, Final
 from advisor.files import fence
 from advisor.history.sacct import ENVIRONMENT as _EPOCH_TIMES
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.snapshot import Reservation
+from advisor.slurm import parsing
 
 _STDERR_CHARACTERS: Final = 500
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -212,3 +214,8 @@ def _readable(given: bytes) -> IO[bytes]:
     file.write(given)
     file.seek(0)
     return file
+
+
+def reservations_of(commands: Commands) -> tuple[Reservation, ...]:
+    """All reservations; RetryLater when slurmctld does not say."""
+    return parsing.reservations(commands.text("scontrol", "--oneliner", "show", "reservations"))

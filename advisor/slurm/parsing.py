@@ -311,11 +311,16 @@ def partitions(text: str) -> tuple[Partition, ...]:
     return tuple(found)
 
 
+def pairs_of(line: str) -> dict[str, str]:
+    """Names and values of a line of ``scontrol --oneliner``; a value ends at a space."""
+    return dict(_PAIR.findall(line))
+
+
 def reservations(text: str) -> tuple[Reservation, ...]:
     """Reservations of ``scontrol -o show reservations``; administrators type its values."""
     found = []
     for line in text.splitlines():
-        pairs = dict(_PAIR.findall(line))
+        pairs = pairs_of(line)
         name, nodes = pairs.get("ReservationName"), records.text(pairs.get("Nodes", ""), 65536)
         begin, end = records.whole(pairs.get("StartTime", "")), records.whole(pairs.get("EndTime", ""))
         if not name or begin is None or end is None:

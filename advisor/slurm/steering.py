@@ -15,12 +15,11 @@ from advisor.model.errors import BadInput, RetryLater
 from advisor.model.job_words import MEBIBYTES
 from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands
+from advisor.slurm.commands import Commands, reservations_of
 from advisor.slurm.records import Layout, Unread
 
 RESERVATION: Final = "advisor_portfolio"
 _OWNER: Final = "root"
-_PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
 _COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of these nodes
 _MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([MGTP]?)")
 _JOBS_A_CALL: Final = 500
@@ -83,7 +82,7 @@ class BurstSteering:
 
     def closed(self) -> Closed | None:
         """Nodes that are closed now; None when there is no reservation."""
-        every = parsing.reservations(self._commands.text("scontrol", "--oneliner", "show", "reservations"))
+        every = reservations_of(self._commands)
         ours = (Closed(nodes=one.nodes, until=one.end) for one in every if one.name == RESERVATION)
         return next(ours, None)
 
@@ -198,7 +197,7 @@ class BurstSteering:
         """Power saving of a partition's nodes; read once."""
         if self._power_saving is None:
             values = self._slurm_conf()
-            own = dict(_PAIR.findall(self._commands.text("scontrol", "-o", "show", "partition", partition)))
+            own = parsing.pairs_of(self._commands.text("scontrol", "-o", "show", "partition", partition))
             times = [
                 seconds
                 for text in (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
