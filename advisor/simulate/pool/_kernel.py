@@ -31,8 +31,9 @@ from advisor.simulate.pool._state import (
 )
 
 _DEPTH = 500
-"""Jobs behind the head that are looked at beside a reservation, as Slurm does (``bf_max_job_test``). Without
-one few processors stay free that no job can use, and all are looked at."""
+"""The number of jobs behind the head that backfilling tests beside a reservation. Slurm tests as many by
+default (``bf_max_job_test``). Before a reservation many processors stay free that no waiting job can use, and
+each job's end would lead to a test of the whole queue."""
 _POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether there is work
 
 

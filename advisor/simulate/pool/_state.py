@@ -99,14 +99,20 @@ def enqueue(arrays: Arrays, row: int) -> None:
 
 
 @compiled
+def _take_out(rows: Ints, count: int, row: int) -> None:
+    """Take a row out of the first ``count`` of a list; those behind it move up."""
+    position = 0
+    while rows[position] != row:
+        position += 1
+    for i in range(position, count - 1):
+        rows[i] = rows[i + 1]
+
+
+@compiled
 def dequeue(arrays: Arrays, row: int) -> None:
     """Take a waiting job out of the queue."""
-    queue, scalars = arrays.queue, arrays.scalars[0]
-    position = 0
-    while queue[position] != row:
-        position += 1
-    for i in range(position, scalars.waiting - 1):
-        queue[i] = queue[i + 1]
+    scalars = arrays.scalars[0]
+    _take_out(arrays.queue, scalars.waiting, row)
     scalars.waiting -= 1
     scalars.is_due = 1
     arrays.jobs[row].where = ABSENT
@@ -115,12 +121,8 @@ def dequeue(arrays: Arrays, row: int) -> None:
 @compiled
 def release(arrays: Arrays, row: int) -> None:
     """Give back a running job's processors now; its true end stays in the heap and is skipped there."""
-    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
-    position = 0
-    while running[position] != row:
-        position += 1
-    for i in range(position, scalars.running - 1):
-        running[i] = running[i + 1]
+    jobs, scalars = arrays.jobs, arrays.scalars[0]
+    _take_out(arrays.running, scalars.running, row)
     scalars.running -= 1
     scalars.free += jobs[row].processors
     give(arrays, row, FREE, jobs[row].start, 1.0)
@@ -148,6 +150,7 @@ def stop(arrays: Arrays, row: int) -> None:
 
 @compiled
 def start_job(arrays: Arrays, row: int) -> None:
+    """Let a job run from now on; the caller takes it out of the queue."""
     jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
     job = jobs[row]
     job.where = RUNNING
@@ -172,6 +175,7 @@ def start_job(arrays: Arrays, row: int) -> None:
 
 @compiled
 def note(arrays: Arrays, row: int, kind: int) -> None:
+    """Note that a job starts or ends now."""
     scalars = arrays.scalars[0]
     event = arrays.events[scalars.events]
     event.time, event.row, event.kind = scalars.now, row, kind
@@ -188,11 +192,11 @@ def _counts(arrays: Arrays, row: int, k: int, start: float) -> bool:
 @compiled
 def fits(arrays: Arrays, row: int, which: int, start: float) -> bool:
     """Whether a row of ``stock`` has what a job that starts then takes beside processors."""
-    fits = True
+    is_enough = True
     for k in range(arrays.stock.shape[1]):
         left = max(0.0, arrays.stock[which, k])
-        fits = fits and (arrays.needs[row, k] <= left or not _counts(arrays, row, k, start))
-    return fits
+        is_enough = is_enough and (arrays.needs[row, k] <= left or not _counts(arrays, row, k, start))
+    return is_enough
 
 
 @compiled

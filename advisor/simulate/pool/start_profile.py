@@ -181,6 +181,12 @@ def _is_at_most(needs: Floats, others: Floats) -> bool:
 
 
 @compiled
+def _meets(reserved: Floats, j: int, start: float, planned_end: float) -> bool:
+    """Whether a job may run within the time of a reservation."""
+    return bool(start < reserved[j, 1] and planned_end > reserved[j, 0])
+
+
+@compiled
 def _has_room(
     left: Floats, reserved: Floats, needs: Floats, start: float, planned_end: float, shadow: float
 ) -> bool:
@@ -189,7 +195,7 @@ def _has_room(
     for k in range(len(needs)):
         fits = fits and needs[k] <= left[2 * k] and (planned_end <= shadow or needs[k] <= left[2 * k + 1])
     for j in range(len(reserved)):
-        if start < reserved[j, 1] and planned_end > reserved[j, 0]:
+        if _meets(reserved, j, start, planned_end):
             need, k = needs[int(reserved[j, 2])], len(needs) + j
             now, then = max(0.0, left[2 * k]), left[2 * k + 1]
             fits = fits and need <= now and (planned_end <= shadow or need <= then)
@@ -202,7 +208,7 @@ def _takes(reserved: Floats, needs: Floats, start: float, planned_end: float) ->
     takes = np.zeros(len(needs) + len(reserved))
     takes[: len(needs)] = needs
     for j in range(len(reserved)):
-        if start < reserved[j, 1] and planned_end > reserved[j, 0]:
+        if _meets(reserved, j, start, planned_end):
             takes[len(needs) + j] = needs[int(reserved[j, 2])]
     return takes
 
