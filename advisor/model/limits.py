@@ -21,12 +21,13 @@ _SEVERAL: Final = re.compile(r"qos|assoc|max[a-z]*peraccount$")
 
 
 def limit_of(queued: QueuedJob) -> Limit | None:
-    """The limit that holds a waiting job, by its reason."""
+    """The limit that holds a waiting job, by its reason; None for every other job."""
+    if not queued.is_queued:
+        return None
     job, reason, word = queued.job, queued.reason, queued.reason.casefold()
-    if queued.reason == "JobArrayTaskLimit":
-        return Limit(other=f"array {queued.array_job_id}", reason=reason)
-    if queued.reason == "Licenses":
-        return Limit(other=f"licences {job.licenses}", reason=reason)
+    if reason in {"JobArrayTaskLimit", "Licenses"}:
+        array, licences = f"array {queued.array_job_id}", f"licences {job.licenses}"
+        return Limit(other=licences if reason == "Licenses" else array, reason=reason)
     if not _SEVERAL.match(word):
         return None
     unit = next((unit for part, unit in _OF_WORDS if part in word), "processors")
@@ -62,7 +63,7 @@ def limits_elsewhere(jobs: Iterable[QueuedJob], qos_of: Mapping[str, str], burst
     """
     found: dict[Limit, None] = {}
     for queued in jobs:
-        limit = limit_of(queued) if queued.is_queued else None
+        limit = limit_of(queued)
         if limit is None or limit.other or (never_starts(queued) and not _is_spent(limit)):
             continue
         own = qos_of.get(queued.partitions[0])
@@ -100,16 +101,16 @@ def held_jobs(jobs: Sequence[QueuedJob]) -> HeldJobs:
     """
     first: dict[_Key, Limit] = {}
     least: dict[_Key, float] = {}
-    for queued in jobs:
-        if queued.is_queued and (limit := limit_of(queued)) is not None:
+    holds = [limit_of(queued) for queued in jobs]
+    for queued, limit in zip(jobs, holds, strict=True):
+        if limit is not None:
             units = _units(queued, first.setdefault(limit[:4], limit))
             least[limit[:4]] = max(1.0, min(least.get(limit[:4], float("inf")), units))
     if not least:
         return NONE_HELD
     number_of = {key: number for number, key in enumerate(first, 1)}
     limits, counted = tuple(first.values()), dict[int, tuple[int, float]]()
-    for queued in jobs:
-        own = limit_of(queued) if queued.is_queued else None
+    for queued, own in zip(jobs, holds, strict=True):
         number = number_of[own[:4]] if own is not None else _number(queued, number_of)
         if number:
             counted[queued.job.job_id] = number, _units(queued, limits[number - 1])

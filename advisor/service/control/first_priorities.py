@@ -36,6 +36,10 @@ class Ageing(NamedTuple):
         weight = records.whole(config.get("PriorityWeightAge", "")) or 0
         return cls(float(weight), records.seconds(config.get("PriorityMaxAge", "")) or _KEPT_SECONDS)
 
+    def of_a_job(self, age_seconds: float) -> float:
+        """What it adds to the priority of a job that has waited for so long."""
+        return self.weight * min(1.0, max(0.0, age_seconds) / self.seconds)
+
 
 class FirstPriorities:
     """Priorities of new jobs by `Job.priority_keys`, as far as they are known. Not thread-safe."""
@@ -57,12 +61,16 @@ class FirstPriorities:
             return {}
         newest: dict[str, tuple[float, float]] = {}
         for queued in jobs:
-            if queued.is_queued and queued.priority > 1 and not queued.restarts:
-                age = min(1.0, max(0.0, now - queued.job.submit_time) / ageing.seconds)
-                first = queued.priority - ageing.weight * age - (small_offset if was_put_first(queued) else 0)
-                for key in queued.job.priority_keys if first > 0.0 else ():  # it ages from a later time
-                    if newest.get(key, (0.0,))[0] <= queued.job.submit_time:
-                        newest[key] = queued.job.submit_time, first
+            if not queued.is_queued or queued.priority <= 1 or queued.restarts:
+                continue
+            submit = queued.job.submit_time
+            added = small_offset if was_put_first(queued) else 0
+            first = queued.priority - added - ageing.of_a_job(now - submit)
+            if first <= 0.0:
+                continue  # it ages from a later time than its submission
+            for key in queued.job.priority_keys:
+                if newest.get(key, (0.0,))[0] <= submit:
+                    newest[key] = submit, first
         kept = {key: seen for key, seen in self._seen.items() if now - seen[1] <= _KEPT_SECONDS}
         kept |= {key: (first, now) for key, (_, first) in newest.items()}
         if len(kept) > _MAX_KEYS:

@@ -59,24 +59,19 @@ def open_cloud_nodes(
     states = {node.states for node in nodes}
     unusable = {one for one in states if is_down(one) or is_draining(one)}
     usable = [node for node in nodes if node.states not in unusable]
-    size_of = {node.name: node.processors for node in usable}
+    known = {node.name: node for node in usable}
     others = [
         one
         for one in reservations
-        if one.end > now and not one.name.startswith(_OURS) and _has_whole_nodes(one, size_of)
+        if one.end > now and not one.name.startswith(_OURS) and _share(one, known) == 1.0
     ]
     closes_at = None
     for moment in sorted({max(now, one.begin) for one in others}):
-        if size_of and size_of.keys() <= _reserved_at(others, moment):
+        if known and known.keys() <= _reserved_at(others, moment):
             closes_at = moment
             break
     taken = _reserved_at(others, now)
     return [node for node in usable if node.name not in taken] or usable, closes_at
-
-
-def _has_whole_nodes(one: Reservation, size_of: Mapping[str, int]) -> bool:
-    here = [size_of[name] for name in one.nodes if name in size_of]
-    return bool(here) and (one.processors is None or one.processors >= sum(here))
 
 
 def _reserved_at(reservations: Iterable[Reservation], moment: float) -> frozenset[str]:
@@ -97,11 +92,10 @@ def reserved_of(
         return ()
     coming = sorted(coming, key=lambda one: -len(one.nodes))[:_MAX_RESERVATIONS]
     every = {node.name: node for node in snapshot.nodes}
-    known = {name: node for name, node in every.items() if not node.is_cloud and name not in unusable}
-    place_of = places_by_partition(machines)
+    placed = _placed([node for node in snapshot.nodes if node.name not in unusable], machines)
     found: list[list[tuple[float, float, tuple[int, ...], _Reserved]]] = [[] for _ in machines]
     for begin, end, reserved in _in_force(coming, now, every):
-        for place, takes in _takes(reserved, machines, place_of, known).items():
+        for place, takes in _takes(reserved, machines, placed).items():
             found[place].append((begin if begin > now else 0.0, end, takes, reserved))
     insides: dict[_Reserved, Mapping[int, int]] = {}
     rows = []
@@ -142,17 +136,25 @@ def _in_force(
     return found
 
 
+def _placed(nodes: Iterable[Node], machines: Sequence[Machine]) -> dict[str, tuple[Node, int]]:
+    """Name to the node and the number of its machine, of those of a machine."""
+    place_of = places_by_partition(machines)
+    return {
+        node.name: (node, place_of[name])
+        for node in nodes
+        if not node.is_cloud
+        for name in node.partitions
+        if name in place_of
+    }
+
+
 def _takes(
-    reserved: _Reserved, machines: Sequence[Machine], place_of: Mapping[str, int], known: Mapping[str, Node]
+    reserved: _Reserved, machines: Sequence[Machine], placed: Mapping[str, tuple[Node, int]]
 ) -> dict[int, tuple[int, ...]]:
     """What is taken of each machine that loses something; of parts of nodes, processors alone."""
     sums: dict[int, list[float]] = {}
     for names, share in ((reserved.whole, 1.0), *((nodes, share) for _, share, nodes in reserved.parts)):
-        for name in names:
-            node = known.get(name)
-            places = () if node is None else (place_of[own] for own in node.partitions if own in place_of)
-            if node is None or (place := next(iter(places), None)) is None:
-                continue
+        for node, place in (placed[name] for name in names if name in placed):
             taken = sums.setdefault(place, [0.0, 0.0, 0.0])
             taken[0] += share * node.processors
             if share == 1.0:

@@ -148,7 +148,7 @@ class PriceLoop:
         snapshot, price = self._view.fresh(), self._keeper.current
         self._note_bought(snapshot)
         queue = on_premise_queue(snapshot, self._settings)
-        reserved = queue.reserved or ((),) * len(queue.machines)
+        reserved = map(queue.reserved_on, range(len(queue.machines)))
         self._machines = list(zip(queue.machines, queue.waiting_jobs(), reserved, strict=True))
         self._seen_at = queue.time
         due = self._due(queue)

@@ -71,6 +71,10 @@ class OnPremiseQueue:
         """The number of the machine that a job has or waits for."""
         return self.places[queued.job.job_id] if self.places else 0
 
+    def reserved_on(self, place: int) -> Sequence[Reserved]:
+        """The next reservations of a machine."""
+        return self.reserved[place] if self.reserved else ()
+
 
 AskRuns = Callable[[OnPremiseQueue], tuple[Floats, Floats]]
 """The run times that are expected of the running and of the waiting jobs, from their starts, seconds."""
@@ -204,10 +208,9 @@ class _Part(NamedTuple):
 
 def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
     running_runs, waiting_runs = runs(queue)
-    reserved = queue.reserved or ((),) * len(queue.machines)
     if len(queue.machines) == 1:
         jobs = queue.running, running_runs, queue.waiting, waiting_runs
-        yield _Part(queue.machines[0], *jobs, reserved[0], queue)
+        yield _Part(queue.machines[0], *jobs, queue.reserved_on(0), queue)
         return
     for place, machine in enumerate(queue.machines):
         ahead, behind = (
@@ -220,7 +223,7 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
             running_runs[ahead],
             [queue.waiting[row] for row in behind],
             waiting_runs[behind],
-            reserved[place],
+            queue.reserved_on(place),
             queue,
         )
 
@@ -263,11 +266,8 @@ def _at_once(part: _Part) -> dict[int, int]:
     for queued in part.running:
         number, units = counted.get(queued.job.job_id, (0, 0.0))
         whole[number] += units
-    found = {}
-    for job_id, (number, units) in counted.items():
-        if units:
-            found[job_id] = max(1, int(whole[number] // units))
-    return found
+    taking = ((job_id, number, units) for job_id, (number, units) in counted.items() if units)
+    return {job_id: max(1, int(whole[number] // units)) for job_id, number, units in taking}
 
 
 def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
