@@ -50,7 +50,7 @@ SPOT_CLOSED = Closings(spot=ClosedCapacity(until=2e9, code="UnauthorizedOperatio
 
 
 def make_loop(folder: Path, *features: Feature, closings: Closings = OPEN, **settings: Any) -> PollLoop:
-    parts = {name: settings.pop(name) for name in ("instances", "account") if name in settings}
+    parts = {name: settings.pop(name) for name in ("instances", "account", "slurm") if name in settings}
     hands = Hands()
     cloud = CloudRecord(folder, hands.clock)
     for seconds in (40.0, 50.0, 60.0):
@@ -58,14 +58,13 @@ def make_loop(folder: Path, *features: Feature, closings: Closings = OPEN, **set
         cloud.booted(10.0 * seconds, "on-demand|c5.xlarge|")
     return PollLoop(
         Settings(paths=PathSettings(state=folder, run=folder), **settings),
-        slurm=Slurm(),  # type: ignore[arg-type]
         view=SharedView(hands.clock, 60.0),
         cloud=cloud,
         closings=lambda *_: closings,
         status=dict,
         clock=hands.clock,
         features=features,
-        **parts,
+        **{"slurm": Slurm(), **parts},
     )
 
 
@@ -139,11 +138,11 @@ def test_reservations_that_take_all_cloud_nodes_together(tmp_path: Path) -> None
 
 
 def test_reservations_are_read_once_a_minute_and_kept_while_slurm_does_not_answer(tmp_path: Path) -> None:
-    loop = make_loop(tmp_path)
-    loop._slurm = WithReservations()  # type: ignore[assignment]
+    slurm = WithReservations()
+    loop = make_loop(tmp_path, slurm=slurm)
     published = []
     for answers in (True, False):
-        loop._slurm.answers = answers  # type: ignore[attr-defined]
+        slurm.answers = answers
         loop._next_config = -math.inf
         with contextlib.nullcontext() if answers else pytest.raises(RetryLater):
             loop.read_config()
