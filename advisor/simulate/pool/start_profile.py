@@ -109,7 +109,8 @@ def start_profile(queue: ClosedQueue, now: float) -> StartProfile:
     arrays = simulation_of(queue, now)
     resources = len(queue.sizes) + len(queue.reserved)
     found = np.empty((2 + 2 * resources, 2 * len(arrays.jobs) + 2))
-    return StartProfile(found[:, : _follow(arrays, found)].copy(), np.ascontiguousarray(queue.reserved))
+    # a copy: numba would compile anew, within an answer, for the read-only array of a snapshot
+    return StartProfile(found[:, : _follow(arrays, found)].copy(), queue.reserved.copy())
 
 
 @compiled

@@ -14,8 +14,10 @@ from advisor.model.cluster import Node
 from advisor.model.machine import Sharing
 from advisor.model.snapshot import QueuedJob, Reservation
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
-from advisor.service.submit.recent import QueueForecast
+from advisor.service.submit import serve
+from advisor.service.submit.recent import QueueForecast, Submission
 from advisor.service.submit.state_holder import profiles_of
+from advisor.simulate.pool import start_profile
 from tests.decide.cases import make_settings
 from tests.service.doubles import make_look, make_node, make_queued
 from tests.service.site import make_snapshot
@@ -164,3 +166,16 @@ def test_beside_a_reservation_as_many_jobs_are_looked_at_as_slurm_does() -> None
     jobs = (*many[:500], waits(501, 1.0), waits(502, 1.0))
     found = hours(queue_of(*jobs, reservations=(kept(ALL, 1.5, 2.5),)))
     assert (found[501], found[502] > 2.0) == (0.0, True)
+
+
+def test_nothing_is_compiled_within_an_answer() -> None:
+    """numba compiles for each type of its arguments, for seconds, and a read-only array is another type."""
+    serve._load_compiled()
+    functions: Any = (start_profile._start_of, start_profile._join)
+    compiled = [set(function.signatures) for function in functions]
+    for reservations in ((), (kept("n1", 1.0, 2.0),)):
+        queue = queue_of(waits(1, 1.0, processors=32), reservations=reservations)
+        snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue))
+        forecast = QueueForecast(snapshot.queues, profiles_of(snapshot))
+        forecast.join(Submission(time=NOW, processors=2, requested_seconds=HOUR, queue="cpu"))
+    assert [set(function.signatures) for function in functions] == compiled
