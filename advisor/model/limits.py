@@ -43,6 +43,12 @@ def limit_of(queued: QueuedJob) -> Limit | None:
     return Limit(user=job.user, account=None if qos else job.account, qos=qos, unit=unit, reason=reason)
 
 
+def is_held(queued: QueuedJob) -> bool:
+    """Whether a limit of a user, account or QOS holds a waiting job, wherever there is room."""
+    limit = limit_of(queued)
+    return limit is not None and not limit.other
+
+
 def never_starts(queued: QueuedJob) -> bool:
     """Whether a limit holds a waiting job that the end of no other job lifts."""
     word = queued.reason.casefold()
@@ -58,6 +64,7 @@ def limits_elsewhere(jobs: Iterable[QueuedJob], qos_of: Mapping[str, str], burst
     first. It counts no job in the burst partition, unless that has the same.
 
     Args:
+        jobs: Those on-premise, and those in the burst partition.
         qos_of: The QOS of partitions that have one.
         burst: The burst partition.
     """

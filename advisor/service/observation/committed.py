@@ -15,6 +15,7 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.model.advice import ENDING_SECONDS, Capacity
 from advisor.model.job import Job
+from advisor.model.limits import is_held
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import PENDING, QueuedJob
@@ -29,7 +30,8 @@ def with_committed(
 ) -> CloudState:
     """The state of the cloud, less the money and the reserved nodes of moved jobs that wait for a node.
 
-    With a budget a job's cost is that of its longest run, else that of its predicted run.
+    With a budget a job's cost is that of its longest run, else that of its predicted run. A job that a limit
+    holds has none: whether there is money for it is asked when its node is launched.
 
     Args:
         stop_of: The stop of a job that keeps a place, which may be that of a second run; None: its advice's.
@@ -38,7 +40,7 @@ def with_committed(
     by_account = dict[str, float]()
     for queued in jobs:
         job = queued.job
-        if queued.state != PENDING or job.queue != settings.cluster.burst_partition:
+        if queued.state != PENDING or job.queue != settings.cluster.burst_partition or is_held(queued):
             continue
         moved = moved_by_us(queued)
         if moved is None or moved.capacity not in set(Capacity):

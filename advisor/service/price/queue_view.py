@@ -87,8 +87,9 @@ def run_to_limits(queue: OnPremiseQueue) -> tuple[Floats, Floats]:
 
 def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremiseQueue:
     """The queue of the on-premise partitions; those that share nodes are one machine."""
-    ours = settings.cluster.on_premise_partitions
+    ours, burst = settings.cluster.on_premise_partitions, settings.cluster.burst_partition
     known = set(ours)
+    there = (queued for queued in snapshot.jobs if burst in queued.partitions)
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
     waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
@@ -106,7 +107,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         lost=nodes_among(snapshot, unusable),
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
-        limits=limits_elsewhere(here, qos_of, settings.cluster.burst_partition),
+        limits=limits_elsewhere((*here, *there), qos_of, burst),
     )
 
 

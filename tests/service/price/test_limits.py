@@ -190,6 +190,15 @@ def test_limits_that_hold_in_the_cloud_are_told_to_the_submit_server(
     assert bool(queue.limits) == is_told
 
 
+def test_a_limit_that_holds_a_job_in_the_cloud_is_told_too() -> None:
+    there = replace(waits(7, PER_USER), partitions=("burst",))
+    terms = {"cpu": PartitionTerms(qos="cpu-users")}
+    look = replace(make_look(NOW, NODES, (there,)), sharing=Sharing(partitions=terms))
+    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+    assert [limit.reason for limit in queue.limits] == [PER_USER]
+    assert not queue.waiting
+
+
 def test_a_limit_of_gpus_holds_no_job_without_one() -> None:
     word = "QOSMaxGRESPerUser"
     jobs = runs(1, gpus=1), waits(2, word, gpus=1), waits(3, "Priority", processors=4)
