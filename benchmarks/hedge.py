@@ -264,8 +264,7 @@ class _Run:
     def _would_wait(self, arrival: Arrival) -> bool:
         """As the advisor decides it: a job that can start here at once has nothing to hedge against."""
         cluster = self._watched.look()
-        waiting = cluster.queue_size * cluster.waiting_mean_processors
-        return cluster.free_processors < waiting + arrival.cores
+        return cluster.queue_size > 0 or cluster.free_processors < arrival.cores
 
     def _is_over(self, record: HedgeRecord) -> bool:
         """Nothing is queued any more and no place written down; a slurmctld that is away knows nothing."""

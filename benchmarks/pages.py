@@ -160,10 +160,6 @@ def _template(settings: Settings, *, moved: bool) -> AdviceRecord:
         free_processors=0,
         total_processors=64,
         running_jobs=4,
-        running_mean_processors=16.0,
-        running_mean_age_seconds=100.0,
-        waiting_mean_processors=8.0,
-        waiting_mean_age_seconds=50.0,
     )
     cloud = CloudState(nodes_with=MappingProxyType({"spot": 20, "on-demand": 20}))
     state = SiteState(time=0.0, cluster=cluster, cloud=cloud, cutoff=Cutoff(scale=math.inf, decay=0.0))

@@ -184,10 +184,6 @@ def _snapshot(waiting: int) -> snapshot.Snapshot:
         free_processors=8,
         total_processors=_PROCESSORS,
         running_jobs=_RUNNING,
-        running_mean_processors=6.2,
-        running_mean_age_seconds=3000.0,
-        waiting_mean_processors=8.0,
-        waiting_mean_age_seconds=900.0,
     )
     places = (Room(processors=1, free=200, total=400), Room(processors=4, free=50, total=100))
     rooms: dict[str, tuple[Room, ...]] = dict.fromkeys(("", "spot", "on-demand"), places)

@@ -19,7 +19,7 @@ _UNUSABLE: Final = frozenset({"DOWN", "FAIL", "ERROR"})
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Queue and running jobs at a submission.
 
-    The first four numbers are Cunha et al. Table I, the rest Ambati et al. Table 1.
+    Source: Cunha et al. 2017, Table I.
 
     Attributes:
         time: Seconds.
@@ -28,10 +28,6 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             0).
         free_processors: Idle processors.
         total_processors: Processors of the fixed (on-premise and reserved) partition.
-        running_mean_processors, running_mean_age_seconds: Means over running jobs; the age is the time since
-            the start. 0 when nothing runs.
-        waiting_mean_processors, waiting_mean_age_seconds: Means over waiting jobs; the age is the time since
-            the submission. 0 when nothing waits.
     """
 
     time: float
@@ -41,32 +37,13 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     free_processors: int
     total_processors: int
     running_jobs: int
-    running_mean_processors: float
-    running_mean_age_seconds: float
-    waiting_mean_processors: float
-    waiting_mean_age_seconds: float
-
-    @property
-    def utilisation(self) -> float:
-        """Share of the fixed processors that is busy, 0 to 1."""
-        if self.total_processors <= 0:
-            return 0.0
-        return 1.0 - max(0, self.free_processors) / self.total_processors
 
     def without(self, job: Job) -> ClusterState:
         """The state without a job that waits in it: it does not wait for itself."""
         if not self.queue_size:
             return self
-        left = self.queue_size - 1
-        processors = self.queue_size * self.waiting_mean_processors - job.processors
         work = self.queued_work_core_seconds - job.processors * (job.requested_time or 0.0)
-        return replace(
-            self,
-            queue_size=left,
-            queued_work_core_seconds=max(0.0, work),
-            waiting_mean_processors=max(0.0, processors) / left if left else 0.0,
-            waiting_mean_age_seconds=self.waiting_mean_age_seconds if left else 0.0,
-        )
+        return replace(self, queue_size=self.queue_size - 1, queued_work_core_seconds=max(0.0, work))
 
 
 class Limit(NamedTuple):

@@ -31,10 +31,6 @@ CLUSTER = ClusterState(
     free_processors=0,
     total_processors=64,
     running_jobs=4,
-    running_mean_processors=16.0,
-    running_mean_age_seconds=100.0,
-    waiting_mean_processors=8.0,
-    waiting_mean_age_seconds=50.0,
 )
 ACT = ClusterSettings(default_mode=Mode.ACT)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.model import ClusterState, Node, NodePower
+from advisor.model import Node, NodePower
 
 
 def node(*states: str) -> Node:
@@ -48,23 +48,3 @@ def test_power(states: tuple[str, ...], power: NodePower) -> None:
 def test_what_a_node_is(states: tuple[str, ...], predicates: set[str]) -> None:
     asked = ("is_cloud", "is_down", "is_draining", "is_busy")
     assert {name for name in asked if getattr(node(*states), name)} == predicates
-
-
-@pytest.mark.parametrize(
-    ("free", "total", "busy"), [(0, 8, 1.0), (8, 8, 0.0), (-2, 8, 1.0), (2, 8, 0.75), (0, 0, 0.0)]
-)
-def test_utilisation(free: int, total: int, busy: float) -> None:
-    state = ClusterState(
-        time=0.0,
-        queue_size=0,
-        queued_work_core_seconds=0.0,
-        remaining_work_core_seconds=0.0,
-        free_processors=free,
-        total_processors=total,
-        running_jobs=0,
-        running_mean_processors=0.0,
-        running_mean_age_seconds=0.0,
-        waiting_mean_processors=0.0,
-        waiting_mean_age_seconds=0.0,
-    )
-    assert state.utilisation == busy

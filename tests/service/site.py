@@ -49,10 +49,6 @@ def make_cluster(**changed: Any) -> ClusterState:
         "free_processors": 0,
         "total_processors": 64,
         "running_jobs": 8,
-        "running_mean_processors": 8.0,
-        "running_mean_age_seconds": 100.0,
-        "waiting_mean_processors": 2.0,
-        "waiting_mean_age_seconds": 50.0,
     }
     return ClusterState(**{**values, **changed})
 

@@ -28,10 +28,6 @@ class StateColumns:
     free_processors: Ints
     total_processors: Ints
     running_jobs: Ints
-    running_mean_processors: Floats
-    running_mean_age_seconds: Floats
-    waiting_mean_processors: Floats
-    waiting_mean_age_seconds: Floats
 
     def __len__(self) -> int:
         return len(self.time)
@@ -57,7 +53,7 @@ def states_of(table: JobTable) -> StateColumns:
     request = _filled_requests(table.requested_time[order])
     settled = np.minimum(end, start + request)
     integers = np.zeros((4, len(submit)), np.int64)
-    floats = np.zeros((6, len(submit)))
+    floats = np.zeros((2, len(submit)))
     events = _Events(
         submit=submit,
         start=start,
@@ -69,13 +65,13 @@ def states_of(table: JobTable) -> StateColumns:
         processors=table.processors[order].astype(np.int64),
         request=request,
     )
-    _fill_waiting(events, integers[0], floats[0], floats[4], floats[5])
-    _fill_running(events, table.total_processors, integers[1:], floats[2], floats[3])
+    _fill_waiting(events, integers[0], floats[0])
+    _fill_running(events, table.total_processors, integers[1:])
     _fill_remaining_work(events, floats[1])
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     queue_size, free, total, running = integers[:, back]
-    queued, remaining, running_size, running_age, waiting_size, waiting_age = floats[:, back]
+    queued, remaining = floats[:, back]
     return StateColumns(
         time=table.submit.copy(),
         queue_size=queue_size,
@@ -84,10 +80,6 @@ def states_of(table: JobTable) -> StateColumns:
         free_processors=free,
         total_processors=total,
         running_jobs=running,
-        running_mean_processors=running_size,
-        running_mean_age_seconds=running_age,
-        waiting_mean_processors=waiting_size,
-        waiting_mean_age_seconds=waiting_age,
     )
 
 
@@ -118,37 +110,29 @@ class _Events(NamedTuple):
 
 
 @compiled
-def _fill_waiting(events: _Events, count: Ints, work: Floats, size: Floats, age: Floats) -> None:
-    """Number, requested work, mean processors and mean age of the waiting jobs at each submission."""
+def _fill_waiting(events: _Events, count: Ints, work: Floats) -> None:
+    """Number and requested work of the waiting jobs at each submission."""
     submit, start, by_start = events.submit, events.start, events.by_start
-    n, waiting, waiting_processors, following = len(submit), 0, 0, 0
-    since = queued = 0.0
+    n, waiting, following = len(submit), 0, 0
+    queued = 0.0
     for rank in range(n):
         now = submit[rank]
         while following < n and start[by_start[following]] <= now and by_start[following] < rank:
             job = by_start[following]
             following += 1
             waiting -= 1
-            waiting_processors -= events.processors[job]
-            since = since - submit[job] if waiting else 0.0
             queued -= events.processors[job] * events.request[job]
         queued = queued if waiting else 0.0  # drops accumulated rounding
         count[rank], work[rank] = waiting, queued
-        if waiting:
-            size[rank] = waiting_processors / waiting
-            age[rank] = max(0.0, now - since / waiting)
         waiting += 1
-        waiting_processors += events.processors[rank]
-        since += now
         queued += events.processors[rank] * events.request[rank]
 
 
 @compiled
-def _fill_running(events: _Events, total_processors: int, integers: Ints, size: Floats, age: Floats) -> None:
-    """Free and total processors and number of running jobs; their mean processors and mean age."""
+def _fill_running(events: _Events, total_processors: int, integers: Ints) -> None:
+    """Free and total processors and number of running jobs."""
     start, end, by_start, by_end = events.start, events.end, events.by_start, events.by_end
     n, running, running_processors, most_busy, next_start, next_end = len(start), 0, 0, 0, 0, 0
-    since = 0.0
     for rank in range(n):
         now = events.submit[rank]
         while True:  # starts and ends in order of time, ends first
@@ -163,18 +147,11 @@ def _fill_running(events: _Events, total_processors: int, integers: Ints, size: 
             if end[job] > start[job]:
                 running += -1 if is_end else 1
                 running_processors += -events.processors[job] if is_end else events.processors[job]
-                if is_end:
-                    since = since - start[job] if running else 0.0
-                else:
-                    since += start[job]
             most_busy = max(most_busy, running_processors)
         total = total_processors if total_processors > 0 else most_busy
         integers[0, rank] = max(0, total - running_processors)
         integers[1, rank] = total
         integers[2, rank] = running
-        if running:
-            size[rank] = running_processors / running
-            age[rank] = max(0.0, now - since / running)
 
 
 @compiled

@@ -34,22 +34,9 @@ _JOB_NOMINAL: Final = MappingProxyType[str, Callable[[Job], str | None]](
         "user": lambda job: job.user,
         "group": lambda job: job.group,
         "queue": lambda job: job.queue,
-        "account": lambda job: job.account,
-        "qos": lambda job: job.qos,
-        "name": lambda job: job.name,
     }
 )
-_JOB_NUMBERS: Final = MappingProxyType[str, Callable[[Job], float | None]](
-    {
-        "requested_time": lambda job: job.requested_time,
-        "processors": lambda job: job.processors,
-        "nodes": lambda job: job.nodes,
-        "memory": lambda job: job.memory_mb,
-        "requested_work": lambda job: (
-            None if job.requested_time is None else job.requested_time * job.processors
-        ),
-    }
-)
+_JOB_NUMBERS: Final = frozenset({"requested_time", "processors"})
 _TIME_NUMBERS: Final = MappingProxyType[str, Callable[[Floats], Floats]](
     {
         "submission_time": lambda local: local,
@@ -63,15 +50,7 @@ _STATE_NUMBERS: Final = MappingProxyType(
         "queued_work": "queued_work_core_seconds",
         "remaining_work": "remaining_work_core_seconds",
         "free_processors": "free_processors",
-        "running_jobs": "running_jobs",
-        "running_mean_processors": "running_mean_processors",
-        "running_mean_age": "running_mean_age_seconds",
-        "waiting_mean_processors": "waiting_mean_processors",
-        "waiting_mean_age": "waiting_mean_age_seconds",
     }
-)
-_TABLE_COLUMNS: Final = MappingProxyType(
-    {"user": "user", "group": "group", "queue": "queue", "name": "executable"}
 )
 
 
@@ -80,11 +59,9 @@ class FeatureSchema:
     """Names of the input features, in the order of a vector.
 
     Args:
-        features: Known names: ``user group queue account qos name`` (nominal); ``requested_time processors
-            nodes memory requested_work`` (of the job); ``submission_time weekday time_since_midnight``
-            (site's local time); ``queue_size queued_work remaining_work free_processors running_jobs
-            running_mean_processors running_mean_age waiting_mean_processors waiting_mean_age`` (of the
-            cluster).
+        features: Known names: ``user group queue`` (nominal); ``requested_time processors`` (of the job);
+            ``submission_time weekday time_since_midnight`` (site's local time); ``queue_size queued_work
+            remaining_work free_processors`` (of the cluster).
 
     Raises:
         BadInput: A name is not known or occurs twice.
@@ -170,18 +147,16 @@ class Encoder:
         """Encode each row of a log as :meth:`encode` encodes its job; shape (jobs, features).
 
         A table's nominal codes stand for its ``names``, or for the text of the number where it has none. The
-        table's own ``start_of_log`` applies; the offset from UTC is the encoder's. Features for which a table
-        has no column are NaN.
+        table's own ``start_of_log`` applies; the offset from UTC is the encoder's.
         """
         local = table.submit + table.start_of_log + self.utc_offset_seconds
         columns = [self._column(feature, table, states, local) for feature in self.schema.features]
         return np.ascontiguousarray(np.array(columns).T)
 
     def _column(self, feature: str, table: JobTable, states: StateColumns, local: Floats) -> Floats:
-        if feature in _TABLE_COLUMNS:
-            column = _TABLE_COLUMNS[feature]
-            numbers, rows = np.unique(getattr(table, column), return_inverse=True)
-            names = table.names.get(column)
+        if feature in _JOB_NOMINAL:
+            numbers, rows = np.unique(getattr(table, feature), return_inverse=True)
+            names = table.names.get(feature)
             texts = [
                 None if number == UNKNOWN_CODE else str(number) if names is None else names[number]
                 for number in numbers.tolist()
@@ -191,19 +166,14 @@ class Encoder:
             return _TIME_NUMBERS[feature](local)
         if feature in _STATE_NUMBERS:
             return np.asarray(getattr(states, _STATE_NUMBERS[feature]), np.float64)
-        if feature == "requested_work":
-            return table.requested_time * table.processors
-        if feature in ("requested_time", "processors"):
-            return np.asarray(getattr(table, feature), np.float64)
-        return np.full(len(table), math.nan)
+        return np.asarray(getattr(table, feature), np.float64)
 
     def _reader(self, feature: str) -> Callable[[Job, ClusterState | None, float], float]:
         if feature in _JOB_NOMINAL:
             text = _JOB_NOMINAL[feature]
             return lambda job, _state, _local: self._code(text(job))
         if feature in _JOB_NUMBERS:
-            number = _JOB_NUMBERS[feature]
-            return lambda job, _state, _local: _number(number(job))
+            return lambda job, _state, _local: _number(getattr(job, feature))
         if feature in _TIME_NUMBERS:
             clock: Callable[[float], float] = _TIME_NUMBERS[feature]  # type: ignore[assignment]  # same on a float
             return lambda _job, _state, local: clock(local)

@@ -1,4 +1,4 @@
-"""Cluster state at each submission (Cunha et al., Table I; Ambati et al., Table 1).
+"""Cluster state at each submission (Cunha et al., Table I).
 
 :class:`ClusterTracker` follows a live cluster (snapshots of squeue and sinfo, and submissions between them)
 or a log; :func:`states_of` does a whole log at once, with the same results.
@@ -48,7 +48,6 @@ class _Live:
 
     processors: int
     request: float
-    submit: float
     tasks: int
     start: float = math.nan
     has_work_left: bool = False  # whether the job counts in ClusterTracker._owed
@@ -92,7 +91,7 @@ class ClusterTracker:
         tracker = cls(total_processors)
         tracker._origin = min((row.submit_time for row in jobs), default=time)
         for row in jobs:
-            tracker._add(row.key, row.processors, row.requested_time, row.submit_time, row.tasks)
+            tracker._add(row.key, row.processors, row.requested_time, row.tasks)
         started = [(row.start_time, row.key) for row in jobs if row.start_time is not None]
         for start, key in sorted(started, key=lambda pair: pair[0]):
             tracker._begin(tracker._jobs[key], start - tracker._origin)
@@ -106,7 +105,7 @@ class ClusterTracker:
         self._advance(time)
         if key in self._jobs:
             return False
-        self._add(key, processors, requested_time, time, tasks)
+        self._add(key, processors, requested_time, tasks)
         return True
 
     def start(self, key: Hashable, time: float) -> bool:
@@ -125,7 +124,7 @@ class ClusterTracker:
         if job is None:
             return False
         if job.is_running:
-            self._running.remove(job.processors, job.start, job.tasks)
+            self._running.remove(job.processors, job.tasks)
             self._settle(job)
         else:
             self._leave_queue(job)
@@ -143,10 +142,6 @@ class ClusterTracker:
             free_processors=max(0, (self._total or self._most_busy) - self._running.processors),
             total_processors=self._total or self._most_busy,
             running_jobs=self._running.count,
-            running_mean_processors=self._running.mean_processors,
-            running_mean_age_seconds=self._running.mean_age(now),
-            waiting_mean_processors=self._waiting.mean_processors,
-            waiting_mean_age_seconds=self._waiting.mean_age(now),
         )
 
     def _advance(self, time: float) -> None:
@@ -157,24 +152,22 @@ class ClusterTracker:
         while self._limits and self._limits[0][0] <= self._now:
             self._settle(heapq.heappop(self._limits)[2])
 
-    def _add(
-        self, key: Hashable, processors: int, requested_time: float | None, time: float, tasks: int
-    ) -> None:
+    def _add(self, key: Hashable, processors: int, requested_time: float | None, tasks: int) -> None:
         if requested_time is None or not math.isfinite(requested_time) or requested_time < 0:
             request = float(round(self._request_sum / self._known_requests)) if self._known_requests else 0.0
         else:
             request = requested_time
             self._request_sum += tasks * requested_time
             self._known_requests += tasks
-        job = _Live(processors, request, time - (self._origin or 0.0), tasks)
+        job = _Live(processors, request, tasks)
         self._jobs[key] = job
-        self._waiting.add(processors, job.submit, tasks)
+        self._waiting.add(processors, tasks)
         self._queued_work += tasks * processors * request
 
     def _begin(self, job: _Live, start: float) -> None:
         self._leave_queue(job)
         job.start = start
-        self._running.add(job.processors, start, job.tasks)
+        self._running.add(job.processors, job.tasks)
         self._most_busy = max(self._most_busy, self._running.processors)
         limit = start + job.request
         job.has_work_left = True
@@ -195,34 +188,24 @@ class ClusterTracker:
             self._owed = owed if self._owing else 0.0  # drops accumulated rounding
 
     def _leave_queue(self, job: _Live) -> None:
-        self._waiting.remove(job.processors, job.submit, job.tasks)
+        self._waiting.remove(job.processors, job.tasks)
         queued = self._queued_work - job.tasks * job.processors * job.request
         self._queued_work = queued if self._waiting.count else 0.0
 
 
 class _Sums:
-    """Number of jobs, their processors and start or submission times, summed over waiting or running jobs."""
+    """Number of waiting or running jobs, and their processors."""
 
-    __slots__ = ("count", "processors", "since")
+    __slots__ = ("count", "processors")
 
     def __init__(self) -> None:
         self.count = 0
         self.processors = 0
-        self.since = 0.0
 
-    def add(self, processors: int, since: float, tasks: int) -> None:
+    def add(self, processors: int, tasks: int) -> None:
         self.count += tasks
         self.processors += tasks * processors
-        self.since += tasks * since
 
-    def remove(self, processors: int, since: float, tasks: int) -> None:
+    def remove(self, processors: int, tasks: int) -> None:
         self.count -= tasks
         self.processors -= tasks * processors
-        self.since = self.since - tasks * since if self.count else 0.0
-
-    @property
-    def mean_processors(self) -> float:
-        return self.processors / self.count if self.count else 0.0
-
-    def mean_age(self, now: float) -> float:
-        return max(0.0, now - self.since / self.count) if self.count else 0.0

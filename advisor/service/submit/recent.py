@@ -260,10 +260,8 @@ class RecentSubmissions:
         base = self._base.cluster if self._base is not None else None
         self._free = base.free_processors if base is not None else 0
         self._queue_empty = base is None or base.queue_size == 0
-        self._waiting = self._waiting_processors = 0
-        self._waiting_submit_sum = self._queued_work = 0.0
-        self._started = self._started_processors = 0
-        self._started_submit_sum = self._started_work = 0.0
+        self._waiting = self._started = 0
+        self._queued_work = self._started_work = 0.0
         self._cloud_now: CloudState | None = None
         self._usd = 0.0
         self._usd_by_account: dict[str, float] = {}
@@ -313,14 +311,10 @@ class RecentSubmissions:
         if starting:
             self._free -= starting * job.processors
             self._started += starting
-            self._started_processors += starting * job.processors
-            self._started_submit_sum += starting * job.time
             self._started_work += starting * work
         if waiting:
             self._queue_empty = False
             self._waiting += waiting
-            self._waiting_processors += waiting * job.processors
-            self._waiting_submit_sum += waiting * job.time
             self._queued_work += waiting * work
 
     def state(self, now: float, *, ages: bool = True) -> SiteState:
@@ -354,34 +348,17 @@ class RecentSubmissions:
         return base.committed(self._worst_usd, self._worst_by_account)
 
     def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
-        elapsed = max(0.0, now - base_time)
-        running = base.running_jobs + self._started
-        waiting = base.queue_size + self._waiting
-        base_processors = base.running_jobs * base.running_mean_processors
-        done = elapsed * base_processors
+        busy = max(0, base.total_processors - base.free_processors)
+        done = max(0.0, now - base_time) * busy
         return ClusterState(
             time=now,
-            queue_size=waiting,
+            queue_size=base.queue_size + self._waiting,
             queued_work_core_seconds=base.queued_work_core_seconds + self._queued_work,
             remaining_work_core_seconds=max(0.0, base.remaining_work_core_seconds - done)
             + self._started_work,
             free_processors=self._free,
             total_processors=base.total_processors,
-            running_jobs=running,
-            running_mean_processors=_mean(base_processors + self._started_processors, running),
-            running_mean_age_seconds=_mean(
-                base.running_jobs * (base.running_mean_age_seconds + elapsed)
-                + max(0.0, self._started * now - self._started_submit_sum),
-                running,
-            ),
-            waiting_mean_processors=_mean(
-                base.queue_size * base.waiting_mean_processors + self._waiting_processors, waiting
-            ),
-            waiting_mean_age_seconds=_mean(
-                base.queue_size * (base.waiting_mean_age_seconds + elapsed)
-                + max(0.0, self._waiting * now - self._waiting_submit_sum),
-                waiting,
-            ),
+            running_jobs=base.running_jobs + self._started,
         )
 
     def _cloud(self, base: CloudState) -> CloudState:
@@ -393,7 +370,3 @@ class RecentSubmissions:
                 self._usd, self._usd_by_account, self._reserved_nodes, self._cloud_processors
             )
         return self._cloud_now
-
-
-def _mean(total: float, count: int) -> float:
-    return total / count if count > 0 else 0.0

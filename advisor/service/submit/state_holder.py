@@ -50,10 +50,6 @@ _REHEARSAL_STATE: Final = ClusterState(
     free_processors=4,
     total_processors=64,
     running_jobs=10,
-    running_mean_processors=6.0,
-    running_mean_age_seconds=1800.0,
-    waiting_mean_processors=4.0,
-    waiting_mean_age_seconds=600.0,
 )
 _NO_GROUPS: Final = MappingProxyType[int, str]({})
 

@@ -72,17 +72,9 @@ def states_by_definition(table):
                 free_processors=max(0, table.total_processors - busy),
                 total_processors=table.total_processors,
                 running_jobs=len(running),
-                running_mean_processors=mean(table.processors[running]),
-                running_mean_age_seconds=mean(now - start[running]),
-                waiting_mean_processors=mean(table.processors[waiting]),
-                waiting_mean_age_seconds=mean(now - table.submit[waiting]),
             )
         )
     return result
-
-
-def mean(values):
-    return float(np.mean(values)) if len(values) else 0.0
 
 
 def states_by_tracker(table):
@@ -227,7 +219,7 @@ def test_time_does_not_run_back():
     tracker.submit("a", processors=1, requested_time=10.0, time=100.0)
     tracker.start("a", 40.0)  # counts as at 100
     assert tracker.state(105.0).remaining_work_core_seconds == 5.0
-    assert tracker.state(50.0).running_mean_age_seconds == 5.0
+    assert tracker.state(50.0).remaining_work_core_seconds == 5.0
 
 
 @pytest.mark.parametrize("request_", [None, NAN, math.inf, -5.0])
@@ -291,8 +283,6 @@ def test_a_row_of_an_array_counts_once_per_task():
 def test_empty_snapshot():
     state = ClusterTracker.from_snapshot([], total_processors=8, time=400.0).state(401.0)
     assert (state.queue_size, state.running_jobs, state.free_processors) == (0, 0, 8)
-    assert state.running_mean_age_seconds == 0.0
-    assert state.utilisation == 0.0
 
 
 def test_limits_of_ended_jobs_are_removed():
@@ -311,8 +301,4 @@ def test_limits_of_ended_jobs_are_removed():
         free_processors=0,
         total_processors=0,
         running_jobs=0,
-        running_mean_processors=0.0,
-        running_mean_age_seconds=0.0,
-        waiting_mean_processors=0.0,
-        waiting_mean_age_seconds=0.0,
     )

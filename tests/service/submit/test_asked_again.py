@@ -63,11 +63,11 @@ def test_g17_12_a_job_that_stayed_goes_when_the_queue_has_got_worse(tmp_path: Pa
 
 def test_it_does_not_wait_for_itself_and_is_forecast_as_of_now(tmp_path: Path) -> None:
     estimator = FixedEstimator()
-    cluster = make_cluster(queue_size=1, waiting_mean_processors=2.0, queued_work_core_seconds=1200.0)
+    cluster = make_cluster(queue_size=1, queued_work_core_seconds=1200.0)
     answerer, _ = make_answerer(make_settings(tmp_path), make_snapshot(cluster=cluster), estimator, Clock())
     answerer.again(waiting())
     ((job, state),) = estimator.seen
-    assert (state.queue_size, state.queued_work_core_seconds, state.waiting_mean_processors) == (0, 0.0, 0.0)
+    assert (state.queue_size, state.queued_work_core_seconds) == (0, 0.0)
     assert job.submit_time == NOW
 
 

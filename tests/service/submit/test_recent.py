@@ -56,15 +56,13 @@ def test_where_only_the_queue_is_asked_the_cluster_stays_as_it_was_seen() -> Non
 
 
 def test_free_processors_are_taken_first_come_first_served() -> None:
-    recent = based_on(queue_size=0, free_processors=5, waiting_mean_processors=0.0)
+    recent = based_on(queue_size=0, free_processors=5)
     recent.add(stays(tasks=2))  # both tasks start
     recent.add(stays(processors=4))  # one processor is left: it waits
     recent.add(stays(processors=1))  # nobody overtakes
     cluster = recent.state(NOW + 1).cluster
     assert cluster is not None
     assert (cluster.free_processors, cluster.running_jobs, cluster.queue_size) == (1, 10, 2)
-    assert cluster.waiting_mean_processors == 2.5
-    assert cluster.running_mean_processors == (8 * 8 + 2 * 2) / 10
 
 
 def test_an_array_may_start_in_part() -> None:
@@ -81,8 +79,6 @@ def test_time_goes_on_between_two_looks() -> None:
     cluster = recent.state(NOW + 10).cluster
     assert cluster is not None
     assert cluster.time == NOW + 10
-    assert cluster.running_mean_age_seconds == 110.0
-    assert cluster.waiting_mean_age_seconds == pytest.approx((4 * 60.0 + 6.0) / 5)
     assert cluster.remaining_work_core_seconds == 8000.0 - 10 * 64
     late = recent.state(NOW + 1000).cluster
     assert late is not None
@@ -158,7 +154,7 @@ submissions = st.builds(
 
 @given(st.lists(submissions, max_size=30), st.integers(-5, 200), st.floats(NOW, NOW + 20))
 def test_no_state_is_ever_absurd(jobs: list[Submission], free: int, look: float) -> None:
-    recent = based_on(free_processors=free, queue_size=0, waiting_mean_processors=0.0)
+    recent = based_on(free_processors=free, queue_size=0)
     for job in sorted(jobs, key=lambda job: job.time):
         recent.add(job)
     for _ in range(2):
@@ -167,8 +163,6 @@ def test_no_state_is_ever_absurd(jobs: list[Submission], free: int, look: float)
         assert cluster.free_processors >= min(0, free)
         assert cluster.queue_size >= 0
         assert cluster.queued_work_core_seconds >= 0
-        assert cluster.waiting_mean_processors >= 0
-        assert -1e-3 <= cluster.waiting_mean_age_seconds <= 31
         recent.rebase(SiteState(time=look, cluster=make_cluster(free_processors=free, queue_size=0)))
 
 
