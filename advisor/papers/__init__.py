@@ -1,1 +1,1 @@
-"""The published experiments: worlds and tables of five papers. Nothing live imports it."""
+"""Experiments: of five papers, and of promises, deadlines, budgets and spot pools. Nothing imports it."""

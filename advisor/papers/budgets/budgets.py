@@ -20,10 +20,10 @@ from advisor.decide.price.slices import Slice
 from advisor.model.bill import day_of
 from advisor.model.errors import BadInput
 from advisor.model.periods import period_span
+from advisor.papers.budgets.period_tokens import PeriodPurse, PeriodTokens
 from advisor.parallel import Tick, side_by_side
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs
-from advisor.replay.closed_loop.period_tokens import PeriodPurse, PeriodTokens
 from advisor.replay.closed_loop.plain_policies import Overflow
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions

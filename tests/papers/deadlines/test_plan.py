@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.decide.deadline.moment import Market, Moment
-from advisor.decide.deadline.plan import STEPS, DeadlinePlan, plan_deadline, planned, step_of
-from advisor.predict.survival.spot_spells import SpotChances, ages_in_spell, spot_chances
+from advisor.papers.deadlines.moment import Market, Moment
+from advisor.papers.deadlines.plan import STEPS, DeadlinePlan, plan_deadline, planned, step_of
+from advisor.papers.deadlines.spot_spells import SpotChances, ages_in_spell, spot_chances
 
 HOUR = 3600.0
 WORK, TIME, CHANGEOVER = 8 * HOUR, 10 * HOUR, 360.0

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.deadline.moment import Market, Moment
 from advisor.model.errors import BadInput
-from advisor.replay.deadlines.deadlines import DeadlineOptions, SpotMarket, follow, replay_deadlines
-from advisor.replay.deadlines.omniscient import omniscient
-from advisor.replay.deadlines.published import greedy, uniform_progress
+from advisor.papers.deadlines.deadlines import DeadlineOptions, SpotMarket, follow, replay_deadlines
+from advisor.papers.deadlines.moment import Market, Moment
+from advisor.papers.deadlines.omniscient import omniscient
+from advisor.papers.deadlines.published import greedy, uniform_progress
 
 HOUR = 3600.0
 markets = st.lists(st.booleans(), min_size=1, max_size=40)

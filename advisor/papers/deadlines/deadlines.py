@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.deadline.moment import Market, Moment, safe, worked
-from advisor.decide.deadline.plan import plan_deadline, planned, step_of
 from advisor.model.errors import BadInput
-from advisor.predict.survival.spot_spells import ages_in_spell, spot_chances
-from advisor.replay.deadlines.omniscient import omniscient
-from advisor.replay.deadlines.published import greedy, uniform_progress
+from advisor.papers.deadlines.moment import Market, Moment, safe, worked
+from advisor.papers.deadlines.omniscient import omniscient
+from advisor.papers.deadlines.plan import plan_deadline, planned, step_of
+from advisor.papers.deadlines.published import greedy, uniform_progress
+from advisor.papers.deadlines.spot_spells import ages_in_spell, spot_chances
 from advisor.replay.spot_traces import read_spot_counts
 
 Progress = Callable[[str, int, int], None]

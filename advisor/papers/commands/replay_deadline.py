@@ -48,7 +48,7 @@ def deadline(
     survival of spot in the trace before each job. The omniscient plan knows the whole trace: no policy is
     cheaper.
     """
-    from advisor.replay.deadlines.deadlines import DeadlineOptions, replay_deadlines
+    from advisor.papers.deadlines.deadlines import DeadlineOptions, replay_deadlines
 
     options = DeadlineOptions(
         hours=hours,

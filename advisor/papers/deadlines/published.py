@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.decide.deadline.moment import Market, Moment
+from advisor.papers.deadlines.moment import Market, Moment
 
 
 def _too_late_to_wait(moment: Moment) -> bool:

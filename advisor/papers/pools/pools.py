@@ -15,8 +15,8 @@ from advisor.decide.spot.pools import rounds_for_run
 from advisor.decide.submission.capacity import MAX_SPOT_INTERRUPTIONS
 from advisor.model.errors import BadInput
 from advisor.model.spot_pools import SpotPool
+from advisor.papers.pools.markets import MarketPool, draw_markets, groups_of, read_prices
 from advisor.predict.survival.pool_survival import Life, PoolSurvival, pool_survival
-from advisor.replay.pools.markets import MarketPool, draw_markets, groups_of, read_prices
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is simulated, draws done, draws)."""

@@ -69,7 +69,7 @@ def pools(
     An instance that is taken back costs a job all it has done there; after two losses it goes on-demand.
     Survival is learned from the instances that the policy itself has launched until then.
     """
-    from advisor.replay.pools.pools import USUAL_TYPES, PoolOptions, replay_pools
+    from advisor.papers.pools.pools import USUAL_TYPES, PoolOptions, replay_pools
 
     options = PoolOptions(
         on_demand=_on_demand(kinds or USUAL_TYPES),

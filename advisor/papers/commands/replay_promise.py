@@ -58,9 +58,9 @@ def promise(
     clairvoyant, who knows all waits and run times, keeps the same promises for the least money.
     """
     log = find_trace(trace)
+    from advisor.papers.promises.promises import PromiseOptions
+    from advisor.papers.promises.report import replay_promises
     from advisor.replay.closed_loop.log import loop_jobs
-    from advisor.replay.promises.promises import PromiseOptions
-    from advisor.replay.promises.report import replay_promises
     from advisor.replay.sources import load_table
 
     options = PromiseOptions(

@@ -3,7 +3,7 @@
 Wu et al. (NSDI 2024) compare the progress with an even pace. This module plans the future. The state is the
 time and the slack that are left, whether spot is available, for how long that has been so, and the present
 market.
-The chances are those of :mod:`advisor.predict.survival.spot_spells`.
+The chances are those of :mod:`advisor.papers.deadlines.spot_spells`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Floats
 from advisor.compiled import compiled
-from advisor.decide.deadline.moment import Market, Moment
-from advisor.predict.survival.spot_spells import SpotChances
+from advisor.papers.deadlines.moment import Market, Moment
+from advisor.papers.deadlines.spot_spells import SpotChances
 
 STEPS: Final = 360
 """Number of steps of the plan from a job's beginning to its deadline."""
@@ -86,7 +86,7 @@ def plan_deadline(
 
 
 def planned(moment: Moment, age: float, plan: DeadlinePlan) -> Market:
-    """The market with the lowest expected cost; `advisor.decide.deadline.moment.safe` keeps the deadline.
+    """The market with the lowest expected cost; `advisor.papers.deadlines.moment.safe` keeps the deadline.
 
     Args:
         age: How long spot has been available, or unavailable, seconds.

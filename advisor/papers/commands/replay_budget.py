@@ -62,7 +62,7 @@ def budget(
     jobs in the queue's order, the second one by the same price.
     """
     log = find_trace(trace)
-    from advisor.replay.budgets.budgets import BudgetTerms, replay_budgets
+    from advisor.papers.budgets.budgets import BudgetTerms, replay_budgets
     from advisor.replay.closed_loop.log import loop_jobs
     from advisor.replay.closed_loop.world import WorldOptions
     from advisor.replay.sources import load_table

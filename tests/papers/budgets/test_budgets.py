@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.replay.budgets.budgets import DAILY_FIRST, DAILY_PRICE, PERIOD_PRICE, BudgetTerms, replay_budgets
+from advisor.papers.budgets.budgets import DAILY_FIRST, DAILY_PRICE, PERIOD_PRICE, BudgetTerms, replay_budgets
+from advisor.papers.budgets.period_tokens import PeriodPurse, PeriodTokens
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
-from advisor.replay.closed_loop.period_tokens import PeriodPurse, PeriodTokens
 from advisor.replay.closed_loop.world import WorldOptions
 from advisor.replay.sources import load_table
 

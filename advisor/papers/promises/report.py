@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
+from advisor.papers.promises.promises import Progress, PromiseOptions, PromiseReplay
 from advisor.predict.promised.levels import THIRDS, Kind
 from advisor.replay.closed_loop.log import LoopJobs
-from advisor.replay.promises.promises import Progress, PromiseOptions, PromiseReplay
 
 
 def replay_promises(

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from advisor.ec2 import pools as live
 from advisor.model.errors import BadInput
-from advisor.replay.pools.markets import MarketPool, Prices, groups_of, read_prices
-from advisor.replay.pools.pools import (
+from advisor.papers.pools.markets import MarketPool, Prices, groups_of, read_prices
+from advisor.papers.pools.pools import (
     CHEAPEST_TYPE,
     CHOSEN,
     FIRST_PAUSE_SECONDS,

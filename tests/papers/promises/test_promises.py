@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
+from advisor.papers.promises.promises import PromiseOptions, PromiseReplay
+from advisor.papers.promises.report import replay_promises
 from advisor.predict.promised.levels import Kind
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
-from advisor.replay.promises.promises import PromiseOptions, PromiseReplay
-from advisor.replay.promises.report import replay_promises
 from advisor.replay.sources import load_table
 
 
