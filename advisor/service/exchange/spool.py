@@ -4,8 +4,9 @@ The submit server appends to a file that ends in ``.open`` and renames it to ``.
 (every few seconds, or at a size). `advisor control` reads, stores and deletes complete files only. A file
 that a killed server left ``.open`` is completed at the next start; the reader skips a truncated last record.
 
-A record is its length (four bytes, big-endian) and MessagePack, which takes a few microseconds to encode.
-JSON, which has to spell NaN, took a third of an advice's time and delayed the next one.
+A record is its length (four bytes, big-endian) and MessagePack, which takes some ten microseconds to encode.
+The thread that has made an advice does that once its answer is sent. A thread that encoded many at a time
+would compete with answers for the interpreter: the slowest hundredth of them took half as long again.
 
 The hot path never waits: records go through a bounded queue. When that is full, they are dropped and counted.
 """
@@ -30,8 +31,7 @@ from advisor.history.records import AdviceRecord
 from advisor.model.errors import BadInput
 
 _WRITE_SECONDS: Final = 0.25
-"""Period of the writer: a killed server loses at most these seconds of records. Many records are written at a
-time, as the first one finds cold caches and takes several times as long as the others."""
+"""Period of the writer: a killed server loses at most these seconds of records."""
 _BUFFER_BYTES: Final = 128 * 1024
 _OPEN: Final = ".open"
 _COMPLETE: Final = ".spool"
@@ -73,7 +73,7 @@ class SpoolWriter:
         self._rotate_seconds = rotate_seconds
         self._rotate_bytes = rotate_bytes
         self._capacity = capacity
-        self._waiting: deque[AdviceRecord] = deque()
+        self._waiting: deque[bytes] = deque()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self._file: IO[bytes] | None = None
@@ -118,7 +118,12 @@ class SpoolWriter:
         if len(self._waiting) >= self._capacity:
             self.dropped += 1
             return False
-        self._waiting.append(record)
+        try:
+            self._waiting.append(frame(record))
+        except Exception:  # one record that cannot be encoded must not end the caller's connection
+            self.dropped += 1
+            log.exception("spool.record_not_written", advice=record.advice.advice_id, dropped=self.dropped)
+            return False
         return True
 
     @property
@@ -153,20 +158,16 @@ class SpoolWriter:
             except OSError as error:
                 self._give_up(error)
 
-    def _write(self, record: AdviceRecord) -> None:
+    def _write(self, content: bytes) -> None:
         try:
             self._buffered += 1
             if self._file is None:
                 self._file = self._open()
-            self._bytes += self._file.write(frame(record))
+            self._bytes += self._file.write(content)
             if self._bytes >= self._rotate_bytes:
                 self._rotate()
         except OSError as error:
             self._give_up(error)
-        except Exception:  # one record that cannot be encoded must not end the thread
-            self._buffered -= 1
-            self.dropped += 1
-            log.exception("spool.record_not_written", advice=record.advice.advice_id, dropped=self.dropped)
 
     def _flush(self, file: IO[bytes]) -> None:
         file.flush()

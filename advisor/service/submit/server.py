@@ -242,6 +242,7 @@ class SubmitServer:
         if not request.dry and starts_hedged(answered.record.advice):
             self._announcer.announce(answered.record.advice.advice_id, request.uid)
         self._write_down(request, answered, seconds)
+        self._answerer.count()
 
     def _advise_again(self, connection: socket.socket, request: AgainRequest, arrived: float) -> None:
         try:
