@@ -9,11 +9,12 @@ by expectation-maximisation).
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from advisor.arrays import Bools, Floats, Ints
 from advisor.predict.survival.hazard import AGES, FINEST_SECONDS, MAX_SECONDS, stays
@@ -206,10 +207,12 @@ def _likeliest_shape(changes: Floats, expected: Floats) -> float:
     if np.count_nonzero(seen) < 2:  # a single node has the pool's rate
         return SAME_RATE_SHAPE
     count, mean = changes[seen], expected[seen]
+    nodes = Counter(count.tolist())
     best, best_likelihood = SAME_RATE_SHAPE, float(np.sum(-mean))
     for shape in _SHAPES:
-        terms = gammaln(shape + count) - gammaln(shape) + shape * np.log(shape)
-        likelihood = float(np.sum(terms - (shape + count) * np.log(shape + mean)))
+        of_nodes = sum(times * math.lgamma(shape + each) for each, times in nodes.items())
+        terms = shape * np.log(shape) - math.lgamma(shape) - (shape + count) * np.log(shape + mean)
+        likelihood = of_nodes + float(np.sum(terms))
         if likelihood > best_likelihood:
             best, best_likelihood = float(shape), likelihood
     return best

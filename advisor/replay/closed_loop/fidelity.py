@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from scipy.stats import rankdata
 
 from advisor.arrays import Floats, Ints
 from advisor.model.table import UNKNOWN_CODE
@@ -100,10 +99,16 @@ def _explained_share(simulated: Floats, logged: Floats) -> float | None:
     return 1.0 - float(np.mean((simulated - logged) ** 2)) / variance if variance > 0.0 else None
 
 
+def _ranks(values: Floats) -> Floats:
+    """Ranks; equal values share the mean of theirs. The import of scipy.stats takes a second."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - 0.5 * (counts - 1.0))[places])
+
+
 def _rank_correlation(one: Floats, other: Floats) -> float | None:
     if len(one) < 2:
         return None
-    ranks = rankdata(one), rankdata(other)
+    ranks = _ranks(one), _ranks(other)
     spreads = [float(np.std(rank)) for rank in ranks]
     return float(np.corrcoef(*ranks)[0, 1]) if all(spreads) else None
 

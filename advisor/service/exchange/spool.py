@@ -21,14 +21,16 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 import structlog
 
-from advisor.history.ledger import Ledger
 from advisor.history.records import AdviceRecord
 from advisor.model.errors import BadInput
+
+if TYPE_CHECKING:  # `advisor serve` needs no database
+    from advisor.history.ledger import Ledger
 
 _WRITE_SECONDS: Final = 0.25
 """Period of the writer: a killed server loses at most these seconds of records."""

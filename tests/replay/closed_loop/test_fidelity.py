@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy.stats import rankdata
 
-from advisor.replay.closed_loop.fidelity import Fidelity, fidelity_of
+from advisor.replay.closed_loop.fidelity import Fidelity, _ranks, fidelity_of
 from advisor.replay.closed_loop.log import loop_jobs
 from advisor.replay.closed_loop.world import Policy, World, WorldOptions
 from tests.replay.closed_loop.hand_made import log
@@ -61,3 +63,8 @@ def test_a_log_without_waits_says_so() -> None:
     found = fidelity((0.0, 1, 100.0), machine=1, waits=[-1.0])
     assert (found.jobs, found.deviates) == (0, True)
     assert math.isnan(found.mean_wait_seconds)
+
+
+def test_ranks_are_scipys() -> None:
+    values = np.random.default_rng(1).integers(0, 40, 200).astype(float)
+    assert np.array_equal(_ranks(values), rankdata(values))

@@ -1,4 +1,4 @@
-"""Thousands of stories of launches, faults, reclaims and crashes, and what holds in each (issue 4).
+"""A thousand stories of launches, faults, reclaims and crashes, and what holds in each (issue 4).
 
 No node has two instances, no instance is an orphan for longer than the grace, no job is lost or ends twice,
 none loses its node to us, nothing of other people's is touched, and spending stays under all budgets. More
@@ -19,7 +19,7 @@ from advisor.model import Capacity
 from tests.service.cloud_stories import BUDGETS, OF_CLOCKS, OF_FLEETS, OF_RESERVATIONS, stories
 from tests.service.cloud_world import Action, tell
 
-STORIES = int(os.environ.get("ADVISOR_STORIES", "2000"))
+STORIES = int(os.environ.get("ADVISOR_STORIES", "1000"))
 PARTS = 4
 
 
