@@ -9,7 +9,6 @@ import numpy as np
 from advisor.history import swf
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-from advisor.replay import cached_logs
 from advisor.simulate.workload import workload
 
 SYNTHETIC = "synthetic"
@@ -32,7 +31,7 @@ def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progre
     """
     if str(spec) == SYNTHETIC or str(spec).startswith(f"{SYNTHETIC}:"):
         return _synthetic(str(spec), progress)
-    table = cached_logs.read(Path(spec), keep=keep, progress=progress)
+    table = swf.read_table(Path(spec), keep=keep, progress=progress)
     if not len(table):
         raise BadInput(
             "no job in it ever ran", where=str(spec), mend="Give a log of finished jobs", code="trace.empty"

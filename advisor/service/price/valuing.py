@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +11,7 @@ import numpy as np
 
 from advisor.arrays import Floats
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.price.queue_values import QueueOffers, value_queue
+from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.capacity import choose
 from advisor.decide.submission.cloud_terms import most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import may_be_brought_back, may_move
@@ -96,47 +97,38 @@ class Valuer:
         movable = [
             q for q in jobs if waits.get(q.job.job_id, 0.0) > _NOW_SECONDS and self._may_move(q, cloud)
         ]
-        if not movable:
-            return []
-        slowdowns = np.array([self._slowdown(queued) for queued in movable])
-        chances = np.stack([self._chances(queued.job) for queued in movable])
-        limits = np.array([limit_seconds(queued.job) for queued in movable])
-        likely = slowdowns * (chances * np.minimum(self._middles, limits[:, None])).sum(axis=1)
-        prices, most = np.array(
-            [self._usd_per_second(q, run, cloud, now) for q, run in zip(movable, likely, strict=True)]
-        ).T
-        begun = [start_of(q.job, cloud.for_job(q.job), self._settings) for q in movable]
-        starts, transfers = np.array([s.seconds for s in begun]), np.array([s.usd for s in begun])
-        are_whole = [not self.is_sliced(queued.job) for queued in movable]
-        usd_per_second = np.where(np.isfinite(prices), prices, 1.0)
-        offers = QueueOffers(
-            limits=limits,
-            waits=np.array([waits[queued.job.job_id] for queued in movable]),
-            starts=starts,
-            slowdowns=slowdowns,
-            usd_per_second=usd_per_second,
+        valued = [self._value(q, waits[q.job.job_id], cloud.for_job(q.job), now) for q in movable]
+        return [one for one in valued if one is not None]
+
+    def _value(self, queued: QueuedJob, wait: float, cloud: CloudState, now: float) -> Valued | None:
+        job, settings = queued.job, self._settings
+        slowdown, chances, limit = self._slowdown(queued), self._chances(job), limit_seconds(job)
+        likely = slowdown * float((chances * np.minimum(self._middles, limit)).sum())
+        capacity, _ = choose(job, likely, cloud, settings, now)
+        usd = math.nan if capacity is None else usd_per_second(job, capacity, cloud, settings)
+        if capacity is None or not math.isfinite(usd):
+            return None
+        begun, is_whole = start_of(job, cloud, settings), not self.is_sliced(job)
+        cost_per_second = max(usd, _FREE_USD_PER_SECOND)
+        offer = CloudOffer(
+            start_seconds=begun.seconds,
+            slowdown=slowdown,
+            cost_per_second=cost_per_second,
             # what data's transfer costs, as if it were paid by time as well
-            paid_starts=starts + transfers / usd_per_second,
-            are_whole=np.array(are_whole),
-            checkpoints=np.array([queued.job.at_risk_seconds for queued in movable]),
+            paid_start_seconds=begun.seconds + begun.usd / cost_per_second,
+            is_whole=is_whole,
+            checkpoint_seconds=job.at_risk_seconds,
         )
-        found = value_queue(chances, GRID, offers, loss_weight=self._settings.price.loss_weight)
-        to_limit = [
-            self._limit_there(q.job) if whole else 0.0 for q, whole in zip(movable, are_whole, strict=True)
-        ]
-        longest = np.maximum(slowdowns * found.stops, to_limit)
-        worst = most * (starts + longest + ENDING_SECONDS) + transfers
-        return [
-            Valued(
-                queued=queued,
-                wait=float(offers.waits[row]),
-                value=float(found.values[row]),
-                usd=float(found.costs[row]),
-                worst_usd=float(worst[row]),
-            )
-            for row, queued in enumerate(movable)
-            if found.values[row] > 0.0 and np.isfinite(prices[row])
-        ]
+        loss_weight = settings.price.loss_weight
+        found = best_slice(
+            chances, GRID, limit=limit, elapsed=0.0, wait=wait, offer=offer, loss_weight=loss_weight
+        )
+        if found.value <= 0.0:
+            return None
+        most = max(most_usd_per_second(usd, job, capacity, cloud, settings), _FREE_USD_PER_SECOND)
+        longest = max(slowdown * found.stop, self._limit_there(job) if is_whole else 0.0)
+        worst_usd = most * (begun.seconds + longest + ENDING_SECONDS) + begun.usd
+        return Valued(queued=queued, wait=wait, value=found.value, usd=found.cost, worst_usd=worst_usd)
 
     def is_sliced(self, job: Job) -> bool:
         """Whether the job may be brought back, so that its run in the cloud is bought in slices."""
@@ -149,16 +141,3 @@ class Valuer:
             and recorded.reason not in _SEEN_BY_THE_HOOK_ALONE
             and may_move(queued.job, cloud.for_job(queued.job), self._settings).verdict is Verdict.YES
         )
-
-    def _usd_per_second(
-        self, queued: QueuedJob, likely_seconds: float, cloud: CloudState, now: float
-    ) -> tuple[float, float]:
-        """Price of what the job takes in the cloud, and its worst case; NaN where there is no capacity."""
-        job = queued.job
-        cloud = cloud.for_job(job)
-        capacity, _ = choose(job, likely_seconds, cloud, self._settings, now)
-        if capacity is None:
-            return float("nan"), float("nan")
-        usd = usd_per_second(job, capacity, cloud, self._settings)
-        most = most_usd_per_second(usd, job, capacity, cloud, self._settings)
-        return max(usd, _FREE_USD_PER_SECOND), max(most, _FREE_USD_PER_SECOND)
