@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from advisor.cli.context import ConfigOption, settings_of
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking, working
 from advisor.cli.tables import print_table
 from advisor.replay.traces import find_trace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from advisor.predict.knn.fitness import Target, TuningProblem
     from advisor.predict.knn.parameters import KnnParameters
     from advisor.predict.knn.tracker import StateColumns
-    from advisor.predict.knn.tuning import GeneticSettings, TuningResult, TuningState
+    from advisor.predict.knn.tuning import GeneticSettings, TuningResult
 
 
 TraceOption = Annotated[
@@ -58,7 +58,6 @@ class _Task:
     genetic: GeneticSettings
     entries: int
     seed: int
-    fresh: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,18 +80,12 @@ def tune(
     models: Annotated[
         Path | None, typer.Option(help="Folder for the result; paths.models by default.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the checkpoint of a stopped run.")] = False,
     weekly: WeeklyOption = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing, neither parameters nor checkpoint.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Put nothing in force.")] = False,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Tune k, omega, s and the weights by a genetic algorithm (Cunha et al., section IV-A).
-
-    A run that was stopped continues where it was when it is started again on the same jobs.
-    """
+    """Tune k, omega, s and the weights by a genetic algorithm (Cunha et al., section IV-A)."""
     from advisor.history.models import ModelStore
     from advisor.predict.knn.tuning import GeneticSettings
     from advisor.service.learn.training_record import noting
@@ -106,7 +99,6 @@ def tune(
         genetic=GeneticSettings(population=population, generations=generations),
         entries=entries,
         seed=seed,
-        fresh=fresh,
     )
     if weekly and not dry_run:
         with noting(settings.paths.state, "tune --weekly"):
@@ -264,41 +256,28 @@ def _problems(log: _Log, at: int | None, entries: int) -> dict[Target, TuningPro
 
 
 def _results(problems: Mapping[Target, TuningProblem], task: _Task) -> dict[Target, TuningResult]:
+    from advisor.history.parameters import PARAMETERS_KIND
+
+    if task.store is not None:
+        task.store.prepare(PARAMETERS_KIND)
     return {target: _search(problem, target, task) for target, problem in problems.items()}
 
 
 def _search(problem: TuningProblem, target: Target, task: _Task) -> TuningResult:
-    """Tune one estimator, with a bar and a checkpoint after each generation."""
+    """Tune one estimator, with a bar."""
     import numpy as np
 
-    from advisor.history.parameters import TARGETS, load_checkpoint, save_checkpoint, untuned_of
+    from advisor.history.parameters import TARGETS, untuned_of
     from advisor.predict.knn import tuning
 
-    store = task.store
-    start = untuned_of(task.settings.estimator, problem.schema)
-    job = {
-        "problem": problem.fingerprint,
-        "seed": task.seed,
-        "start": start.chromosome.tolist(),
-        **asdict(task.genetic),
-    }
-    resume = None if store is None or task.fresh else load_checkpoint(store, target, job)
-    if resume is not None:
-        stderr.print(f"{target}: continuing after generation {resume.generation}", markup=False)
-    with ticking(f"tuning {target}") as tick:
-
-        def tell(state: TuningState) -> None:
-            if store is not None:
-                save_checkpoint(store, target, state, job)
-            tick(f"tuning {target}", state.generation + 1, task.genetic.generations + 1)
-
+    what = f"tuning {target}"
+    with ticking(what) as tick:
         return tuning.tune(
             problem,
             generator=np.random.default_rng([task.seed, TARGETS.index(target)]),
-            start=start,
+            start=untuned_of(task.settings.estimator, problem.schema),
             settings=task.genetic,
-            resume=resume,
-            progress=tell,
+            progress=lambda state: tick(what, state.generation + 1, task.genetic.generations + 1),
         )
 
 

@@ -72,27 +72,32 @@ class ModelStore:
             BadInput: The folder cannot be written.
             TellAdmin: Another user owns the folder or can write in it.
         """
-        home = self._home(kind)
+        home = self.prepare(kind)
         packed = _pack(arrays)
+        with _clear_errors(home), _locked(home):
+            known = self.versions(kind)
+            version = f"{int(known[-1]) + 1 if known else 1:08d}"
+            manifest = {
+                "format": _FORMAT,
+                "kind": kind,
+                "version": version,
+                "sha256": hashlib.sha256(packed).hexdigest(),
+                "bytes": len(packed),
+                "libraries": _libraries(),
+                "meta": dict(meta),
+            }
+            _write_version(home, version, packed, json.dumps(manifest, indent=1).encode())
+            _promote(home, version)
+            self._remove_old(home)
+        return version
+
+    def prepare(self, kind: str) -> Path:
+        """Make the folder of a kind, and check it, before the work that ends with :meth:`save`."""
+        home = self._home(kind)
         with _clear_errors(home):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folders(home)
-            with _locked(home):
-                known = self.versions(kind)
-                version = f"{int(known[-1]) + 1 if known else 1:08d}"
-                manifest = {
-                    "format": _FORMAT,
-                    "kind": kind,
-                    "version": version,
-                    "sha256": hashlib.sha256(packed).hexdigest(),
-                    "bytes": len(packed),
-                    "libraries": _libraries(),
-                    "meta": dict(meta),
-                }
-                _write_version(home, version, packed, json.dumps(manifest, indent=1).encode())
-                _promote(home, version)
-                self._remove_old(home)
-        return version
+        return home
 
     def load(self, kind: str, version: str | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Read a version (default: the one in force) after its owner, modes and hash have been checked.

@@ -1,4 +1,4 @@
-"""Tuned parameters of the estimators and the search's checkpoint, in the model store."""
+"""Tuned parameters of the estimators, in the model store."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.history.models import ModelStore
-from advisor.model.errors import AdvisorError, BadInput, UseFallback
+from advisor.model.errors import BadInput, UseFallback
 from advisor.model.settings import EstimatorSettings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import FeatureSchema
 from advisor.predict.knn.fitness import Target
 from advisor.predict.knn.parameters import KnnParameters
-from advisor.predict.knn.tuning import TuningState
 
 PARAMETERS_KIND: Final = "parameters"
 CUTOFF_KIND: Final = "cutoff"
@@ -85,17 +84,3 @@ def load_cutoff(store: ModelStore) -> Cutoff | None:
             code="cutoff.damaged",
         )
     return Cutoff(scale=float(found[0]), decay=float(found[1]))
-
-
-def save_checkpoint(store: ModelStore, target: Target, state: TuningState, task: Mapping[str, Any]) -> None:
-    """Store a search's state; ``task`` identifies the search (problem, settings, seed)."""
-    store.save(f"tuning-{target}", state.to_arrays(), {"task": dict(task)})
-
-
-def load_checkpoint(store: ModelStore, target: Target, task: Mapping[str, Any]) -> TuningState | None:
-    """The state of a search with the same task; None where there is none that can be used."""
-    try:
-        arrays, meta = store.load(f"tuning-{target}")
-        return TuningState.from_arrays(arrays) if meta.get("task") == dict(task) else None
-    except AdvisorError:  # a checkpoint only saves time: start anew
-        return None

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from typer.testing import CliRunner
 
 from advisor.history.models import ModelStore
-from advisor.history.parameters import load_checkpoint, load_cutoff, load_parameters
+from advisor.history.parameters import load_cutoff, load_parameters
 from advisor.history.store import HistoryStore
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
@@ -150,32 +150,6 @@ def test_text_for_people(trace):
     assert "Nothing was written." in shown
 
 
-def test_stopped_run_goes_on_to_the_same_result(trace, models, tmp_path, monkeypatch):
-    whole = as_json("--trace", trace, "--dry-run")
-    search = tuning.tune
-
-    def interrupted(problem, *, progress, **options):
-        def stop(state):
-            progress(state)
-            if state.generation == 2:
-                raise KeyboardInterrupt
-
-        return search(problem, progress=stop, **options)
-
-    monkeypatch.setattr(tuning, "tune", interrupted)
-    stopped = runner.invoke(app, ["tune", *SMALL, "--trace", str(trace), "--models", str(models)])
-    assert stopped.exit_code != 0
-    assert ModelStore(folder=models).current("parameters") is None
-    monkeypatch.setattr(tuning, "tune", search)
-    resumed = call("--trace", trace, "--models", models, "--format", "json")
-    assert "wait: continuing after generation 2" in resumed.stderr
-    assert json.loads(resumed.stdout)["targets"] == whole["targets"]
-    fresh = call("--trace", trace, "--models", models, "--fresh", "--format", "json")
-    assert "going on" not in fresh.stderr
-    other = call("--trace", trace, "--models", models, "--seed", "2", "--format", "json")
-    assert "going on" not in other.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -207,7 +181,7 @@ def test_folder_that_cannot_be_written_is_said_before_the_work(trace, tmp_path, 
     models = tmp_path / "file" / "models"
     result = runner.invoke(app, ["tune", *SMALL, "--trace", str(trace), "--models", str(models)])
     assert isinstance(result.exception, BadInput)
-    assert generations == [0]
+    assert generations == []
 
 
 def test_parameters_of_another_schema_or_none_leave_the_untuned(trace, models):
@@ -217,7 +191,6 @@ def test_parameters_of_another_schema_or_none_leave_the_untuned(trace, models):
     more = FeatureSchema("more", (*CUNHA_TABLE_I.features, "processors"))
     other = KnnParameters.untuned(more)
     assert load_parameters(store, more, other)["run"] is other
-    assert load_checkpoint(store, "run", {"problem": "another"}) is None
 
 
 @pytest.mark.parametrize("arrays", [{}, {"wait": np.zeros(2), "run": np.zeros(2)}, {"wait": np.ones(14)}])

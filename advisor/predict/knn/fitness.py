@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -88,14 +87,6 @@ class TuningProblem:
             truths=labels[test].astype(np.float64),
             schema=encoder.schema,
         )
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of all fields: a search may only be resumed on the same problem."""
-        digest = hashlib.sha256("\0".join(self.schema.features).encode())
-        for array in (self.cases, self.labels, self.times, self.job_ids, self.queries, self.truths):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
 
 
 def _too_short(table: JobTable, found: int, entries: int) -> BadInput:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,15 +22,12 @@ from pymoo.operators.crossover.sbx import SBX
 from pymoo.operators.mutation.pm import PM
 
 from advisor.arrays import Floats
-from advisor.model.errors import BadInput
 from advisor.predict.knn.fitness import Fitness, SearchSpace, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters
 
 _MAX_THREADS: Final = 8
 SPREAD: Final = 10.0
 """Distribution index of crossover and mutation: a higher value keeps children closer to their parents."""
-
-_WORD: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +52,13 @@ class GeneticSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TuningState:
-    """A search between two generations, complete enough to resume it.
+    """A search between two generations.
 
     Attributes:
         population: ndarray of shape (individuals, genes): Points of the unit cube, best first.
         fitness: ndarray of shape (individuals,): RMSE, seconds.
         generation: Generations done; 0 is the random one.
         history: ndarray of shape (generation + 1,): Best RMSE after each generation, seconds.
-        generator: State of the random generator (PCG64).
         rmse_before: RMSE of the initial parameters, seconds.
     """
 
@@ -70,41 +66,7 @@ class TuningState:
     fitness: Floats
     generation: int
     history: Floats
-    generator: NDArray[np.uint64]
     rmse_before: float
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, for a checkpoint."""
-        return {
-            "population": self.population,
-            "fitness": self.fitness,
-            "history": self.history,
-            "generator": self.generator,
-            "scalars": np.array([self.generation, self.rmse_before], np.float64),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TuningState:
-        """Rebuild the state from :meth:`to_arrays`; raises BadInput for a missing or misshapen array."""
-        try:
-            generation, rmse_before = arrays["scalars"].tolist()
-            state = cls(
-                population=np.asarray(arrays["population"], np.float64),
-                fitness=np.asarray(arrays["fitness"], np.float64),
-                generation=int(generation),
-                history=np.asarray(arrays["history"], np.float64),
-                generator=np.asarray(arrays["generator"], np.uint64),
-                rmse_before=rmse_before,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise _bad_checkpoint(repr(error)) from None
-        if (
-            state.population.ndim != 2
-            or state.fitness.shape != state.population.shape[:1]
-            or state.generator.shape != (6,)
-        ):
-            raise _bad_checkpoint("its arrays do not fit together")
-        return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,26 +85,20 @@ def tune(
     generator: np.random.Generator,
     start: KnnParameters | None = None,
     settings: GeneticSettings | None = None,
-    resume: TuningState | None = None,
     progress: Callable[[TuningState], None] | None = None,
 ) -> TuningResult:
     """Search for the parameters with the smallest RMSE on a problem.
 
     Args:
-        generator: A generator with a PCG64; the same seed gives the same result. A resumed search overwrites
-            its state.
+        generator: The same seed gives the same result.
         start: Current parameters. They are part of the first generation, so the result is never worse.
-        resume: State to go on from, to the same result as without the interruption.
-        progress: Called with the state after each generation. It may raise to stop the search.
-
-    Raises:
-        BadInput: The state to resume belongs to another problem, or the generator is not a PCG64.
+        progress: Called with the state after each generation.
     """
     settings = settings or GeneticSettings()
     space = SearchSpace().within(problem)
     start = start or KnnParameters.untuned(problem.schema)
     search = _Search(Fitness(problem), space, settings, generator)
-    state = search.first(start) if resume is None else search.resumed(resume)
+    state = search.first(start)
     if progress is not None:
         progress(state)
     while state.generation < settings.generations:
@@ -190,16 +146,8 @@ class _Search:
             self._measure(population),
             generation=0,
             history=np.empty(0),
-            generator=_packed(self._generator),
             rmse_before=self._fitness(start),
         )
-
-    def resumed(self, state: TuningState) -> TuningState:
-        """Check a state and restore its random generator."""
-        if state.population.shape != (self._settings.population, self._genes):
-            raise _bad_checkpoint(f"its population has shape {state.population.shape}")
-        _unpack(self._generator, state.generator)
-        return state
 
     def next(self, state: TuningState) -> TuningState:
         """The elite, and the children of tournament winners."""
@@ -210,7 +158,6 @@ class _Search:
             np.concatenate([state.fitness[:elite], self._measure(children)]),
             generation=state.generation + 1,
             history=state.history,
-            generator=_packed(self._generator),
             rmse_before=state.rmse_before,
         )
 
@@ -241,38 +188,3 @@ def _sorted_state(population: Floats, fitness: Floats, **fields: Any) -> TuningS
     order = np.argsort(fitness, kind="stable")
     state = TuningState(population=population[order], fitness=fitness[order], **fields)
     return replace(state, history=np.append(state.history, state.fitness[0]))
-
-
-def _packed(generator: np.random.Generator) -> NDArray[np.uint64]:
-    """State of a PCG64 as six words; BadInput for other generators."""
-    state: Any = generator.bit_generator.state
-    if state["bit_generator"] != "PCG64":
-        raise BadInput(
-            f"the random generator is a {state['bit_generator']}, not a PCG64",
-            where="tuning",
-            mend="Pass numpy.random.default_rng(seed)",
-            code="tuning.generator",
-        )
-    numbers = state["state"]["state"], state["state"]["inc"]
-    words = [part for number in numbers for part in (number & _WORD, number >> 64)]
-    return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
-
-
-def _unpack(generator: np.random.Generator, words: NDArray[np.uint64]) -> None:
-    low, high, inc_low, inc_high, has_uint32, uinteger = words.tolist()
-    _packed(generator)  # refuses other kinds of generator
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": high << 64 | low, "inc": inc_high << 64 | inc_low},
-        "has_uint32": has_uint32,
-        "uinteger": uinteger,
-    }
-
-
-def _bad_checkpoint(problem: str) -> BadInput:
-    return BadInput(
-        f"the checkpoint cannot be used: {problem}",
-        where="tuning",
-        mend="Run `advisor tune --fresh`, which ignores the checkpoint",
-        code="tuning.checkpoint",
-    )

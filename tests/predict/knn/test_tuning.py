@@ -14,7 +14,7 @@ from advisor.predict.knn.features import Encoder, FeatureSchema
 from advisor.predict.knn.fitness import NAN_PENALTY, Fitness, SearchSpace, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
-from advisor.predict.knn.tuning import GeneticSettings, TuningState, tune
+from advisor.predict.knn.tuning import GeneticSettings, tune
 from tests.predict.knn import heom
 from tests.predict.knn.heom import Case
 
@@ -146,67 +146,6 @@ def test_same_seed_same_result():
     )
     assert np.array_equal(one.state.population, two.state.population)
     assert not np.array_equal(one.state.population, other.state.population)
-
-
-class Stop(Exception):
-    pass
-
-
-@pytest.mark.parametrize("stopped_after", [0, 3, 8])
-def test_resumed_search_ends_where_the_uninterrupted_one_does(stopped_after):
-    problem = problem_of()
-    whole = tune(problem, generator=np.random.default_rng(4), settings=QUICK)
-    kept = {}
-
-    def stop(state):
-        if state.generation == stopped_after:
-            kept.update(state.to_arrays())
-            raise Stop
-
-    with pytest.raises(Stop):
-        tune(problem, generator=np.random.default_rng(4), settings=QUICK, progress=stop)
-    resumed = tune(
-        problem,
-        generator=np.random.default_rng(99),  # overwritten by the checkpoint's
-        settings=QUICK,
-        resume=TuningState.from_arrays(kept),
-    )
-    assert np.array_equal(resumed.state.population, whole.state.population)
-    assert np.array_equal(resumed.state.history, whole.state.history)
-    assert resumed.parameters.weights == whole.parameters.weights
-    assert resumed.rmse_before == whole.rmse_before
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda arrays: arrays.pop("fitness"),
-        lambda arrays: arrays.update(scalars=np.zeros(5)),
-        lambda arrays: arrays.update(generator=np.zeros(2, np.uint64)),
-        lambda arrays: arrays.update(fitness=np.zeros(3)),
-        lambda arrays: arrays.update(population=np.zeros((16, 99))),
-    ],
-)
-def test_damaged_checkpoints_are_refused(damage):
-    arrays = tune(
-        problem_of(),
-        generator=np.random.default_rng(4),
-        settings=GeneticSettings(population=16, generations=0),
-    ).state.to_arrays()
-    damage(arrays)
-    with pytest.raises(BadInput, match="checkpoint"):
-        tune(
-            problem_of(),
-            generator=np.random.default_rng(4),
-            settings=QUICK,
-            resume=TuningState.from_arrays(arrays),
-        )
-
-
-def test_other_generators_are_refused():
-    generator = np.random.Generator(np.random.MT19937(1))
-    with pytest.raises(BadInput, match="MT19937"):
-        tune(problem_of(), generator=generator, settings=QUICK)
 
 
 def test_published_settings():
