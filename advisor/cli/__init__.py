@@ -1,1 +1,1 @@
-"""Floor 10: ``advisor ...``. Argument parsing and printing only."""
+"""Floor 11: ``advisor ...``. Argument parsing and printing only."""

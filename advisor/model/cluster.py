@@ -50,7 +50,7 @@ class Limit(NamedTuple):
     """A limit that holds at least one waiting job.
 
     Attributes:
-        user, account, qos: Whose jobs it counts; None: anybody's.
+        user, account, qos: Whose jobs it counts; None: anybody's. All None: everybody's.
         other: The array, or the licences, whose jobs it counts; empty for none.
         unit: What of a job it counts: ``jobs``, ``nodes``, ``memory``, ``gpus`` or ``processors``.
         reason: Slurm's word.
@@ -68,7 +68,7 @@ class Limit(NamedTuple):
         if self.other or (self.unit == "gpus" and not job.gres):
             return False
         asked = ((self.user, job.user), (self.account, job.account), (self.qos, job.qos))
-        return any(own for own, _ in asked) and all(own is None or own == said for own, said in asked)
+        return all(own is None or own == said for own, said in asked)
 
 
 class NodePower(enum.StrEnum):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from advisor.model.cluster import Limit
@@ -43,12 +44,6 @@ def limit_of(queued: QueuedJob) -> Limit | None:
     return Limit(user=job.user, account=None if qos else job.account, qos=qos, unit=unit, reason=reason)
 
 
-def is_held(queued: QueuedJob) -> bool:
-    """Whether a limit of a user, account or QOS holds a waiting job, wherever there is room."""
-    limit = limit_of(queued)
-    return limit is not None and not limit.other
-
-
 def never_starts(queued: QueuedJob) -> bool:
     """Whether a limit holds a waiting job that the end of no other job lifts."""
     word = queued.reason.casefold()
@@ -57,26 +52,52 @@ def never_starts(queued: QueuedJob) -> bool:
     return any(part in word for part in _FOR_EVER) or ("minutes" in word and "runminutes" not in word)
 
 
-def limits_elsewhere(jobs: Iterable[QueuedJob], qos_of: Mapping[str, str], burst: str) -> tuple[Limit, ...]:
-    """The limits that hold waiting jobs and would hold them in the burst partition as well.
+def limits_there(
+    jobs: Iterable[QueuedJob], ours: Collection[str], burst: str, qos_of: Mapping[str, str]
+) -> tuple[Limit, ...]:
+    """The limits that hold waiting jobs, and hold jobs in the burst partition as well.
 
     Where a partition has a QOS of its own, a limit of a QOS is taken to be that one's, which Slurm looks at
-    first. It counts no job in the burst partition, unless that has the same.
+    first. It counts the partition's jobs, whatever QOS they name, and no job in the burst partition, unless
+    that has the same.
 
     Args:
-        jobs: Those on-premise, and those in the burst partition.
-        qos_of: The QOS of partitions that have one.
+        ours: The on-premise partitions.
         burst: The burst partition.
+        qos_of: The QOS of partitions that have one.
     """
-    found: dict[Limit, None] = {}
+    found, known = dict[Limit, None](), {burst, *ours}
     for queued in jobs:
-        limit = limit_of(queued)
+        limit = None if known.isdisjoint(queued.partitions) else limit_of(queued)
         if limit is None or limit.other or (never_starts(queued) and not _is_spent(limit)):
             continue
         own = qos_of.get(queued.partitions[0])
-        if limit.qos is None or own is None or own == qos_of.get(burst):
+        if limit.qos is None or own is None:
             found[limit] = None
+        elif own == qos_of.get(burst):
+            found[limit._replace(qos=None)] = None
     return tuple(found)
+
+
+def far_from_start(jobs: Sequence[QueuedJob]) -> frozenset[int]:
+    """The waiting jobs that a limit of a user, account or QOS holds, more than run of those it counts.
+
+    So many may start as soon as the others end, wherever there is room.
+    """
+    held = held_jobs(jobs)
+    if not held.limits:
+        return frozenset()
+    runs = Counter(held.number_of(queued) for queued in jobs if queued.holds_processors)
+    found = set[int]()
+    for queued in sorted(jobs, key=lambda queued: (queued.job.submit_time, queued.job.job_id)):
+        limit = limit_of(queued)
+        if limit is None or limit.other:
+            continue
+        number = held.number_of(queued)
+        if never_starts(queued) or runs[number] <= 0:
+            found.add(queued.job.job_id)
+        runs[number] -= queued.job.array_tasks
+    return frozenset(found)
 
 
 def _is_spent(limit: Limit) -> bool:
@@ -96,6 +117,10 @@ class HeldJobs(NamedTuple):
     limits: tuple[Limit, ...] = ()
     counted: Mapping[int, tuple[int, float]] = {}
     left: tuple[float, ...] = ()
+
+    def number_of(self, queued: QueuedJob) -> int:
+        """The number of the limit that counts a job; 0: none."""
+        return self.counted.get(queued.job.job_id, (0, 0.0))[0]
 
 
 NONE_HELD: Final = HeldJobs()

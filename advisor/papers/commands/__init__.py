@@ -1,1 +1,1 @@
-"""The commands of the papers: `advisor replay NAME`."""
+"""The commands of the experiments: `advisor replay NAME`."""

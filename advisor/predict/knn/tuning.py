@@ -1,8 +1,7 @@
 """Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A).
 
 The operators are pymoo's: binary tournaments, simulated binary crossover, polynomial mutation. The loop is
-our own because a search must be able to stop anywhere and to resume with the same result; its whole state,
-including the random generator's, is a few arrays.
+our own: it measures a generation's individuals on all cores, and draws from the caller's generator alone.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from advisor.ec2.classes import class_of_nodes
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
-from advisor.model.cluster import Node, NodePower
+from advisor.model.cluster import Limit, Node, NodePower
+from advisor.model.limits import limits_there
 from advisor.model.machine import NOT_KNOWN
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
@@ -176,7 +177,7 @@ class PollLoop:
             time=snapshot.time,
             cluster=self._last.cluster,
             cloud=self._with_rooms(self._last),
-            limits=() if queue is None else queue.limits,
+            limits=self._limits(snapshot),
         )
         for feature in self._features:
             site = feature.publish(site)
@@ -194,6 +195,12 @@ class PollLoop:
                 },
             ),
         )
+
+    def _limits(self, snapshot: ClusterSnapshot) -> tuple[Limit, ...]:
+        """Those that hold jobs in the burst partition."""
+        cluster = self._settings.cluster
+        qos_of = {name: terms.qos for name, terms in snapshot.sharing.partitions.items() if terms.qos}
+        return limits_there(snapshot.jobs, cluster.on_premise_partitions, cluster.burst_partition, qos_of)
 
     def _met(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """The queue for a new job: without the jobs that are advised after it was submitted."""

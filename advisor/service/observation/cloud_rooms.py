@@ -20,7 +20,7 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.decide.submission.cloud_terms import ANY
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
-from advisor.model.limits import is_held
+from advisor.model.limits import far_from_start
 from advisor.model.site import Room, class_kind
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
@@ -134,8 +134,9 @@ def _boot_left(node: Node, jobs: Sequence[QueuedJob], now: float, boot_seconds: 
 
 def _waiting(jobs: Sequence[QueuedJob], burst_partition: str) -> Iterator[QueuedJob]:
     """Each task that waits in the burst partition for processors, in order of submission."""
+    far = far_from_start(jobs)
     there = (queued for queued in jobs if burst_partition in queued.partitions)
-    waiting = [queued for queued in there if queued.is_queued and not is_held(queued)]
+    waiting = [queued for queued in there if queued.is_queued and queued.job.job_id not in far]
     waiting.sort(key=lambda queued: (queued.job.submit_time, queued.job.job_id))
     count = 0
     for queued in waiting:

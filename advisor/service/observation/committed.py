@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.model.advice import ENDING_SECONDS, Capacity
 from advisor.model.job import Job
-from advisor.model.limits import is_held
+from advisor.model.limits import far_from_start
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import PENDING, QueuedJob
@@ -24,23 +24,23 @@ from advisor.service.observation.advice_of_jobs import moved_by_us
 
 def with_committed(
     cloud: CloudState,
-    jobs: Iterable[QueuedJob],
+    jobs: Sequence[QueuedJob],
     settings: Settings,
     stop_of: Callable[[int], float | None] = lambda _: None,
 ) -> CloudState:
     """The state of the cloud, less the money and the reserved nodes of moved jobs that wait for a node.
 
-    With a budget a job's cost is that of its longest run, else that of its predicted run. A job that a limit
-    holds has none: whether there is money for it is asked when its node is launched.
+    With a budget a job's cost is that of its longest run, else that of its predicted run. Jobs that a limit
+    holds have none, but for as many as may start next (`far_from_start`).
 
     Args:
         stop_of: The stop of a job that keeps a place, which may be that of a second run; None: its advice's.
     """
     usd, reserved = 0.0, Counter[str]()
-    by_account = dict[str, float]()
+    by_account, far = dict[str, float](), far_from_start(jobs)
     for queued in jobs:
         job = queued.job
-        if queued.state != PENDING or job.queue != settings.cluster.burst_partition or is_held(queued):
+        if queued.state != PENDING or job.queue != settings.cluster.burst_partition or job.job_id in far:
             continue
         moved = moved_by_us(queued)
         if moved is None or moved.capacity not in set(Capacity):

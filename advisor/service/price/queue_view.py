@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
-from advisor.model.cluster import Limit
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
-from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, limits_elsewhere, never_starts
+from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, never_starts
 from advisor.model.machine import Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
@@ -41,7 +40,6 @@ class OnPremiseQueue:
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
-        limits: Those that would hold jobs in the burst partition as well.
     """
 
     time: float
@@ -53,7 +51,6 @@ class OnPremiseQueue:
     lost: Mapping[int, int] = field(default_factory=dict)
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
-    limits: tuple[Limit, ...] = ()
 
     @property
     def waiting_processors(self) -> int:
@@ -87,16 +84,14 @@ def run_to_limits(queue: OnPremiseQueue) -> tuple[Floats, Floats]:
 
 def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremiseQueue:
     """The queue of the on-premise partitions; those that share nodes are one machine."""
-    ours, burst = settings.cluster.on_premise_partitions, settings.cluster.burst_partition
+    ours = settings.cluster.on_premise_partitions
     known = set(ours)
-    there = (queued for queued in snapshot.jobs if burst in queued.partitions)
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
     waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
     unusable = unusable_nodes(snapshot)
     machines = _machines(ours, snapshot, unusable)
     running = tuple(queued for queued in here if queued.holds_processors)
-    qos_of = {name: terms.qos for name, terms in snapshot.sharing.partitions.items() if terms.qos}
     return OnPremiseQueue(
         time=snapshot.time,
         machines=machines,
@@ -107,7 +102,6 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         lost=nodes_among(snapshot, unusable),
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
-        limits=limits_elsewhere((*here, *there), qos_of, burst),
     )
 
 

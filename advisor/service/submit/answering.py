@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from advisor.decide.explanation import reply_texts, wording
@@ -37,6 +38,8 @@ from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.recent import QueueForecast, RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import job_of
+
+log = structlog.get_logger(__name__)
 
 _ACT: Final = Mode.ACT
 _RESERVED: Final = Capacity.RESERVED
@@ -103,7 +106,10 @@ class Answerer:
     def _count(self) -> None:
         advised, self._uncounted = self._uncounted, []  # first: an error must not return with each answer
         for submission in advised:
-            self._recent.add(submission)
+            try:
+                self._recent.add(submission)
+            except Exception:
+                log.exception("submission.not_counted")
 
     def again(self, request: AgainRequest) -> Answered:
         """Advise a job that waits on-premise. If it is moved, it counts like every moved job.

@@ -86,7 +86,7 @@ def test_jobs_that_wait_already_are_before_it() -> None:
     behind = make_queued(3, queue="burst", processors=4, requested_time=50.0, submit_time=NOW)
     held = make_queued(4, queue="burst", processors=4, requested_time=9e9, reason="JobHeldUser")
     assert whole(rooms_of(nodes, running)).free == 1
-    limited = make_queued(6, queue="burst", processors=4, requested_time=9e9, reason="AssocGrpCpuLimit")
+    limited = make_queued(6, queue="burst", processors=4, requested_time=9e9, reason="QOSMaxCpuPerJobLimit")
     first = whole(rooms_of(nodes, running, waits, held, limited))
     assert (first.free, [time - NOW for time in first.later]) == (0, [300.0, 1000.0])
     second = whole(rooms_of(nodes, running, waits, behind))

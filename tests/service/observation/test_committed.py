@@ -54,7 +54,7 @@ def test_reserved_nodes_are_taken_by_who_waits_for_them() -> None:
         {"state": "CONFIGURING"},  # its node is promised its money
         {"queue": "onprem", "partitions": ("onprem",)},
         {"admin_comment": ""},
-        {"reason": "AssocGrpCpuLimit"},  # it does not start while its account has others
+        {"reason": "AssocGrpCpuLimit"},  # it does not start yet
         {"admin_comment": admin_comment(ask(make_job(queue="burst", explicit_partition=True)))},
     ],
 )

@@ -10,8 +10,7 @@ from msgspec import structs
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.cluster import Limit
-from advisor.model.limits import held_jobs, limit_of, limits_elsewhere, never_starts
-from advisor.model.machine import PartitionTerms, Sharing
+from advisor.model.limits import far_from_start, held_jobs, limit_of, limits_there, never_starts
 from advisor.model.snapshot import QueuedJob
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
 from advisor.service.submit.recent import QueueForecast
@@ -183,20 +182,37 @@ def test_a_user_at_their_limit_gets_nothing_from_the_cloud(
 def test_limits_that_hold_in_the_cloud_are_told_to_the_submit_server(
     reason: str, qos_of: dict[str, str], *, is_told: bool
 ) -> None:
-    assert bool(limits_elsewhere([waits(7, reason)], qos_of, "burst")) == is_told
-    terms = {name: PartitionTerms(qos=qos) for name, qos in qos_of.items()}
-    look = replace(make_look(NOW, NODES, (waits(7, reason),)), sharing=Sharing(partitions=terms))
-    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
-    assert bool(queue.limits) == is_told
+    assert bool(limits_there([waits(7, reason)], ["cpu"], "burst", qos_of)) == is_told
+    assert not limits_there([waits(7, reason)], ["gpu"], "burst", qos_of)
 
 
-def test_a_limit_that_holds_a_job_in_the_cloud_is_told_too() -> None:
-    there = replace(waits(7, PER_USER), partitions=("burst",))
-    terms = {"cpu": PartitionTerms(qos="cpu-users")}
-    look = replace(make_look(NOW, NODES, (there,)), sharing=Sharing(partitions=terms))
-    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
-    assert [limit.reason for limit in queue.limits] == [PER_USER]
-    assert not queue.waiting
+@pytest.mark.parametrize(
+    ("reason", "qos_of", "user", "qos", "is_held"),
+    [
+        (PER_USER, {}, "ann", "normal", True),
+        (PER_USER, {}, "ann", "urgent", False),
+        (PER_USER, {"burst": "cap"}, "ann", "urgent", True),
+        (PER_USER, {"burst": "cap"}, "bob", "normal", False),
+        ("QOSGrpCpuLimit", {"burst": "cap"}, "bob", "urgent", True),
+        ("QOSGrpCpuLimit", {"cpu": "cpu-users"}, "bob", "urgent", False),
+    ],
+)
+def test_a_limit_that_holds_a_job_in_the_cloud_holds_others_that_it_counts(
+    reason: str, qos_of: dict[str, str], user: str, qos: str, *, is_held: bool
+) -> None:
+    there = replace(waits(7, reason), partitions=("burst",))
+    (limit,) = limits_there([there], ["cpu"], "burst", qos_of)
+    assert limit.holds(make_job(user=user, qos=qos)) == is_held
+
+
+def test_as_many_held_jobs_as_run_may_start_next() -> None:
+    running = [runs(number) for number in (1, 2)]
+    held = [waits(number, PER_USER, submit_time=NOW + number) for number in (3, 4, 5, 6)]
+    free = waits(7, "Priority", user="bob", account="law")
+    assert far_from_start([*running, *held[::-1], free]) == {5, 6}
+    assert far_from_start([free, *running]) == frozenset()
+    assert far_from_start([*running, waits(8, "QOSMaxCpuPerJobLimit")]) == {8}
+    assert far_from_start([*running, waits(9, "JobArrayTaskLimit")]) == frozenset()
 
 
 def test_a_limit_of_gpus_holds_no_job_without_one() -> None:
