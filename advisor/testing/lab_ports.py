@@ -1,4 +1,7 @@
-"""A block of TCP ports for each lab, below the ephemeral range, so that labs run side by side."""
+"""A block of TCP ports for each lab, below the ephemeral range, so that labs run side by side.
+
+Labs that share ports but no files, as those in a chroot, need ranges of their own: ``ADVISOR_LAB_PORTS``.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from typing import Final
 from advisor.model.errors import RetryLater
 
 BLOCK: Final = 200
-_FIRST: Final = 12_000
-_LAST: Final = 31_800
+_PORTS: Final = "12000-31800"
 
 
 def _locks() -> Path:
@@ -32,7 +34,8 @@ def take_block(folder: Path) -> int:
     locks = _locks()
     locks.mkdir(mode=0o700, exist_ok=True)
     # not in order: two labs that start at once should not meet on every block
-    bases = list(range(_FIRST, _LAST, BLOCK))
+    first, _, last = os.environ.get("ADVISOR_LAB_PORTS", _PORTS).partition("-")
+    bases = list(range(int(first), int(last), BLOCK))
     random.SystemRandom().shuffle(bases)
     for base in bases:
         lock = locks / str(base)
