@@ -23,6 +23,7 @@ demo: setup  ## the main job on a real one-machine Slurm, or on the simulated cl
 	./tools/install_system_packages --optional
 	$(BIN)/python -m demo $(DEMO)
 
+test: export PYTHONDONTWRITEBYTECODE =  # or every process that a test starts compiles the package anew
 test: setup system  ## every test, four at a time (those on a real Slurm mostly wait); nothing is skipped
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
 

@@ -40,8 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests on real logs are deselected, not skipped, where the logs are not at hand.
 
     Where pytest-xdist spreads the tests, by whole files, those that start a real Slurm come first: they
-    mostly wait, and what needs the processors would make them late. This
-    order is made after the shuffle.
+    mostly wait, and what needs the processors would make them late. Then come the files that take long, or
+    one of them would be the last, alone. This order is made after the shuffle.
     """
     if trace_folder() is None and (gone := [item for item in items if item.get_closest_marker("traces")]):
         config.hook.pytest_deselected(items=gone)
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_SLURM_SECONDS))
     yield
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("slurm", "slow")])
 
 
 @pytest.fixture

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import portfolio
+
+pytestmark = pytest.mark.slow
 
 
 def test_queues_of_both_lengths_and_each_seed_are_measured_under_a_billing_that_is_named() -> None:

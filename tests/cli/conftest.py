@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -19,3 +20,9 @@ def _one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
         return tuned(self, states, target, min(generations, 1))
 
     monkeypatch.setattr(Neighbours, "_tuned", quickly)
+
+
+@pytest.fixture(autouse=True)
+def _not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weekly commands give way to others, which this process should not do for the rest of its tests."""
+    monkeypatch.setattr(os, "nice", lambda _: 0)

@@ -15,6 +15,8 @@ from advisor.cli import output
 from tests.cli.test_cloud_commands import config, report, written  # noqa: F401 - fixtures
 from tests.commands import app
 
+pytestmark = pytest.mark.slow
+
 WALKED = {
     "status": [],
     "nodes": [],

@@ -12,6 +12,8 @@ from advisor.model import BadInput
 from advisor.service.admin.plan_words import plan_words
 from tests.commands import app
 
+pytestmark = pytest.mark.slow
+
 LOG = ("plan", "--trace", "synthetic:900:2", "--processes", "1")
 
 

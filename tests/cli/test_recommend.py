@@ -15,6 +15,8 @@ from advisor.model import BadInput, Job, JobOutcome
 from advisor.service.admin.curves import kept, path_of
 from tests.commands import app
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 BEGIN = 1.7e9
 

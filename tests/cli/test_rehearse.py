@@ -14,6 +14,8 @@ from advisor.model import BadInput
 from advisor.simulate.pool.rules import Rules
 from tests.commands import app
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--trace", "synthetic:900:4", "--skip", "300")
 ALWAYS = [
     "all-on-premise", "overflow", "cunha2017", "ambati2021", "starburst", "price", "clairvoyant",

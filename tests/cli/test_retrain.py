@@ -17,6 +17,8 @@ from advisor.model.job import Job, JobOutcome
 from advisor.predict.size.size_model import SizeModel
 from advisor.predict.size.size_training import constant
 
+pytestmark = pytest.mark.slow
+
 WEEK = 7 * 86400.0
 EPOCH = 1_700_000_000.0
 

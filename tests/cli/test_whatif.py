@@ -20,6 +20,8 @@ from advisor.service.exchange import snapshot
 from advisor.service.exchange.snapshot import Snapshot
 from tests.commands import app
 
+pytestmark = pytest.mark.slow
+
 runner = CliRunner()
 MOMENT = "%Y-%m-%dT%H:%M:%S"
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from advisor.replay.sources import load_table
 from demo import lsf
 from demo.plan import DemoJob, make_plan
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_few_jobs_are_played_and_reported() -> None:

@@ -13,7 +13,7 @@ from advisor.ec2.tags import INTENT_TAG, NODE_TAG, NODES_TAG
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError, TellAdmin
 
-pytestmark = pytest.mark.ec2
+pytestmark = [pytest.mark.ec2, pytest.mark.slow]
 
 RUN = {"service": "ec2", "action": "RunInstances"}
 SPOT = {"burst1": Capacity.SPOT}

@@ -9,7 +9,7 @@ import pytest
 from advisor.ec2.errors import FailureClass
 from advisor.model.errors import AdvisorError, RetryLater, TellAdmin
 
-pytestmark = pytest.mark.ec2
+pytestmark = [pytest.mark.ec2, pytest.mark.slow]
 
 RUN = {"service": "ec2", "action": "RunInstances"}
 END = {"service": "ec2", "action": "TerminateInstances"}

@@ -28,6 +28,8 @@ from advisor.testing.lsf_connector import StandInConnector
 from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
 from tests.hooks.esub import ATTEMPTS, SCRIPT
 
+pytestmark = pytest.mark.slow
+
 CONNECTOR = SCRIPT.with_name("resource_connector")
 QUESTIONS = (
     "getAvailableTemplates",

@@ -23,6 +23,8 @@ from advisor.replay.closed_loop.world import World, WorldOptions
 from advisor.simulate.pool.rules import Rules
 from advisor.testing.memory_ec2 import MemoryEc2
 
+pytestmark = pytest.mark.slow
+
 PROCESSORS = 8
 JOBS = 160
 

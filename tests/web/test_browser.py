@@ -24,6 +24,8 @@ from advisor.web.whatif_runs import WhatIfRuns
 from tests.web.conftest import ADMIN, COMMAND, HOSTILE
 from tests.web.test_tune import make_curves
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("/", "/tune?budget.usd=300", "/tune/review?budget.usd=300", "/accuracy", "/decisions", "/jobs/11")
 PAGES += ("/ledger", "/money", "/nodes", "/portfolio", "/whatif", "/signin")
 WAIT = 200_000.0

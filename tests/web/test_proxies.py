@@ -18,6 +18,8 @@ import pytest
 
 from tests.web.conftest import COMMAND
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pages.md"
 NGINX = """
 daemon off; pid {folder}/nginx.pid; error_log stderr; {user}

@@ -15,6 +15,8 @@ from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.world import WorldOptions
 from advisor.replay.sources import load_table
 
+pytestmark = pytest.mark.slow
+
 HOUR, DAY = 3_600.0, 86_400.0
 NOVEMBER = 1_793_491_200.0  # 2026-11-01 00:00 UTC
 

@@ -12,6 +12,8 @@ from advisor.service.admin.plots import refuse_unwritable
 from advisor.simulate.portfolio.policies import BEYOND
 from tests.commands import app
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("billing", ["hour", "second"])
 def test_command(billing, tmp_path, monkeypatch):

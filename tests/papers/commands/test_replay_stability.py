@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def advisor(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -19,6 +19,8 @@ from advisor.papers.placement.placement import PlacementOptions, replay_placemen
 from advisor.predict.knn.tracker import states_of
 from advisor.replay.cutoff_choice import PastJobs
 
+pytestmark = pytest.mark.slow
+
 PHASES: list[str] = []
 
 

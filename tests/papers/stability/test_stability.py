@@ -33,6 +33,8 @@ from advisor.papers.stability.world.harvest import DAY, harvest_nodes
 from advisor.papers.stability.world.tasks import TaskMix, draw_runtimes, draw_tasks
 from tests.papers.stability.world.harvest_figures import harvest_figures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small():

@@ -19,6 +19,8 @@ from advisor.model import Capacity
 from tests.service.cloud_stories import BUDGETS, OF_CLOCKS, OF_FLEETS, OF_RESERVATIONS, stories
 from tests.service.cloud_world import Action, tell
 
+pytestmark = pytest.mark.slow
+
 STORIES = int(os.environ.get("ADVISOR_STORIES", "1000"))
 PARTS = 4
 

@@ -41,6 +41,8 @@ from tests.service.cloud_stories import (
 )
 from tests.service.cloud_world import Action, tell
 
+pytestmark = pytest.mark.slow
+
 Patch = pytest.MonkeyPatch
 STORIES = 500
 

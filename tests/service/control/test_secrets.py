@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-c", "from advisor.cli.main import run; run()")
 SECRETS = ("AKIAEXAMPLEEXAMPLE00", "TOPSECRETKEY1234567890", "TOKENTOKENTOKEN")
 _NAMES = ("AccessKeyId", "SecretAccessKey", "SessionToken")

@@ -12,6 +12,8 @@ from advisor.model.machine import Machine
 from advisor.model.table import JobTable
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 NOW = 1_800_000_000.0
 ONE = (Machine(("onprem",), 64),)
