@@ -79,24 +79,26 @@ def limits_there(
     return tuple(found)
 
 
-def far_from_start(jobs: Sequence[QueuedJob]) -> frozenset[int]:
-    """The waiting jobs that a limit of a user, account or QOS holds, more than run of those it counts.
+def far_from_start(jobs: Sequence[QueuedJob], burst: str) -> frozenset[int]:
+    """The jobs in the burst partition that a limit of users, accounts or QOS holds, and that cannot start next.
 
-    So many may start as soon as the others end, wherever there is room.
+    Of those that a limit holds there, as many may start next as run anywhere of those that it counts.
     """
     held = held_jobs(jobs)
     if not held.limits:
         return frozenset()
     runs = Counter(held.number_of(queued) for queued in jobs if queued.holds_processors)
     found = set[int]()
-    for queued in sorted(jobs, key=lambda queued: (queued.job.submit_time, queued.job.job_id)):
+    there = (queued for queued in jobs if burst in queued.partitions)
+    for queued in sorted(there, key=lambda queued: (queued.job.submit_time, queued.job.job_id)):
         limit = limit_of(queued)
         if limit is None or limit.other:
             continue
         number = held.number_of(queued)
         if never_starts(queued) or runs[number] <= 0:
             found.add(queued.job.job_id)
-        runs[number] -= queued.job.array_tasks
+        else:
+            runs[number] -= queued.job.array_tasks
     return frozenset(found)
 
 

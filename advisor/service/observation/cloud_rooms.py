@@ -134,7 +134,7 @@ def _boot_left(node: Node, jobs: Sequence[QueuedJob], now: float, boot_seconds: 
 
 def _waiting(jobs: Sequence[QueuedJob], burst_partition: str) -> Iterator[QueuedJob]:
     """Each task that waits in the burst partition for processors, in order of submission."""
-    far = far_from_start(jobs)
+    far = far_from_start(jobs, burst_partition)
     there = (queued for queued in jobs if burst_partition in queued.partitions)
     waiting = [queued for queued in there if queued.is_queued and queued.job.job_id not in far]
     waiting.sort(key=lambda queued: (queued.job.submit_time, queued.job.job_id))

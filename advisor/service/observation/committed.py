@@ -37,7 +37,7 @@ def with_committed(
         stop_of: The stop of a job that keeps a place, which may be that of a second run; None: its advice's.
     """
     usd, reserved = 0.0, Counter[str]()
-    by_account, far = dict[str, float](), far_from_start(jobs)
+    by_account, far = dict[str, float](), far_from_start(jobs, settings.cluster.burst_partition)
     for queued in jobs:
         job = queued.job
         if queued.state != PENDING or job.queue != settings.cluster.burst_partition or job.job_id in far:

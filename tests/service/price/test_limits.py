@@ -206,13 +206,16 @@ def test_a_limit_that_holds_a_job_in_the_cloud_holds_others_that_it_counts(
 
 
 def test_as_many_held_jobs_as_run_may_start_next() -> None:
+    def there(job_id: int, reason: str, **changes: Any) -> QueuedJob:
+        return replace(waits(job_id, reason, submit_time=NOW + job_id, **changes), partitions=("burst",))
+
     running = [runs(number) for number in (1, 2)]
-    held = [waits(number, PER_USER, submit_time=NOW + number) for number in (3, 4, 5, 6)]
-    free = waits(7, "Priority", user="bob", account="law")
-    assert far_from_start([*running, *held[::-1], free]) == {5, 6}
-    assert far_from_start([free, *running]) == frozenset()
-    assert far_from_start([*running, waits(8, "QOSMaxCpuPerJobLimit")]) == {8}
-    assert far_from_start([*running, waits(9, "JobArrayTaskLimit")]) == frozenset()
+    held = [there(number, PER_USER) for number in (6, 5, 4, 3)]
+    free, here = there(7, "Priority", user="bob", account="law"), waits(8, PER_USER, submit_time=NOW)
+    assert far_from_start([*running, *held, here, free], "burst") == {5, 6}
+    assert far_from_start([free, *running], "burst") == frozenset()
+    assert far_from_start([*running, there(1, "QOSMaxCpuPerJobLimit"), *held], "burst") == {1, 5, 6}
+    assert far_from_start([*running, there(9, "JobArrayTaskLimit")], "burst") == frozenset()
 
 
 def test_a_limit_of_gpus_holds_no_job_without_one() -> None:
