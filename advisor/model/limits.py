@@ -80,7 +80,7 @@ def limits_there(
 
 
 def far_from_start(jobs: Sequence[QueuedJob], burst: str) -> frozenset[int]:
-    """The jobs in the burst partition that a limit of users, accounts or QOS holds, and that cannot start next.
+    """Jobs in the burst partition that a limit of users, accounts or QOS holds and that cannot start next.
 
     Of those that a limit holds there, as many may start next as run anywhere of those that it counts.
     """

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from advisor.arrays import Floats
+from advisor.model.limits import far_from_start, limits_there
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
-from tests.decide.cases import make_settings
+from tests.decide.cases import make_job, make_settings
 
 pytestmark = pytest.mark.slurm
 
@@ -89,8 +90,11 @@ def test_jobs_start_when_the_forecast_says_so_beside_an_account_at_its_limit() -
             script = f"date +%s.%N; sleep {seconds}"
             job = lab.sbatch(f"-n{wide}", "-t5", f"--account={account}", script=script)
             runs[job.job_id] = seconds
+        options_there = ("-p", "burst", "-n2", "-t5", "--account=lab")
+        there = [lab.sbatch(*options_there, script="true").job_id for _ in range(3)]
         time.sleep(3.0)
         found = slurm.snapshot(time.time())
+        lab.run("scancel", *map(str, there))
         beside = forecast_starts(found, runs)
         blind = tuple(
             replace(queued, reason="Priority") if queued.reason else queued for queued in found.jobs
@@ -100,4 +104,9 @@ def test_jobs_start_when_the_forecast_says_so_beside_an_account_at_its_limit() -
         began = {job: float((lab.folder / "jobs" / f"{job}.out").read_text().split()[0]) for job in beside}
     late, without = (np.array([began[job] - found[job] for job in beside]) for found in (beside, before))
     assert any("AssocGrp" in queued.reason for queued in found.jobs)
+    (limit,) = limits_there(found.jobs, ["onprem"], "burst", {})
+    assert [limit.holds(make_job(account=account)) for account in ("lab", "root")] == [True, False]
+    assert far_from_start(found.jobs, "burst") == {
+        there[-1]
+    }  # two of the account run: as many may start next
     assert np.abs(late).mean() < 0.4 * np.abs(without).mean()
