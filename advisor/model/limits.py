@@ -84,22 +84,23 @@ def far_from_start(jobs: Sequence[QueuedJob], burst: str) -> frozenset[int]:
 
     Of those that a limit holds there, as many may start next as run anywhere of those that it counts.
     """
-    held = held_jobs(jobs)
-    if not held.limits:
+    there = [queued for queued in jobs if burst in queued.partitions and _is_held(queued)]
+    if not there:
         return frozenset()
+    held, found = held_jobs(jobs), set[int]()
     runs = Counter(held.number_of(queued) for queued in jobs if queued.holds_processors)
-    found = set[int]()
-    there = (queued for queued in jobs if burst in queued.partitions)
     for queued in sorted(there, key=lambda queued: (queued.job.submit_time, queued.job.job_id)):
-        limit = limit_of(queued)
-        if limit is None or limit.other:
-            continue
         number = held.number_of(queued)
         if never_starts(queued) or runs[number] <= 0:
             found.add(queued.job.job_id)
         else:
             runs[number] -= queued.job.array_tasks
     return frozenset(found)
+
+
+def _is_held(queued: QueuedJob) -> bool:
+    limit = limit_of(queued)
+    return limit is not None and not limit.other
 
 
 def _is_spent(limit: Limit) -> bool:

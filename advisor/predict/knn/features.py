@@ -29,14 +29,8 @@ EPOCH_WEEKDAY: Final = 3  # 1970-01-01 was a Thursday; Monday is 0
 CODES_REMEMBERED: Final = 65_536
 MAX_NAME: Final = 1024
 
-_JOB_NOMINAL: Final = MappingProxyType[str, Callable[[Job], str | None]](
-    {
-        "user": lambda job: job.user,
-        "group": lambda job: job.group,
-        "queue": lambda job: job.queue,
-    }
-)
-_JOB_NUMBERS: Final = frozenset({"requested_time", "processors"})
+_JOB_NOMINAL: Final = ("user", "group", "queue")
+_JOB_NUMBERS: Final = ("requested_time", "processors")
 _TIME_NUMBERS: Final = MappingProxyType[str, Callable[[Floats], Floats]](
     {
         "submission_time": lambda local: local,
@@ -170,8 +164,7 @@ class Encoder:
 
     def _reader(self, feature: str) -> Callable[[Job, ClusterState | None, float], float]:
         if feature in _JOB_NOMINAL:
-            text = _JOB_NOMINAL[feature]
-            return lambda job, _state, _local: self._code(text(job))
+            return lambda job, _state, _local: self._code(getattr(job, feature))
         if feature in _JOB_NUMBERS:
             return lambda job, _state, _local: _number(getattr(job, feature))
         if feature in _TIME_NUMBERS:

@@ -105,8 +105,10 @@ class Valuer:
         slowdown, chances, limit = self._slowdown(queued), self._chances(job), limit_seconds(job)
         likely = slowdown * float((chances * np.minimum(self._middles, limit)).sum())
         capacity, _ = choose(job, likely, cloud, settings, now)
-        usd = math.nan if capacity is None else usd_per_second(job, capacity, cloud, settings)
-        if capacity is None or not math.isfinite(usd):
+        if capacity is None:
+            return None
+        usd = usd_per_second(job, capacity, cloud, settings)
+        if not math.isfinite(usd):
             return None
         begun, is_whole = start_of(job, cloud, settings), not self.is_sliced(job)
         cost_per_second = max(usd, _FREE_USD_PER_SECOND)
