@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from advisor.cli.progress import Tick
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.model.settings import Settings
     from advisor.model.site import SiteState
     from advisor.model.table import JobTable
-    from advisor.replay.closed_loop.own_jobs import OwnJobs
+    from advisor.replay.closed_loop.own_jobs import AtHome, OwnJobs
     from advisor.service.exchange.snapshot import Snapshot
 
 Begin = Callable[["JobTable"], float]
@@ -106,9 +108,9 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
         whole = own.in_epoch_seconds(store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds))
         in_cloud = in_burst(whole, settings.cluster.burst_partition)
         machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)
-        machine = machine or own.busiest(whole.select(~in_cloud))
         machines = () if nodes else _machines_seen(settings)
-        at_home = _on_premise(store, settings, seen, whole, in_cloud)
+        machine = machine or sum(one.processors for one in machines) or own.busiest(whole.select(~in_cloud))
+        at_home = _on_premise(store, settings, seen, whole, in_cloud, machines)
         table = own.as_on_premise(whole, at_home)
         fits = own.which_fit(table, machine, machines)
         table, in_cloud = table.select(fits), in_cloud[fits]
@@ -137,33 +139,49 @@ def _machines_seen(settings: Settings) -> tuple[Machine, ...]:
 
 
 def _on_premise(
-    store: HistoryStore, settings: Settings, seen: SiteState, whole: JobTable, in_cloud: NDArray[np.bool_]
-) -> dict[int, tuple[float, str | None]]:
-    """Row of a job that ran in the cloud to its run time, seconds, and partition on-premise, as learned live.
+    store: HistoryStore,
+    settings: Settings,
+    seen: SiteState,
+    whole: JobTable,
+    in_cloud: NDArray[np.bool_],
+    machines: Sequence[Machine],
+) -> dict[int, AtHome]:
+    """Row of a job that ran in the cloud to what it would have been on-premise, as learned live.
 
     Args:
         seen: The site as last seen: the learned performance ratios.
         whole: All jobs, times in epoch seconds.
         in_cloud: Whether a job ran in the cloud.
+        machines: What the on-premise partitions consist of.
     """
     from advisor.decide.submission.cloud_terms import likely_slowdown_of, ratio_of
     from advisor.decide.submission.table_row import job_of
+    from advisor.model.machine import Asked, Machine, places_by_partition
+    from advisor.replay.closed_loop.own_jobs import AtHome
     from advisor.service.learn.on_premise_equivalents import on_premise_outcome
+
+    place_of = places_by_partition(machines)
 
     def ratio(job: Job) -> float:
         return likely_slowdown_of(job, ratio_of(job, seen.ratios), settings.placement)
 
+    def at_home(row: int, run: float, job: Job) -> AtHome:
+        machine = machines[place_of.get(job.queue or "", 0)] if machines else Machine((), 0)
+        _, memory, gpus = whole.held[row].tolist()
+        asked = Asked(job.processors, job.nodes or 1, memory, gpus, job.queue or "", job.whole_nodes)
+        return AtHome(run, job.queue, machine.taken_by(asked))
+
     row_of: dict[tuple[int, float], int] = {}
-    found: dict[int, tuple[float, str | None]] = {}
+    found: dict[int, AtHome] = {}
     for row in in_cloud.nonzero()[0].tolist():
         job = job_of(whole, row, with_queue=True)
         row_of[job.job_id, job.submit_time] = row
-        found[row] = (float(whole.run[row]) / ratio(job), job.queue)
+        found[row] = at_home(row, float(whole.run[row]) / ratio(job), job)
     for outcome in store.recent(len(row_of), partition=settings.cluster.burst_partition):
         at = row_of.get((outcome.job.job_id, outcome.job.submit_time))
         if at is not None:
             here = on_premise_outcome(outcome, settings, store, ratio)
-            found[at] = (here.run_seconds, here.job.queue)
+            found[at] = at_home(at, here.run_seconds, here.job)
     return found
 
 

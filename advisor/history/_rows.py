@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import msgspec
+from msgspec import structs
 from sqlalchemy import Row
 
 from advisor.model.errors import BadInput
@@ -46,6 +47,24 @@ _OUTCOME_COLUMNS = {
 }
 """Field of :class:`JobOutcome` to column, without ``job`` and ``state``."""
 
+_HELD = ("memory_held_mb", "gpus_held")
+"""Fields of :class:`JobOutcome` that stand among the details, 0 where they do not."""
+
+
+class Held(msgspec.Struct):
+    """What the details of a row say of what its job held."""
+
+    memory_held_mb: int = 0
+    gpus_held: int = 0
+
+
+_held_of = msgspec.json.Decoder(Held).decode
+
+
+def held_of(details: str | None) -> Held:
+    """Read what a job held."""
+    return _held_of(details) if details else Held()
+
 
 def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
     """One row of the ``job`` table.
@@ -62,6 +81,7 @@ def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
         for name, default in _DETAILS.items()
         if getattr(job, name) != default
     }
+    details |= {name: value for name in _HELD if (value := getattr(outcome, name))}
     row |= {
         "source": source,
         "state": outcome.state.value,
@@ -102,5 +122,6 @@ def outcome_of(row: Row[Any], first_start_time: float | None = None) -> JobOutco
         job=msgspec.convert(submitted, Job),
         state=JobState(values["state"]),
         first_start_time=first_start_time,
+        **structs.asdict(held_of(values["details"])),
         **{name: values[column] for name, column in _OUTCOME_COLUMNS.items()},
     )

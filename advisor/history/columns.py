@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row
 
+from advisor.history._rows import held_of
 from advisor.history.swf import STATUS_OF_STATE
 from advisor.model.job import CUT_SHORT, JobState, family
 from advisor.model.table import UNKNOWN_CODE, JobTable
@@ -33,6 +34,7 @@ class TableBuilder:
         self._whole: list[NDArray[np.int64]] = []
         self._real: list[NDArray[np.float64]] = []
         self._is_whole: list[NDArray[np.bool_]] = []
+        self._held: list[NDArray[np.int64]] = []
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
 
     def add(self, rows: Sequence[Row[Any]], first_starts: Mapping[int, float]) -> None:
@@ -41,6 +43,12 @@ class TableBuilder:
         real.append([first_starts.get(row.position) if row.restarts else row.start_time for row in rows])
         self._is_whole.append(np.array([JobState(row.state) not in CUT_SHORT for row in rows], np.bool_))
         self._real.append(np.array(real, dtype=np.float64))  # None becomes NaN
+        held = [(max(row.processors, row.processors_used), held_of(row.details)) for row in rows]
+        of_each = [
+            (used, more.memory_held_mb or row.memory_mb or 0, more.gpus_held)
+            for row, (used, more) in zip(rows, held, strict=True)
+        ]
+        self._held.append(np.array(of_each, dtype=np.int64).reshape(-1, 3))
         whole = [
             [row.job_id for row in rows],
             [row.processors for row in rows],
@@ -66,6 +74,7 @@ class TableBuilder:
         order = np.lexsort((whole[0], real[0]))
         (submit, start, end, requested, first_start), whole = real[:, order], whole[:, order]
         is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
+        held = np.concatenate(self._held)[order] if self._held else np.empty((0, 3), np.int64)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
         coded = dict(zip(_CODED, whole[3:], strict=True))
         return JobTable(
@@ -84,6 +93,7 @@ class TableBuilder:
             requested_time=requested,
             requeued_seconds=start - first_start,
             is_whole=is_whole,
+            held=held,
             start_of_log=first,
             utc_offset_seconds=utc_offset_seconds,
             total_processors=total_processors,

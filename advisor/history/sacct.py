@@ -29,6 +29,7 @@ WANTED: Final = (
     "TimelimitRaw",
     "ReqCPUS",
     "AllocCPUS",
+    "AllocTRES",
     "ReqNodes",
     "ReqMem",
     "Partition",
@@ -48,7 +49,9 @@ WANTED: Final = (
     "DBIndex",  # last: a number
 )
 """Fields of sacct that are asked for, in this order."""
-_NOT_IN_EVERY_RELEASE: Final = frozenset({"Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"})
+_NOT_IN_EVERY_RELEASE: Final = frozenset(
+    {"AllocTRES", "Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"}
+)
 _LAST_RESORT: Final = "ElapsedRaw"  # also a number; every release in use has it
 
 ENDED_STATES: Final = ("CD", "F", "CA", "TO", "OOM", "NF", "PR", "RQ", "BF", "DL")
@@ -75,6 +78,9 @@ _MAX_RECORD_CHARACTERS = 1024 * 1024
 _MAX_TEXT = 1000
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([KMGTP]?)([cn]?)")
+_MEMORY_HELD = re.compile(r"(?:^|,)mem=([^,]+)")
+_GPUS_HELD = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=([0-9]{1,6})(?=,|$)")
+"""In a list such as ``cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G,node=1``: GPUs of a type, and all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +275,8 @@ def _outcome_of(
     limit = None if minutes is None else minutes * 60.0
     if advised is not None:  # estimators need the user's limit, not the one extended for the slower cloud
         limit = advised.users_limit(limit)
-    nodes = _whole(record["ReqNodes"])
+    nodes, held = _whole(record["ReqNodes"]), record.get("AllocTRES", "")
+    memory_held = _MEMORY_HELD.search(held)
     constraint = _text(record.get("Constraints"))
     job = Job(
         job_id=job_id,
@@ -297,6 +304,8 @@ def _outcome_of(
         end_time=float(end),
         state=state,
         processors_used=used or processors,
+        memory_held_mb=(_memory_mb(memory_held[1], processors, 1) or 0) if memory_held else 0,
+        gpus_held=_gpus_held(held),
         restarts=_whole(record.get("Restarts", "")) or 0,
         partition=_text(record["Partition"]),
         nodes=_text(record["NodeList"]),
@@ -317,6 +326,12 @@ def _text(value: str | None) -> str | None:
     if value is None or value in {"", "Unknown", "None assigned", "(null)"}:
         return None
     return value[:_MAX_TEXT]
+
+
+def _gpus_held(text: str) -> int:
+    """GPUs of the whole job; the sum of those of each type where the site counts no others."""
+    number_of: dict[str, int] = {kind: int(number) for kind, number in _GPUS_HELD.findall(text)}
+    return number_of.get("", sum(number_of.values()))
 
 
 def _memory_mb(text: str, processors: int, nodes: int) -> int | None:

@@ -176,6 +176,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         start_time, end_time: Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start
             of a requeued job.
         processors_used: Processors it held; the requested number where the log does not say.
+        memory_held_mb, gpus_held: What it held on all its nodes, memory in MiB; 0 where the log does not say.
         first_start_time: First start of a requeued job in the partition in which it ended; None where
             unknown. Time in another partition before that, while a placeholder stood for it, counts as
             waiting.
@@ -189,6 +190,8 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     end_time: float
     state: JobState = JobState.COMPLETED
     processors_used: int = 1
+    memory_held_mb: int = 0
+    gpus_held: int = 0
     restarts: int = 0
     partition: str | None = None
     nodes: str | None = None

@@ -101,7 +101,11 @@ class Machine(NamedTuple):
         return self.of_those_there(has.processors, has.memory_mb or 0, has.gpus)
 
     def needs(self, asked: Asked) -> tuple[int, ...]:
-        """What a job that waits will take of each of :attr:`sizes`.
+        """What a job that waits will take of each of :attr:`sizes`."""
+        return self.of_those_there(*self.taken_by(asked))
+
+    def taken_by(self, asked: Asked) -> tuple[int, int, int]:
+        """What a job will take of processors, memory (MiB) and GPUs.
 
         A job with whole nodes takes their share of all processors, as if all nodes were alike. By that it
         keeps others from the rest of their memory and GPUs.
@@ -109,11 +113,11 @@ class Machine(NamedTuple):
         terms, memory = self._terms_of(asked.partition), asked.memory_mb
         if memory is None:
             memory = terms.memory_per_node * asked.nodes or terms.memory_per_processor * asked.processors
-        least = self.of_those_there(asked.processors, memory, asked.gpus)
-        if not (self.nodes and self.processors and (asked.whole_nodes or terms.whole_nodes)):
-            return least
-        count = max(asked.nodes, -(-asked.processors * self.nodes // self.processors))
-        return max(least[0], count * self.processors // self.nodes), *least[1:]
+        processors = asked.processors
+        if self.nodes and self.processors and (asked.whole_nodes or terms.whole_nodes):
+            count = max(asked.nodes, -(-processors * self.nodes // self.processors))
+            processors = max(processors, count * self.processors // self.nodes)
+        return processors, memory, asked.gpus
 
     def at_once(self, needs: Sequence[int], tasks: int) -> int:
         """How many tasks of an array fit at a time, at least one."""

@@ -47,6 +47,8 @@ class JobTable:
             ``executable``.
         requeued_seconds: Seconds from the first to the last start of a requeued job; NaN where the first is
             unknown. Default 0.
+        held: What each job held of processors, memory (MiB; else what it asked for) and GPUs, shape
+            ``(n, 3)``. Default: processors alone.
         is_whole: False where the last run was cut short (node failure, preemption). Default True.
         start_of_log: Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week
             days.
@@ -72,6 +74,7 @@ class JobTable:
     account: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     application: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     requeued_seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    held: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
     is_whole: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     start_of_log: float = 0.0
     utc_offset_seconds: float = 0.0
@@ -88,6 +91,9 @@ class JobTable:
             object.__setattr__(self, "application", self.executable)
         if not len(self.requeued_seconds):
             object.__setattr__(self, "requeued_seconds", np.zeros(len(self.submit)))
+        if not len(self.held):
+            nothing = np.zeros(len(self.submit), np.int64)
+            object.__setattr__(self, "held", np.column_stack((self.processors, nothing, nothing)))
         if not len(self.is_whole):
             object.__setattr__(self, "is_whole", np.ones(len(self.submit), np.bool_))
 

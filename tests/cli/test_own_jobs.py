@@ -103,12 +103,15 @@ def test_the_partitions_of_several_machines_have_their_own_queues(settings: Sett
     own = jobs_of_site(settings, SEEN, 0, lambda _: 0.0)
     # 7 is of the first partition, as far as is known, and too large for it; 8 is of none
     assert own.jobs.processors.tolist() == [1, 2, 3, 4, 5, 6]
-    assert own.jobs.machines == own.here.machines == (4, 32)
-    assert own.jobs.places is not None
-    assert own.jobs.places.tolist() == [1, 0, 1, 0, 1, 1]
-    assert own.on_one_machine().jobs.machines is None
+    assert own.jobs.on_premise is not None
+    assert own.here.on_premise is not None
+    assert own.jobs.on_premise.sizes.tolist() == own.here.on_premise.sizes.tolist() == [[4, 0, 0], [32, 0, 0]]
+    assert own.jobs.on_premise.places.tolist() == [1, 0, 1, 0, 1, 1]
+    together = own.on_one_machine().jobs.on_premise
+    assert together is not None
+    assert (together.sizes.tolist(), together.places.tolist()) == ([[36, 0, 0]], [0] * 6)
     pooled = jobs_of_site(settings, SEEN, 64, lambda _: 0.0)
-    assert (pooled.jobs.machines, len(pooled.jobs)) == (None, 8)
+    assert (pooled.jobs.on_premise, len(pooled.jobs)) == (None, 8)
 
 
 def test_without_learned_ratios_those_of_the_settings_convert(settings: Settings) -> None:

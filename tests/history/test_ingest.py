@@ -12,7 +12,8 @@ from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobState
 
 DATA = Path(__file__).parent / "data"
-FIELDS = sacct.choose_fields((DATA / "sacct-helpformat-22.05.txt").read_text())
+HELP = (DATA / "sacct-helpformat-22.05.txt").read_text()
+FIELDS = [name for name in sacct.choose_fields(HELP) if name != "AllocTRES"]  # as when it was recorded
 DELIMITER = "\x1efieldend"
 
 

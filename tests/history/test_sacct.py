@@ -17,6 +17,8 @@ from advisor.model.job import PLACEHOLDER_COMMENT
 DATA = Path(__file__).parent / "data"
 HELP_22_05 = (DATA / "sacct-helpformat-22.05.txt").read_text()
 FIELDS = sacct.choose_fields(HELP_22_05)
+RECORDED = [name for name in FIELDS if name != "AllocTRES"]
+"""Fields that were asked for when `sacct-22.05.txt` was recorded."""
 DELIMITER = sacct.delimiter("5f1c2b9e8d7a6f30")
 
 USUAL = {
@@ -29,6 +31,7 @@ USUAL = {
     "TimelimitRaw": "5",
     "ReqCPUS": "4",
     "AllocCPUS": "8",
+    "AllocTRES": "billing=8,cpu=8,mem=4G,node=2",
     "ReqNodes": "2",
     "ReqMem": "4G",
     "Partition": "onprem",
@@ -67,7 +70,7 @@ def test_what_a_real_slurmdbd_said() -> None:
     """Arrays, a heterogeneous job, a requeue, a cancelled job, a name with line ends in it."""
     report = SacctReport()
     with (DATA / "sacct-22.05.txt").open(newline="\n") as lines:
-        runs = list(sacct.parse(lines, FIELDS, "\x1efieldend", report))
+        runs = list(sacct.parse(lines, RECORDED, "\x1efieldend", report))
     assert (report.records, report.malformed, report.never_started, report.unfinished) == (11, 0, 0, 0)
     outcomes = {run.job_id: run.outcome for run in runs if run.outcome}
     assert sorted(outcomes) == [1, 2, 3, 4, 7, 8, 10, 11, 12, 13]
@@ -157,6 +160,21 @@ def test_time_limits(limit: str, seconds: float | None) -> None:
 )
 def test_memory(memory: str, expected: int | None) -> None:
     assert only(ReqMem=memory).job.memory_mb == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "memory", "gpus"),
+    [
+        ("billing=8,cpu=8,mem=4G,node=2", 4096, 0),
+        ("cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=1500M", 1500, 2),
+        ("gres/gpu:a100=2,gres/gpu:v100=1,mem=0", 0, 3),  # a site that counts GPUs by type alone
+        ("gres/gpumem=8000,mem=?,fs/mem=9G", 0, 0),
+        ("", 0, 0),
+    ],
+)
+def test_what_a_job_held(text: str, memory: int, gpus: int) -> None:
+    ended = only(AllocTRES=text)
+    assert (ended.processors_used, ended.memory_held_mb, ended.gpus_held) == (8, memory, gpus)
 
 
 def test_a_user_who_was_deleted_still_has_a_number() -> None:

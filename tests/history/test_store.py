@@ -48,6 +48,8 @@ FULL = JobOutcome(
     end_time=3000.75,
     state=JobState.TIMEOUT,
     processors_used=16,
+    memory_held_mb=32_000,
+    gpus_held=2,
     restarts=2,
     partition="burst",
     nodes="burst[1-2]",
@@ -246,6 +248,14 @@ def test_columns_of_what_run_times_are_learned_by(store: HistoryStore, make_outc
     assert len(set(table.executable.tolist())) == 5
     assert [*table.names["application"]] == ["run_#", "17", "18"]
     assert table.application.tolist() == [0, 0, 1, 2, -1]
+
+
+def test_columns_of_what_jobs_held(store: HistoryStore, make_outcome: Make) -> None:
+    """An earlier release kept no more than what jobs asked for."""
+    asked = make_outcome(1, processors=4, memory_mb=900)
+    store.add([asked, replace(asked, job=replace(asked.job, job_id=2), processors_used=6, gpus_held=1)])
+    store.add([replace(asked, job=replace(asked.job, job_id=3), memory_held_mb=1000)])
+    assert store.table().held.tolist() == [[4, 900, 0], [6, 900, 1], [4, 1000, 0]]
 
 
 def test_an_empty_history_has_empty_columns(store: HistoryStore) -> None:

@@ -106,7 +106,8 @@ def test_jobs_start_when_the_forecast_says_so_beside_an_account_at_its_limit() -
     assert any("AssocGrp" in queued.reason for queued in found.jobs)
     (limit,) = limits_there(found.jobs, ["onprem"], "burst", {})
     assert [limit.holds(make_job(account=account)) for account in ("lab", "root")] == [True, False]
-    assert far_from_start(found.jobs, "burst") == {
-        there[-1]
-    }  # two of the account run: as many may start next
+    # two of the account run, or one whose fellow has ended in this moment: as many may start next
+    run = sum(queued.holds_processors and queued.job.account == "lab" for queued in found.jobs)
+    assert 0 < run < len(there)
+    assert far_from_start(found.jobs, "burst") == set(there[run:])
     assert np.abs(late).mean() < 0.4 * np.abs(without).mean()

@@ -125,7 +125,7 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
         "of the jobs ran beyond their limit; the simulation ends them there.": float(
             (table.run[rows] > jobs.limit + 1.0).mean()
         ),
-        "of the jobs waited in the log although enough processors were free and no job waited before them: "
+        "of the jobs waited in the log although what they need was free and no job waited before them: "
         "limits of users and queues, reservations, or nodes that were down.": logged.idle_share(),
         "of the jobs started in the log after a later job that was at least as large and as long: its "
         "scheduler orders jobs by more than their age.": _overtaken_share(jobs),
@@ -144,7 +144,7 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
             f"While jobs waited, {100 * busy:.0f} % of the processors were busy in the log and only "
             f"{100 * here:.0f} % in the simulation: the log's scheduler fills the machine better."
         )
-    if jobs.machines is None and len(queues[queues != UNKNOWN_CODE]) > 1:
+    if jobs.on_premise is None and len(queues[queues != UNKNOWN_CODE]) > 1:
         said.append(
             f"The log has {len(queues)} queues; the simulation has one, which may use every processor."
         )
@@ -158,13 +158,16 @@ def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Machine:
-    """When the jobs from row ``first`` on waited and ran."""
+    """When the jobs from row ``first`` on waited and ran.
+
+    ``held`` is what each held of the ``sizes``, shape ``(n, 3)``; of several machines these are the sums.
+    """
 
     submit: Floats
     start: Floats
     end: Floats
-    processors: Ints
-    machine: int
+    held: Ints
+    sizes: Ints
     first: int
 
     @classmethod
@@ -176,8 +179,8 @@ class _Machine:
             table.submit[:last],
             start,
             start + table.run[:last],
-            table.processors[:last],
-            jobs.machine,
+            jobs.held,
+            _sizes(jobs),
             jobs.first,
         )
 
@@ -185,7 +188,7 @@ class _Machine:
     def simulated(cls, jobs: LoopJobs, on_premise: LoopResult) -> Self:
         """As the simulation says."""
         start = on_premise.end - jobs.run
-        return cls(jobs.submit, start, on_premise.end, jobs.processors, jobs.machine, 0)
+        return cls(jobs.submit, start, on_premise.end, jobs.held[jobs.first :], _sizes(jobs), 0)
 
     @property
     def mean_wait(self) -> float:
@@ -196,27 +199,35 @@ class _Machine:
         """Mean share of the processors that were busy while jobs waited; NaN where none did."""
         times = np.concatenate([self.end, self.start, self.submit])
         nothing = np.zeros(len(self.submit), np.int64)
-        busy = np.concatenate([-self.processors, self.processors, nothing])
+        processors = self.held[:, 0]
+        busy = np.concatenate([-processors, processors, nothing])
         waiting = np.concatenate([nothing, nothing - 1, nothing + 1])
         order = np.argsort(times, kind="stable")
         spans = np.diff(times[order])
         of_interest = (np.cumsum(waiting[order])[:-1] > 0) & (times[order][:-1] >= self.submit[self.first])
         seconds = float(spans[of_interest].sum())
         used = float((spans * np.cumsum(busy[order])[:-1])[of_interest].sum())
-        return used / (seconds * self.machine) if seconds else math.nan
+        return used / (seconds * float(self.sizes[0])) if seconds else math.nan
 
     def idle_share(self) -> float:
-        """Share of jobs that waited beside free processors and an empty queue."""
+        """Share of jobs that waited beside enough of all they need, and an empty queue."""
         times = np.concatenate([self.end, self.start])
-        changes = np.concatenate([-self.processors, self.processors])
+        changes = np.concatenate([-self.held, self.held])
         order = np.argsort(times, kind="stable")
-        busy = np.cumsum(changes[order])
+        busy = np.cumsum(changes[order], axis=0)
         rows = np.arange(self.first, len(self.submit))
         at = np.searchsorted(times[order], self.submit[rows], side="right") - 1
-        free = self.machine - np.where(at >= 0, busy[np.maximum(at, 0)], 0)
+        free = self.sizes - np.where(at[:, None] >= 0, busy[np.maximum(at, 0)], 0)
         started = np.searchsorted(np.sort(self.start), self.submit[rows], side="right")
         waited = self.start[rows] - self.submit[rows] > _WAITED
-        return float((waited & (free >= self.processors[rows]) & (rows <= started)).mean())
+        has_room = np.all(free >= self.held[rows], axis=1)
+        return float((waited & has_room & (rows <= started)).mean())
+
+
+def _sizes(jobs: LoopJobs) -> Ints:
+    if jobs.on_premise is None:
+        return np.array([jobs.machine, 0, 0])
+    return np.asarray(jobs.on_premise.sizes.sum(axis=0))
 
 
 def _overtaken_share(jobs: LoopJobs) -> float:

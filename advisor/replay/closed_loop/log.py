@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,43 @@ from advisor.model.errors import BadInput
 from advisor.model.machine import Machine, places_by_partition
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.simulate.pool.machines import Machines
-from advisor.simulate.pool.pool import Pool
+from advisor.simulate.pool.pool import Further, Pool
 from advisor.simulate.pool.rules import Rules
 
 _SHORTEST_RUN = 1e-3  # seconds; a job of run time 0 would end before it starts
+
+
+class OnPremise(NamedTuple):
+    """The machines on-premise (partitions that share no nodes), and what jobs hold of them.
+
+    Attributes:
+        sizes: What each has of processors, memory (MiB) and GPUs, shape ``(m, 3)``; 0: none waits for it.
+        places: The number of the machine of each row of the table, shape ``(n,)``; -1: none of them.
+        held: What each row of the table holds of its machine, shape ``(n, 3)``.
+    """
+
+    sizes: Ints
+    places: Ints
+    held: Ints
+
+    def which_fit(self) -> NDArray[np.bool_]:
+        """Which rows are no larger than their machine, shape ``(n,)``."""
+        return np.asarray((self.places >= 0) & np.all(self.held <= self.sizes[self.places], axis=1))
+
+    def as_one(self) -> OnPremise:
+        """The same jobs on one machine that has all."""
+        return OnPremise(self.sizes.sum(axis=0, keepdims=True), np.minimum(self.places, 0), self.held)
+
+    def of(self, rows: slice | NDArray[np.bool_]) -> OnPremise:
+        """The same machines, with these rows of the table."""
+        return self._replace(places=self.places[rows], held=self.held[rows])
+
+    def machines(self, begin: float, rules: Rules | None) -> Machines:
+        """The machines, empty, at a moment; a row of this is a row of theirs."""
+        further = [
+            Further(size[1:].astype(np.float64), self.held[:, 1:].astype(np.float64)) for size in self.sizes
+        ]
+        return Machines(self.sizes[:, 0].tolist(), self.places, begin, rules, further)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,8 +63,7 @@ class LoopJobs:
         limit: Time limit, seconds; where the log has none, :func:`~advisor.model.table.limits_of`.
         run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
         machine: Processors of the on-premise cluster.
-        machines, places: Where it consists of several machines (partitions that share no nodes): their
-            processors, and the number of the machine of each row of the table. None: there is one.
+        on_premise: What it consists of. None: one machine, on which jobs wait for processors alone.
         too_large: Jobs of the log that ask for more than its machine has, which are left out.
         may_move, may_be_stopped: One flag for each row of the table: False for a job that the site's rules or
             its user keep on-premise, and for one that may not be stopped. None: all may.
@@ -45,12 +78,27 @@ class LoopJobs:
     machine: int
     may_move: NDArray[np.bool_] | None = None
     may_be_stopped: NDArray[np.bool_] | None = None
-    machines: tuple[int, ...] | None = None
-    places: Ints | None = None
+    on_premise: OnPremise | None = None
     too_large: int = 0
 
     def __len__(self) -> int:
         return len(self.submit)
+
+    def on_machines(self, machines: Sequence[Machine]) -> LoopJobs:
+        """The same jobs, all of which fit, on a site's machines; unchanged where these are not known."""
+        return replace(self, on_premise=on_premise_of(self.table, machines, self.machine))
+
+    def on_one_machine(self) -> LoopJobs:
+        """The same jobs on one machine that has all nodes."""
+        return replace(self, on_premise=self.on_premise and self.on_premise.as_one())
+
+    @property
+    def held(self) -> Ints:
+        """What the first ``first + n`` rows of the table hold on-premise, shape ``(first + n, 3)``."""
+        if self.on_premise is not None:
+            return self.on_premise.held[: self.first + len(self)]
+        asked = self.table.processors[: self.first + len(self)]
+        return np.column_stack((asked, np.zeros_like(asked), np.zeros_like(asked)))
 
     @property
     def core_seconds(self) -> float:
@@ -69,16 +117,15 @@ class LoopJobs:
             earlier,
             may_move=self.may_move,
             may_be_stopped=self.may_be_stopped,
-            machines=self.machines,
-            places=self.places,
+            on_premise=self.on_premise,
         )
 
     def pool(self, rules: Rules | None = None) -> Pool | Machines:
         """The on-premise processors, empty, at the first submission; each row is a row of it."""
         count, begin = len(self), float(self.submit[0])
-        if self.machines is None or self.places is None:
+        if self.on_premise is None:
             return Pool(self.machine, count, begin, rules)
-        return Machines(self.machines, self.places[self.first : self.first + count], begin, rules)
+        return self.on_premise.of(slice(self.first, self.first + count)).machines(begin, rules)
 
 
 def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
@@ -91,12 +138,22 @@ def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
     return np.where(table.queue == UNKNOWN_CODE, 0, of_code[table.queue])
 
 
-def on_machines(jobs: LoopJobs, machines: Sequence[Machine]) -> LoopJobs:
-    """The same jobs, all of which fit their machines; with one machine, all wait for it."""
-    if len(machines) < 2:
-        return jobs
-    sizes = tuple(machine.processors for machine in machines)
-    return replace(jobs, machines=sizes, places=places_of(jobs.table, machines))
+def on_premise_of(table: JobTable, machines: Sequence[Machine], processors: int) -> OnPremise | None:
+    """What the jobs of a table hold of a site's machines; None where these are not known.
+
+    Args:
+        table: Jobs that ran on-premise, or as if they had.
+        processors: Of all nodes, of which some may not be usable at the moment. They count where there is one
+            machine, and the others in proportion.
+    """
+    if not machines:
+        return None
+    sizes = np.array([(one.processors, one.memory_mb, one.gpus) for one in machines], np.int64)
+    if len(machines) == 1 and sizes[0, 0]:
+        sizes = sizes * processors // sizes[0, 0]
+    places, held = places_of(table, machines), table.held.copy()
+    held[sizes[places] == 0] = 0
+    return OnPremise(sizes, places, held)
 
 
 def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes: int = 0) -> LoopJobs:

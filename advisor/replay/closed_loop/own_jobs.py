@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from advisor.arrays import Ints
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.machine import Machine
 from advisor.model.table import UNKNOWN_CODE, JobTable
-from advisor.replay.closed_loop.log import LoopJobs, loop_jobs, on_machines, places_of
+from advisor.replay.closed_loop.log import LoopJobs, loop_jobs, on_premise_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,9 +41,8 @@ class OwnJobs:
         return len(self.jobs) - len(self.here)
 
     def on_one_machine(self) -> OwnJobs:
-        """The same jobs, all of which wait for all processors."""
-        jobs, here = (replace(one, machines=None, places=None) for one in (self.jobs, self.here))
-        return replace(self, jobs=jobs, here=here)
+        """The same jobs, all of which wait for all nodes."""
+        return replace(self, jobs=self.jobs.on_one_machine(), here=self.here.on_one_machine())
 
 
 def in_epoch_seconds(table: JobTable) -> JobTable:
@@ -51,20 +50,29 @@ def in_epoch_seconds(table: JobTable) -> JobTable:
     return replace(table, submit=table.submit + table.start_of_log, start_of_log=0.0)
 
 
-def as_on_premise(table: JobTable, cloud: Mapping[int, tuple[float, str | None]]) -> JobTable:
-    """The jobs with the run times and partitions that they would have had on-premise.
+class AtHome(NamedTuple):
+    """A job that ran in the cloud, as it would have run on-premise.
 
-    Args:
-        cloud: Row of a job that ran in the cloud to its run time on-premise, seconds, and its partition.
+    Attributes:
+        run: Seconds.
+        held: What it would have held of processors, memory (MiB) and GPUs.
     """
+
+    run: float
+    queue: str | None
+    held: tuple[int, int, int]
+
+
+def as_on_premise(table: JobTable, cloud: Mapping[int, AtHome]) -> JobTable:
+    """The jobs as they would have run on-premise, of which those of some rows ran in the cloud."""
     names = dict.fromkeys(table.names.get("queue", ()))
-    names |= dict.fromkeys(queue for _, queue in cloud.values() if queue is not None)
+    names |= dict.fromkeys(one.queue for one in cloud.values() if one.queue is not None)
     codes = {name: code for code, name in enumerate(names)}
-    run, queue = table.run.copy(), table.queue.copy()
-    for row, (seconds, home) in cloud.items():
-        run[row] = seconds
-        queue[row] = UNKNOWN_CODE if home is None else codes[home]
-    return replace(table, run=run, queue=queue, names={**table.names, "queue": tuple(codes)})
+    run, queue, held = table.run.copy(), table.queue.copy(), table.held.copy()
+    for row, one in cloud.items():
+        run[row], held[row] = one.run, one.held
+        queue[row] = UNKNOWN_CODE if one.queue is None else codes[one.queue]
+    return replace(table, run=run, queue=queue, held=held, names={**table.names, "queue": tuple(codes)})
 
 
 def with_array_tasks(jobs: Iterable[Job]) -> dict[tuple[int, float], Job]:
@@ -86,15 +94,11 @@ def which_fit(table: JobTable, machine: int, machines: Sequence[Machine] = ()) -
     """Of which jobs :func:`that_fit` is true, shape ``(n,)``.
 
     Args:
-        machines: Where there are several, no job is larger than its own, and one of no machine does not fit.
+        machines: Where they are known, no job is larger than its own, and one of no machine does not fit.
     """
-    largest: int | Ints = machine
-    if len(machines) > 1:
-        largest = np.array([*(one.processors for one in machines), 0])[places_of(table, machines)]
-    fits = (
-        np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait) & (table.processors <= largest)
-    )
-    return np.asarray(fits, np.bool_)
+    known = on_premise_of(table, machines, machine)
+    fits = (table.processors <= machine) if known is None else known.which_fit()
+    return np.asarray(fits & np.isfinite(table.run) & (table.run > 0.0) & np.isfinite(table.wait), np.bool_)
 
 
 def window(fitting: JobTable, *, since: float, machine: int, machines: Sequence[Machine] = ()) -> LoopJobs:
@@ -116,7 +120,7 @@ def window(fitting: JobTable, *, since: float, machine: int, machines: Sequence[
             mend="Go further back, or run `advisor ingest` first",
             code="whatif.empty",
         )
-    return on_machines(loop_jobs(fitting, skip=skip, nodes=machine), machines)
+    return loop_jobs(fitting, skip=skip, nodes=machine).on_machines(machines)
 
 
 def busiest(table: JobTable) -> int:

@@ -126,8 +126,13 @@ def pairs_of(jobs: LoopJobs, node_cores: int) -> Sequence[tuple[int, float]]:
 
 
 def narrow(jobs: LoopJobs, cores: int) -> LoopJobs:
-    """The jobs that fit so many cores, on a machine of that size."""
-    fits = jobs.table.processors <= cores
+    """The jobs that fit so many cores, on a machine of that size, with memory and GPUs in proportion."""
+    nodes = jobs.on_premise
+    if nodes is None:
+        fits = jobs.table.processors <= cores
+    else:
+        sizes = nodes.sizes * cores // jobs.machine
+        fits = nodes._replace(sizes=sizes).which_fit()
     here = fits[jobs.first : jobs.first + len(jobs)]
     return replace(
         jobs,
@@ -140,6 +145,7 @@ def narrow(jobs: LoopJobs, cores: int) -> LoopJobs:
         machine=cores,
         may_move=None if jobs.may_move is None else jobs.may_move[fits],
         may_be_stopped=None if jobs.may_be_stopped is None else jobs.may_be_stopped[fits],
+        on_premise=None if nodes is None else nodes._replace(sizes=sizes).of(fits),
     )
 
 

@@ -171,6 +171,7 @@ class World:
         self.jobs = jobs
         self.options = options
         self.pool = jobs.pool(options.rules)
+        self._held = jobs.held[jobs.first :, 0]
         self.budget = options.budget_share * jobs.core_seconds
         self.tokens: Money = tokens or Tokens(
             self.budget / max(jobs.span, 1.0),
@@ -315,7 +316,7 @@ class World:
         jobs = self.jobs
         self.pool.add(
             row,
-            processors=int(jobs.processors[row]),
+            processors=int(self._held[row]),
             limit=float(jobs.limit[row]),
             run=float(jobs.run[row]),
             order=float(row),

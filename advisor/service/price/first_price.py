@@ -12,7 +12,7 @@ from advisor.decide.price.demand_price import DemandKept
 from advisor.model.machine import Machine
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
-from advisor.replay.closed_loop.log import loop_jobs, on_machines
+from advisor.replay.closed_loop.log import loop_jobs
 from advisor.replay.closed_loop.own_jobs import which_fit
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import World, WorldOptions
@@ -51,7 +51,7 @@ def rehearsed_demand(
 
     Args:
         here: Jobs that ran on-premise, in submission order, times in epoch seconds.
-        machines: Where there is one, all jobs are taken to have run on it.
+        machines: What the on-premise partitions consist of.
         now: Epoch seconds; the demand ends here.
 
     Returns:
@@ -63,7 +63,7 @@ def rehearsed_demand(
     newest = min(_MAX_JOBS, int(np.count_nonzero(fits.submit >= now - _DAYS * _DAY)))
     if newest < MIN_JOBS or usd_per_core_second <= 0.0:
         return None
-    jobs = on_machines(loop_jobs(fits, skip=len(fits) - newest, nodes=processors), machines)
+    jobs = loop_jobs(fits, skip=len(fits) - newest, nodes=processors).on_machines(machines)
     if not terms.has_slices:
         jobs = replace(jobs, may_be_stopped=np.zeros(len(jobs.table), np.bool_))
     usd = terms.usd_per_day / _DAY * max(jobs.span, 1.0)

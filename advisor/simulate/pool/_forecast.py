@@ -30,8 +30,8 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         np.empty(1, SCALARS),
         arrays.other_ends,
         np.full(len(arrays.owner), -1),
-        arrays.needs,
-        arrays.stock,
+        np.empty((count, arrays.stock.shape[1])),
+        arrays.stock.copy(),
         arrays.windows,
         arrays.groups,
     )
@@ -48,6 +48,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         is_running = i < running
         source = arrays.jobs[arrays.running[i] if is_running else arrays.queue[i - running]]
         run = runs[arrays.running[i] if is_running else arrays.queue[i - running]]
+        copy.needs[i] = arrays.needs[arrays.running[i] if is_running else arrays.queue[i - running]]
         job = copy.jobs[i]
         job.rank, job.order, job.limit = source.rank, source.order, source.limit
         job.processors, job.is_watched, job.run = source.processors, 0, run

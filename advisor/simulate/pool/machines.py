@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.arrays import Floats, Ints
-from advisor.simulate.pool.pool import Event, Pool
+from advisor.simulate.pool.pool import Event, Further, Pool
 from advisor.simulate.pool.rules import Rules
 
 
@@ -20,12 +20,21 @@ class Machines:
         places: The number of the machine of each row, shape ``(capacity,)``.
         time: The clock's start, seconds.
         rules: See :class:`Pool`.
+        further: What jobs wait for beside processors, of each machine; empty: nothing.
     """
 
     def __init__(
-        self, processors: Sequence[int], places: Ints, time: float = 0.0, rules: Rules | None = None
+        self,
+        processors: Sequence[int],
+        places: Ints,
+        time: float = 0.0,
+        rules: Rules | None = None,
+        further: Sequence[Further] = (),
     ) -> None:
-        self._pools = [Pool(count, len(places), time, rules) for count in processors]
+        self._pools = [
+            Pool(count, len(places), time, rules, more)
+            for count, more in zip(processors, further or (None,) * len(processors), strict=True)
+        ]
         self._places = places
         self._now = time
         self.is_interrupted = False

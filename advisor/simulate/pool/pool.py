@@ -38,6 +38,18 @@ class Event(NamedTuple):
     has_started: bool
 
 
+class Further(NamedTuple):
+    """What jobs wait for beside processors, such as memory.
+
+    Attributes:
+        sizes: What the machine has of each resource, shape ``(k,)``.
+        needs: What each row takes of it, shape ``(capacity, k)``.
+    """
+
+    sizes: Floats
+    needs: Floats
+
+
 class Pool:
     """Runs jobs by row number; every job is added once, and may be removed and added again.
 
@@ -45,10 +57,20 @@ class Pool:
         capacity: Rows; a row is 0 to ``capacity - 1``.
         time: The clock's start, seconds.
         rules: Scheduling rules of a slurmctld, each processor being a node; None: EASY backfilling.
+        further: None: jobs wait for processors alone.
     """
 
-    def __init__(self, processors: int, capacity: int, time: float = 0.0, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        processors: int,
+        capacity: int,
+        time: float = 0.0,
+        rules: Rules | None = None,
+        further: Further | None = None,
+    ) -> None:
         self.processors = processors
+        self._further = further or Further(np.empty(0), np.empty((capacity, 0)))
+        sizes = self._further.sizes
         self._arrays = Arrays(
             np.zeros(capacity, JOB),
             np.zeros(capacity, np.int64),
@@ -58,9 +80,9 @@ class Pool:
             np.zeros(1, SCALARS),
             np.zeros(capacity),
             np.full(processors if rules else 0, -1),
-            np.empty((capacity, 0)),
-            np.empty((2, 0)),
-            np.empty((2, 0)),
+            self._further.needs,
+            np.vstack((sizes, sizes)),
+            np.vstack((np.full(len(sizes), -math.inf), np.full(len(sizes), math.inf))),
             np.zeros(1),
         )
         self._scalars = self._arrays.scalars
@@ -157,9 +179,12 @@ class Pool:
         Raises:
             BadInput: The job is larger than the machine.
         """
-        if processors > self.processors:
+        further = self._further
+        is_too_large = bool(np.any(further.needs[row] > further.sizes))
+        if processors > self.processors or is_too_large:
+            more = f", and {further.needs[row]} of {further.sizes} beside them" if is_too_large else ""
             raise BadInput(
-                f"a job needs {processors} processors; the machine has {self.processors}",
+                f"a job needs {processors} processors; the machine has {self.processors}{more}",
                 where="simulated cluster",
                 mend="Simulate a larger machine, or leave the job out",
                 code="simulate.too_large",

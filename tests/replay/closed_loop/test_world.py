@@ -10,10 +10,12 @@ import pytest
 from advisor.decide.price.demand_price import Pace
 from advisor.decide.price.tokens import DAY
 from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.fidelity import fidelity_of
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
-from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
+from advisor.replay.closed_loop.log import LoopJobs, OnPremise, loop_jobs
 from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
 from advisor.replay.closed_loop.price_policy import PricePolicy
+from advisor.replay.closed_loop.sizing import narrow
 from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOptions, price_now
 from advisor.replay.sources import load_table
 from tests.replay.closed_loop.hand_made import log
@@ -256,7 +258,8 @@ def test_waits_are_forecast_by_expected_run_times_and_not_by_limits() -> None:
 def test_a_machine_of_its_own_decides_as_the_whole_one() -> None:
     """The same results, digit by digit, whether or not the machine is one of several."""
     jobs = loop_jobs(load_table("synthetic:600:3"))
-    idle = replace(jobs, machines=(jobs.machine, 8), places=np.zeros(len(jobs.table), np.int64))
+    sizes = np.array([[jobs.machine, 9, 0], [8, 9, 0]])
+    idle = replace(jobs, on_premise=OnPremise(sizes, np.zeros(len(jobs.table), np.int64), jobs.table.held))
     for policy in (Policy, Overflow, Starburst, Clairvoyant, lambda: PricePolicy(LearnedRuns)):
         one, two = (World(each, WorldOptions(), policy()).run() for each in (jobs, idle))
         assert one.end.tolist() == two.end.tolist()
@@ -265,6 +268,37 @@ def test_a_machine_of_its_own_decides_as_the_whole_one() -> None:
 
 def test_jobs_wait_for_their_own_machine() -> None:
     jobs = loop_jobs(log([(0, 4, 100), (1, 4, 100), (2, 4, 100)], machine=8))
-    apart = replace(jobs, machines=(4, 4), places=np.array([0, 0, 1]))
+    sizes = np.array([[4, 0, 0], [4, 0, 0]])
+    apart = replace(jobs, on_premise=OnPremise(sizes, np.array([0, 0, 1]), jobs.table.held))
     assert World(jobs, WorldOptions(), Policy()).run().end.tolist() == [100.0, 101.0, 200.0]
     assert World(apart, WorldOptions(), Policy()).run().end.tolist() == [100.0, 200.0, 102.0]
+
+
+def test_jobs_wait_for_memory_on_premise_and_pay_for_processors_in_the_cloud() -> None:
+    """Two jobs of one processor ask for half of the memory and more; the third asks for little."""
+    jobs = loop_jobs(log([(0, 1, 100), (1, 1, 100), (2, 1, 50)], machine=8))
+    held = np.array([[1, 60, 0], [2, 60, 0], [1, 10, 0]])
+    site = replace(jobs, on_premise=OnPremise(np.array([[8, 100, 0]]), np.zeros(3, np.int64), held))
+    assert World(jobs, WorldOptions(), Policy()).run().end.tolist() == [100.0, 101.0, 52.0]
+    assert World(site, WorldOptions(), Policy()).run().end.tolist() == [100.0, 200.0, 52.0]
+    seen = fidelity_of(site, World(jobs, WorldOptions(), Policy()).run())
+    assert seen.mean_wait_seconds == 0.0
+    late = loop_jobs(log([(0, 1, 9000), (1, 1, 9000)], machine=8))
+    both = replace(late, on_premise=OnPremise(np.array([[8, 100, 0]]), np.zeros(2, np.int64), held[:2]))
+    rich = WorldOptions(budget_share=1000.0)
+    moved = World(both, rich, Clairvoyant()).run()
+    assert moved.moved.sum() == 1
+    assert moved.cost.sum() == pytest.approx(rich.slowdown * 9000.0)
+
+
+def test_a_smaller_machine_has_less_memory_in_proportion() -> None:
+    jobs = loop_jobs(log([(0, 1, 100), (1, 1, 100), (2, 4, 50)], machine=8))
+    held = np.array([[1, 60, 0], [1, 40, 0], [4, 10, 0]])
+    site = replace(jobs, on_premise=OnPremise(np.array([[8, 100, 0]]), np.zeros(3, np.int64), held))
+    half = narrow(site, 4)
+    assert half.on_premise is not None
+    assert (half.on_premise.sizes.tolist(), half.on_premise.held.tolist()) == (
+        [[4, 50, 0]],
+        held[1:].tolist(),
+    )
+    assert half.submit.tolist() == [1.0, 2.0]

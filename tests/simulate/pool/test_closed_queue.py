@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
-from advisor.simulate.pool.pool import Pool
+from advisor.simulate.pool.pool import Further, Pool
 from tests.simulate.pool.plain_easy import drawn_queue, plain_starts
 
 MACHINE = 16
@@ -32,6 +32,31 @@ def test_the_starts_are_those_of_a_pool_that_goes_on_from_the_same_moment() -> N
     while events := pool.advance(np.inf):
         started |= {event.row: event.time for event in events if event.has_started}
     np.testing.assert_allclose(found, [started[row] for row in waiting], atol=1.0)
+
+
+@given(st.integers(0, 10_000))
+def test_a_pool_with_further_resources_forecasts_what_it_then_does(seed: int) -> None:
+    """And what the snapshot of its queue forecasts at the same moment."""
+    rng = np.random.default_rng(seed)
+    count, sizes = 30, np.array([64.0, 4.0])
+    processors = rng.integers(1, 12, count)
+    needs = np.column_stack((rng.integers(0, 65, count), rng.choice([0, 0, 1, 4], count))).astype(float)
+    limits = rng.uniform(100.0, 5000.0, count)
+    runs = limits * rng.uniform(0.05, 1.0, count)
+    pool = Pool(MACHINE, count, further=Further(sizes, needs))
+    for row in range(count):
+        pool.add(row, processors=int(processors[row]), limit=limits[row], run=runs[row], order=float(row))
+    begun = {event.row: event.time for event in pool.advance(2000.0) if event.has_started}
+    running, waiting = pool.running.copy(), pool.waiting.copy()
+    here = np.array([[processors[r], begun[r], limits[r], runs[r], *needs[r]] for r in running])
+    there = np.column_stack((processors[waiting], limits[waiting], runs[waiting], needs[waiting]))
+    queue = ClosedQueue(np.array([16.0, *sizes]), here.reshape(-1, 6), there.reshape(-1, 5))
+    found, own = closed_queue_starts(queue, 2000.0), pool.forecast(runs)
+    started: dict[int, float] = {}
+    while events := pool.advance(np.inf):
+        started |= {event.row: event.time for event in events if event.has_started}
+    np.testing.assert_allclose(found, [started[row] for row in waiting], atol=1.0)
+    np.testing.assert_allclose(own[waiting], [started[row] for row in waiting], atol=1.0)
 
 
 def test_a_job_larger_than_the_machine_never_starts_and_others_pass_it() -> None:
