@@ -48,6 +48,7 @@ class Asked(NamedTuple):
         memory_mb: None: what its partition gives a job that asks for none.
         partition: The first of its partitions.
         whole_nodes: Whether it gets whole nodes, as far as its own record tells.
+        partitions: All of them, where there are several.
     """
 
     processors: int
@@ -56,6 +57,7 @@ class Asked(NamedTuple):
     gpus: int = 0
     partition: str = ""
     whole_nodes: bool = False
+    partitions: tuple[str, ...] = ()
 
     def on(self, nodes: int) -> Asked:
         """Its part on so many of its nodes, as if it had as much on each."""
@@ -71,8 +73,34 @@ class Asked(NamedTuple):
         """What a job asks for at its submission."""
         nodes = job.nodes or 1
         gpus = gpu_count(job.gres) * nodes if job.gres else 0
-        partition = (job.queue or "").partition(",")[0]
-        return cls(job.processors, nodes, job.memory_mb, gpus, partition, job.whole_nodes)
+        names = tuple((job.queue or "").split(","))
+        several = names if len(names) > 1 else ()
+        return cls(job.processors, nodes, job.memory_mb, gpus, names[0], job.whole_nodes, several)
+
+
+class Subset(NamedTuple):
+    """Some nodes of a machine, to which the jobs of some of its partitions are bound.
+
+    Attributes:
+        partitions: Those all of whose nodes are among these.
+        processors, nodes: Of those that are usable.
+    """
+
+    partitions: tuple[str, ...]
+    processors: int
+    nodes: int
+
+    def needs(self, asked: Asked, *, whole_nodes: bool) -> int:
+        """The processors that a waiting job takes of these nodes: none, where it may start on others."""
+        if not set(asked.partitions or (asked.partition,)).issubset(self.partitions):
+            return 0
+        return _on_whole_nodes(asked, self.processors, self.nodes) if whole_nodes else asked.processors
+
+
+def _on_whole_nodes(asked: Asked, processors: int, nodes: int) -> int:
+    """The processors of the whole nodes that a job takes, as if all were alike."""
+    count = max(asked.nodes, -(-asked.processors * nodes // processors))
+    return max(asked.processors, count * processors // nodes)
 
 
 class Machine(NamedTuple):
@@ -82,6 +110,7 @@ class Machine(NamedTuple):
         nodes: Number of usable nodes; 0: not known, and no job takes whole nodes.
         memory_mb: MiB; 0: jobs do not wait for memory.
         terms: Of each partition; empty: they are not known.
+        subsets: Those of its nodes that are all that some of its partitions have.
     """
 
     partitions: tuple[str, ...]
@@ -90,19 +119,25 @@ class Machine(NamedTuple):
     memory_mb: int = 0
     gpus: int = 0
     terms: tuple[PartitionTerms, ...] = ()
+    subsets: tuple[Subset, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """What it has of each resource that jobs wait for: processors, memory, GPUs."""
-        return self.of_those_there(self.processors, self.memory_mb, self.gpus)
+        """What jobs wait for: its processors, memory and GPUs, and the processors of each subset."""
+        there = self.of_those_there(self.processors, self.memory_mb, self.gpus)
+        return (*there, *(subset.processors for subset in self.subsets))
 
     def held_by(self, has: Asked) -> tuple[int, ...]:
-        """What a running job has of each of :attr:`sizes`."""
+        """What a running job has of each of :attr:`sizes`, those of subsets left out."""
         return self.of_those_there(has.processors, has.memory_mb or 0, has.gpus)
 
     def needs(self, asked: Asked) -> tuple[int, ...]:
         """What a job that waits will take of each of :attr:`sizes`."""
-        return self.of_those_there(*self.taken_by(asked))
+        there = self.of_those_there(*self.taken_by(asked))
+        if not self.subsets:
+            return there
+        is_whole = self._takes_whole_nodes(asked, self._terms_of(asked.partition))
+        return (*there, *(subset.needs(asked, whole_nodes=is_whole) for subset in self.subsets))
 
     def taken_by(self, asked: Asked) -> tuple[int, int, int]:
         """What a job will take of processors, memory (MiB) and GPUs.
@@ -113,10 +148,8 @@ class Machine(NamedTuple):
         terms, memory = self._terms_of(asked.partition), asked.memory_mb
         if memory is None:
             memory = terms.memory_per_node * asked.nodes or terms.memory_per_processor * asked.processors
-        processors = asked.processors
-        if self.nodes and self.processors and (asked.whole_nodes or terms.whole_nodes):
-            count = max(asked.nodes, -(-processors * self.nodes // self.processors))
-            processors = max(processors, count * self.processors // self.nodes)
+        is_whole = self._takes_whole_nodes(asked, terms)
+        processors = _on_whole_nodes(asked, self.processors, self.nodes) if is_whole else asked.processors
         return processors, memory, asked.gpus
 
     def at_once(self, needs: Sequence[int], tasks: int) -> int:
@@ -125,9 +158,12 @@ class Machine(NamedTuple):
         return min(tasks, max(1, min(each, default=tasks)))
 
     def of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
-        """Those of the three that are :attr:`sizes`."""
+        """Those of the three that are among :attr:`sizes`."""
         found = (processors, memory_mb) if self.memory_mb else (processors,)
         return (*found, gpus) if self.gpus else found
+
+    def _takes_whole_nodes(self, asked: Asked, terms: PartitionTerms) -> bool:
+        return bool(self.nodes and self.processors) and (asked.whole_nodes or terms.whole_nodes)
 
     def _terms_of(self, partition: str) -> PartitionTerms:
         if partition in self.partitions[: len(self.terms)]:

@@ -64,7 +64,8 @@ class QueuedJob:
     def asked(self) -> Asked:
         """What it, or one task of an array, takes of a machine."""
         job, memory, gpus = self.job, self.memory_mb, self.gpus
-        return Asked(job.processors, job.nodes or 1, memory, gpus, self.partitions[0], job.whole_nodes)
+        first, several = self.partitions[0], self.partitions if len(self.partitions) > 1 else ()
+        return Asked(job.processors, job.nodes or 1, memory, gpus, first, job.whole_nodes, several)
 
     @property
     def holds_processors(self) -> bool:

@@ -19,7 +19,7 @@ from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 _MAX_BYTES: Final = 8 * 1024 * 1024
 
 

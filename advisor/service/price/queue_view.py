@@ -16,6 +16,7 @@ from advisor.model.machine import Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
+from advisor.service.observation.node_subsets import nodes_in_subsets, subsets_of
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import without_doubles
@@ -38,6 +39,8 @@ class OnPremiseQueue:
         places: Job id to the number of the machine that it has or waits for; empty where there is one.
         names: The job names that placeholders stand for, by their ids.
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
+        inside: Of each subset of each machine: id of a running job to the number of its nodes there; empty
+            where there is no subset.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
     """
@@ -49,6 +52,7 @@ class OnPremiseQueue:
     places: Mapping[int, int] = field(default_factory=dict)
     names: Mapping[int, str | None] = field(default_factory=dict)
     lost: Mapping[int, int] = field(default_factory=dict)
+    inside: tuple[tuple[Mapping[int, int], ...], ...] = ()
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
 
@@ -67,6 +71,10 @@ class OnPremiseQueue:
     def place_of(self, queued: QueuedJob) -> int:
         """The number of the machine that a job has or waits for."""
         return self.places[queued.job.job_id] if self.places else 0
+
+    def inside_of(self, place: int) -> Sequence[Mapping[int, int]]:
+        """The nodes that running jobs have of each subset of a machine."""
+        return self.inside[place] if self.inside else ()
 
     def reserved_on(self, place: int) -> Sequence[Reserved]:
         """The next reservations of a machine."""
@@ -90,7 +98,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
     unusable = unusable_nodes(snapshot)
-    machines = _machines(ours, snapshot, unusable)
+    machines = _machines(ours, snapshot, unusable, here)
     running = tuple(queued for queued in here if queued.holds_processors)
     return OnPremiseQueue(
         time=snapshot.time,
@@ -100,13 +108,14 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         places=_places(machines, running, waiting) if len(machines) > 1 else {},
         names=_names_of_placeholders(snapshot.jobs),
         lost=nodes_among(snapshot, unusable),
+        inside=nodes_in_subsets(snapshot, machines, unusable),
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
     )
 
 
 def _machines(
-    ours: Sequence[str], snapshot: ClusterSnapshot, unusable: Collection[str]
+    ours: Sequence[str], snapshot: ClusterSnapshot, unusable: Collection[str], jobs: Sequence[QueuedJob]
 ) -> tuple[Machine, ...]:
     """The machines, in the order of their first partitions in the settings."""
     joined = {name: {name} for name in ours}
@@ -122,12 +131,12 @@ def _machines(
     found = dict.fromkeys(tuple(name for name in ours if name in joined[first]) for first in ours)
     machines = []
     for names in found:
-        parts = [has for kind, has in kinds.items() if not set(names).isdisjoint(kind)]
-        processors, nodes, memory, gpus = np.sum(parts, axis=0).tolist() if parts else (0, 0, 0, 0)
+        parts = {kind: has for kind, has in kinds.items() if not set(names).isdisjoint(kind)}
+        processors, nodes, memory, gpus = np.sum([*parts.values(), np.zeros(4, int)], axis=0).tolist()
         terms = tuple(snapshot.sharing.partitions.get(name, PartitionTerms()) for name in names)
-        machines.append(
-            Machine(names, processors, nodes, memory if snapshot.sharing.memory else 0, gpus, terms)
-        )
+        subsets = subsets_of(names, {kind: (int(has[0]), int(has[1])) for kind, has in parts.items()}, jobs)
+        memory = memory if snapshot.sharing.memory else 0
+        machines.append(Machine(names, processors, nodes, memory, gpus, terms, subsets))
     return tuple(machines)
 
 
@@ -198,6 +207,7 @@ class _Part(NamedTuple):
     waiting: Sequence[QueuedJob]
     waiting_runs: Floats
     reserved: Sequence[Reserved]
+    inside: Sequence[Mapping[int, int]]
     queue: OnPremiseQueue
 
 
@@ -205,7 +215,7 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
     running_runs, waiting_runs = runs(queue)
     if len(queue.machines) == 1:
         jobs = queue.running, running_runs, queue.waiting, waiting_runs
-        yield _Part(queue.machines[0], *jobs, queue.reserved_on(0), queue)
+        yield _Part(queue.machines[0], *jobs, queue.reserved_on(0), queue.inside_of(0), queue)
         return
     for place, machine in enumerate(queue.machines):
         ahead, behind = (
@@ -219,6 +229,7 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
             [queue.waiting[row] for row in behind],
             waiting_runs[behind],
             queue.reserved_on(place),
+            queue.inside_of(place),
             queue,
         )
 
@@ -277,6 +288,7 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
     for queued, run in zip(part.running, part.running_runs.tolist(), strict=True):
         job_id, asked, limit = queued.job.job_id, queued.asked, limit_seconds(queued.job)
         (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.queue.lost.get(job_id, 0)))
+        rest += [asked.on(inside.get(job_id, 0)).processors for inside in part.inside]
         for _, _, resource, _, inside in windows:
             rest.append(machine.held_by(asked.on(asked.nodes - inside.get(job_id, 0)))[resource])
         running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))

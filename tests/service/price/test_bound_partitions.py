@@ -1,0 +1,97 @@
+"""Jobs of partitions that have some of a machine's nodes wait for those, and keep no others from the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.model import Job
+from advisor.model.machine import Asked, Subset
+from advisor.model.snapshot import QueuedJob
+from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
+from advisor.service.submit.recent import QueueForecast
+from advisor.service.submit.state_holder import profiles_of
+from tests.decide.cases import make_settings
+from tests.service.doubles import make_look, make_node, make_queued
+from tests.service.site import make_snapshot
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+PARTITIONS = ("cpu", "big", "all", "gpu")
+SMALL = tuple(make_node(f"c{n}", partitions=("cpu", "all")) for n in range(1, 9))
+BIG = tuple(make_node(f"b{n}", partitions=("cpu", "big", "all")) for n in (1, 2))
+GPU = (make_node("g1", partitions=("gpu", "all")), make_node("g2", "DOWN", partitions=("gpu", "all")))
+
+
+def busy(job_id: int, nodes: str, processors: int = 4, hours: float = 1.0) -> QueuedJob:
+    run: dict[str, Any] = {"start_time": NOW, "requested_time": hours * HOUR, "nodes": nodes}
+    return make_queued(job_id, "RUNNING", queue="cpu", processors=processors, **run)
+
+
+def waits(job_id: int, *partitions: str, **changes: Any) -> QueuedJob:
+    job: dict[str, Any] = {"processors": 4, "requested_time": HOUR, "reason": "Resources"} | changes
+    return make_queued(job_id, queue=partitions[0], partitions=partitions, **job)
+
+
+def queue_of(*jobs: QueuedJob, ours: tuple[str, ...] = PARTITIONS) -> OnPremiseQueue:
+    nodes = tuple(node for node in (*SMALL, *BIG, *GPU) if not set(ours).isdisjoint(node.partitions))
+    return on_premise_queue(
+        make_look(NOW, nodes, jobs), make_settings(cluster={"on_premise_partitions": list(ours)})
+    )
+
+
+def wait_of_new_job(queue: OnPremiseQueue, partition: str) -> float:
+    """What the submit server says of a job that comes now."""
+    snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue))
+    job = Job(job_id=0, submit_time=NOW, queue=partition, processors=4, requested_time=HOUR)
+    return QueueForecast(snapshot.queues, profiles_of(snapshot)).wait(job, NOW)
+
+
+def test_subsets_are_the_nodes_of_partitions_that_have_not_all() -> None:
+    (machine,) = queue_of().machines
+    assert machine.partitions == PARTITIONS
+    assert set(machine.subsets) == {
+        Subset(("cpu", "big"), processors=40, nodes=10),
+        Subset(("big",), processors=8, nodes=2),
+        Subset(("gpu",), processors=4, nodes=1),
+    }
+    assert queue_of(ours=("cpu",)).machines[0].subsets == ()
+
+
+def test_jobs_that_wait_for_few_nodes_keep_no_job_from_the_others() -> None:
+    """Thirty jobs wait for two full nodes; eight others are idle, and a job of theirs starts at once."""
+    behind = [waits(n, "big", requested_time=20 * HOUR) for n in range(10, 40)]
+    queue = queue_of(busy(1, "b1"), busy(2, "b2"), *behind, waits(50, "cpu"))
+    found = forecast_waits(queue)
+    assert [found[10], found[11], found[12], found[50]] == [HOUR, HOUR, 21 * HOUR, 0.0]
+    assert wait_of_new_job(queue, "cpu") == 0.0
+    assert wait_of_new_job(queue, "big") == 301 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("partition", "wait"), [("cpu", HOUR), ("big", 2 * HOUR), ("all", 0.0), ("gpu", 0.0)]
+)
+def test_a_job_does_not_start_on_nodes_of_other_partitions(partition: str, wait: float) -> None:
+    """All nodes of two partitions are full, and a GPU node is idle."""
+    full = [busy(n, f"c{n}") for n in range(1, 9)]
+    queue = queue_of(*full, busy(9, "b[1-2]", processors=8, hours=2.0))
+    assert wait_of_new_job(queue, partition) == wait
+    assert forecast_waits(queue_of(*full, busy(9, "b[1-2]", 8, 2.0), waits(20, partition))) == {20: wait}
+
+
+def test_a_job_of_several_partitions_may_start_in_any() -> None:
+    full = busy(1, "b[1-2]", processors=8)
+    assert wait_of_new_job(queue_of(full), "big,cpu") == 0.0
+    assert forecast_waits(queue_of(full, waits(2, "big", "cpu"), waits(3, "big"))) == {2: 0.0, 3: HOUR}
+
+
+def test_a_job_with_whole_nodes_takes_whole_nodes_of_its_subset() -> None:
+    (machine,) = queue_of().machines
+    place = (
+        len(machine.sizes) - len(machine.subsets) + [s.partitions for s in machine.subsets].index(("big",))
+    )
+    assert machine.needs(Asked(1, nodes=2, partition="big", whole_nodes=True))[place] == 8
+    assert machine.needs(Asked(5, partition="big"))[place] == 5
+    assert machine.needs(Asked(5, partition="cpu"))[place] == 0
