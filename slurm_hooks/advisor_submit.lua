@@ -326,6 +326,9 @@ local NUMBERS = {
   "time_limit", ',"time_limit":', UNSET_FROM[32],
   "min_cpus", ',"min_cpus":', UNSET_FROM[32],
   "min_nodes", ',"min_nodes":', UNSET_FROM[32],
+  "max_nodes", ',"max_nodes":', UNSET_FROM[32],
+  "pn_min_cpus", ',"min_cpus_per_node":', UNSET_FROM[16],
+  "pn_min_tmp_disk", ',"tmp_disk":', UNSET_FROM[32],
 }
 -- Slurm's name; ours; whether it may hold a word that decides.
 local TEXTS = {

@@ -101,6 +101,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         plain_constraint: True when a feature can be added to its constraint: it is empty or joined by ``&``
             only, and short.
         whole_nodes: True when it asks for whole nodes (``--exclusive``).
+        node_processors: Processors that one of its nodes must have: those of a task, or more, where its user
+            has said how tasks are spread. None: any node will do.
+        tmp_disk: Temporary disk that each of its nodes must have, MiB; keeps a job on-premise.
     """
 
     job_id: int
@@ -135,6 +138,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     plain_constraint: bool = True
     array_job_id: int | None = None
     whole_nodes: bool = False
+    node_processors: int | None = None
+    tmp_disk: int | None = None
 
     @property
     def payers(self) -> tuple[str, ...]:

@@ -129,6 +129,7 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         nodes = self.nodes_needed(job)
         return (
             nodes <= self.nodes_total
+            and (job.node_processors or 1) <= self.processors_per_node
             and (job.memory_mb_per_node or 0) <= self.memory_mb_per_node
             and (job.memory_mb or 0) <= nodes * self.memory_mb_per_node
             and set(job.features) <= set(self.features)

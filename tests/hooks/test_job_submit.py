@@ -110,6 +110,7 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
             "ntasks_per_node": 3.0, "time_limit": 90.0, "requeue": 0.0, "array_inx": "1-7%2",
             "min_mem_per_cpu": 50.0, "account": "physics", "comment": "no-burst", "features": "x86&fast",
             "tres_per_node": "gres:gpu:1", "req_nodes": "onprem2", "partition": "onprem", "script": None,
+            "max_nodes": 3.0, "pn_min_cpus": 6.0, "pn_min_tmp_disk": 100.0,
         }
     )  # fmt: skip
     asked = request_of(network)
@@ -117,6 +118,7 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
     assert (asked.uid, asked.gid, asked.user, asked.name) == (1000, 1000, "alice", "wrap")
     assert (asked.min_cpus, asked.num_tasks, asked.cpus_per_task) == (65534, 6, 2)
     assert (asked.min_nodes, asked.ntasks_per_node, asked.memory_per_cpu) == (2, 3, 50)
+    assert (asked.max_nodes, asked.min_cpus_per_node, asked.tmp_disk) == (3, 6, 100)
     assert (asked.time_limit, asked.requeue, asked.array) == (90, False, "1-7%2")
     assert (asked.partition, asked.default_partition) == ("onprem", None)
     assert (asked.account, asked.comment, asked.features) == ("physics", "no-burst", "x86&fast")

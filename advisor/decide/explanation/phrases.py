@@ -45,6 +45,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.HETEROGENEOUS: "It is part of a heterogeneous job, whose parts stay together.",
         Reason.DEFERRED: "It is held or begins later: what is predicted now would not hold then.",
         Reason.BURST_BUFFER: "It uses a burst buffer ({detail}), which is on-premise.",
+        Reason.TMP_DISK: "It asks for {tmp_disk} of temporary disk; how much cloud nodes have is not known.",
         Reason.USER_DENIED: "The site does not move jobs of user {detail}.",
         Reason.USER_NOT_ALLOWED: "The site moves only jobs of listed users; {detail} is not one.",
         Reason.ACCOUNT_DENIED: "The site does not move jobs of account {detail}.",
@@ -52,6 +53,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.QOS_DENIED: "The site does not move jobs of QOS {detail}.",
         Reason.TOO_MANY_PROCESSORS: "It asks for {processors}; the site moves at most {max_processors}.",
         Reason.LARGER_THAN_BURST: "It needs {nodes_needed}; the burst partition has {burst_nodes}.",
+        Reason.WIDER_THAN_NODES: "It needs {processors} on one node; its cloud nodes have {node_cores}.",
         Reason.MORE_MEMORY_THAN_BURST: "It asks for {memory}; its cloud nodes would have {burst_memory}.",
         Reason.FEATURE_NOT_IN_BURST: "It asks for the feature {detail}, which no cloud node has.",
         Reason.CLOUD_FASTER: (
@@ -311,7 +313,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("price",), "USD/core-h"),
         **dict.fromkeys(("processors", "max_processors", "node_cores"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
-        **dict.fromkeys(("memory", "burst_memory", "node_memory"), "MiB"),
+        **dict.fromkeys(("memory", "burst_memory", "node_memory", "tmp_disk"), "MiB"),
     }
 )
 """Units of the numbers that are not seconds: an AdminComment has no room for them."""
@@ -376,6 +378,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "burst_nodes": "nodes of the burst partition",
         "memory": "memory asked for",
         "burst_memory": "memory it would get",
+        "tmp_disk": "temporary disk asked for",
         "node_cores": "cores of its nodes",
         "node_memory": "memory of its nodes",
     }

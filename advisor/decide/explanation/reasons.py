@@ -31,6 +31,7 @@ class Reason(enum.StrEnum):
     HETEROGENEOUS = "rule.heterogeneous"
     DEFERRED = "rule.deferred"
     BURST_BUFFER = "rule.burst_buffer"
+    TMP_DISK = "rule.tmp_disk"
     USER_DENIED = "rule.user_denied"
     USER_NOT_ALLOWED = "rule.user_not_allowed"
     ACCOUNT_DENIED = "rule.account_denied"
@@ -38,6 +39,7 @@ class Reason(enum.StrEnum):
     QOS_DENIED = "rule.qos_denied"
     TOO_MANY_PROCESSORS = "rule.too_many_processors"
     LARGER_THAN_BURST = "rule.larger_than_burst"
+    WIDER_THAN_NODES = "rule.wider_than_nodes"
     MORE_MEMORY_THAN_BURST = "rule.more_memory_than_burst"
     FEATURE_NOT_IN_BURST = "rule.feature_not_in_burst"
 

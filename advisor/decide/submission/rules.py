@@ -69,6 +69,7 @@ def is_special(job: Job, settings: Settings) -> bool:
         or job.licenses
         or job.gres
         or job.burst_buffer
+        or job.tmp_disk
         or job.dependency
         or job.interactive
         or job.heterogeneous
@@ -203,6 +204,11 @@ def _bound_to_the_site(job: Job, cloud: CloudState, settings: Settings) -> Answe
     return None
 
 
+def _temporary_disk(job: Job, _cloud: CloudState, _settings: Settings) -> Answer | None:
+    """The job needs temporary disk, of which slurmctld refuses it where the cloud nodes have less."""
+    return _no(Reason.TMP_DISK, tmp_disk=Quantity(float(job.tmp_disk), "MiB")) if job.tmp_disk else None
+
+
 def _lists(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
     """The admin's lists: deny takes precedence over allow, and an unknown name is on no allow list."""
     rules = settings.rules
@@ -236,6 +242,12 @@ def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
             nodes_needed=Quantity(float(nodes), "nodes"),
             burst_nodes=Quantity(float(cloud.nodes_total), "nodes"),
         )
+    if cloud.processors_per_node and (job.node_processors or 1) > cloud.processors_per_node:
+        return _no(
+            Reason.WIDER_THAN_NODES,
+            processors=Quantity(float(job.node_processors or 1), "cores"),
+            node_cores=Quantity(float(cloud.processors_per_node), "cores"),
+        )
     return _memory(job, cloud, nodes or 1) if cloud.memory_mb_per_node else None
 
 
@@ -266,6 +278,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _switched_off,
     _managed_partition,
     _bound_to_the_site,
+    _temporary_disk,
     _lists,
     _size,
     _features,

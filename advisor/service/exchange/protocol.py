@@ -56,7 +56,8 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         time_limit, partition_time_limit: Minutes: what the user asked for; what holds without that.
         min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node: Size of the job (of one task of an
             array).
-        memory_per_cpu, memory_per_node: MiB.
+        max_nodes, min_cpus_per_node: Most nodes (``--nodes``), and processors of each (``--mincpus``).
+        memory_per_cpu, memory_per_node, tmp_disk: MiB.
         begin_time: Earliest start the user asked for, seconds since the epoch.
         held: Submitted held (``--hold``).
         burst_buffer: The user's burst buffer specification.
@@ -96,6 +97,9 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     cpus_per_task: Number | None = None
     min_nodes: Number | None = None
     ntasks_per_node: Number | None = None
+    max_nodes: Number | None = None
+    min_cpus_per_node: Number | None = None
+    tmp_disk: Number | None = None
     memory_per_cpu: Number | None = None
     memory_per_node: Number | None = None
     begin_time: Number | None = None

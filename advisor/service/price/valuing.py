@@ -35,7 +35,14 @@ _FREE_USD_PER_SECOND: Final = 1e-12
 _NOW_SECONDS: Final = 1.0
 """A job that is forecast to wait less starts at once."""
 _SEEN_BY_THE_HOOK_ALONE: Final = frozenset(
-    {Reason.EXPLICIT_PARTITION, Reason.MORE_MEMORY_THAN_BURST, Reason.BURST_BUFFER, Reason.HETEROGENEOUS}
+    {
+        Reason.EXPLICIT_PARTITION,
+        Reason.MORE_MEMORY_THAN_BURST,
+        Reason.WIDER_THAN_NODES,
+        Reason.TMP_DISK,
+        Reason.BURST_BUFFER,
+        Reason.HETEROGENEOUS,
+    }
 )
 """Rules that kept a job on-premise at its submission by what squeue does not show."""
 

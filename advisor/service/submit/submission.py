@@ -15,7 +15,7 @@ from advisor.service.exchange.protocol import AdviseRequest
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
 """The largest number that MessagePack and the database hold."""
-_AS_SAID: Final = ("comment", "licenses", "reservation", "dependency", "burst_buffer")
+_AS_SAID: Final = ("comment", "licenses", "reservation", "dependency", "burst_buffer", "tmp_disk")
 """Rare fields that a job has as its request has them."""
 _said: Final = attrgetter(*_AS_SAID)
 _NOTHING_SAID: Final = (None,) * len(_AS_SAID)
@@ -34,6 +34,15 @@ def processors_of(request: AdviseRequest) -> int:
             nodes * (request.ntasks_per_node or 1) * per_task,
         ),
     )
+
+
+def node_processors_of(request: AdviseRequest, processors: int) -> int | None:
+    """Processors that one node must have, else slurmctld refuses the job; None: any node will do."""
+    per_task = request.cpus_per_task or 1
+    tasks = min(request.ntasks_per_node or 1, request.num_tasks or _MAX_PROCESSORS)
+    of_fewest = -(-processors // request.max_nodes) if request.max_nodes else 1
+    found = max(tasks * per_task, request.min_cpus_per_node or 1, of_fewest)
+    return min(found, _MAX_PROCESSORS) if found > 1 else None
 
 
 def memory_of(request: AdviseRequest, processors: int) -> int | None:
@@ -97,9 +106,18 @@ def _with_rest(job: Job, request: AdviseRequest) -> Job:
     if request.features:
         rest["features"] = feature_words(request.features)
         rest["plain_constraint"] = is_plain(request.features)
-    if request.array:
-        rest["array_tasks"] = count_array_tasks(request.array)
-    if request.memory_per_cpu or request.memory_per_node:
-        rest["memory_mb"] = memory_of(request, job.processors)
-        rest["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None
+    rest |= _sizes_of(job, request)
     return replace(job, **rest) if rest else job
+
+
+def _sizes_of(job: Job, request: AdviseRequest) -> dict[str, Any]:
+    """Its array, its memory, and what one node must have, where the user has asked for any."""
+    sizes: dict[str, Any] = {}
+    if request.array:
+        sizes["array_tasks"] = count_array_tasks(request.array)
+    if request.memory_per_cpu or request.memory_per_node:
+        sizes["memory_mb"] = memory_of(request, job.processors)
+        sizes["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None
+    if (on_one := node_processors_of(request, job.processors)) is not None:
+        sizes["node_processors"] = on_one
+    return sizes

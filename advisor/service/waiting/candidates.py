@@ -53,6 +53,8 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
         group=submitted.group,
         memory_mb=submitted.memory_mb,
         memory_mb_per_node=submitted.memory_mb_per_node,
+        node_processors=submitted.node_processors,
+        tmp_disk=submitted.tmp_disk,
         nodes=submitted.nodes,
         requeue=submitted.requeue if now.requeue is None else now.requeue,
         gres=now.gres or submitted.gres,

@@ -59,6 +59,7 @@ def test_a_job_that_may_not_be_requeued_goes_where_nodes_are_never_spot():
     [
         ({"processors": 1}, "small"),
         ({"processors": 8}, "small"),  # two small nodes cost less than any large one
+        ({"processors": 8, "node_processors": 8}, "fat"),  # two small nodes will not do
         ({"processors": 30}, "big"),  # eight small nodes cost more
         ({"processors": 1, "memory_mb_per_node": 60000}, "fat"),
         ({"processors": 1, "memory_mb": 60000}, "fat"),

@@ -57,6 +57,8 @@ STAYS = [
     ({"processors": 65}, {"max_processors": 64}, {}, Reason.TOO_MANY_PROCESSORS),
     ({"processors": 9}, {}, {"nodes_total": 2, "processors_per_node": 4}, Reason.LARGER_THAN_BURST),
     ({"nodes": 3, "processors": 3}, {}, {"nodes_total": 2}, Reason.LARGER_THAN_BURST),
+    ({"processors": 8, "node_processors": 8}, {}, {"processors_per_node": 4}, Reason.WIDER_THAN_NODES),
+    ({"tmp_disk": 100}, {}, {}, Reason.TMP_DISK),
     ({"memory_mb": 9000}, {}, {"memory_mb_per_node": 8000}, Reason.MORE_MEMORY_THAN_BURST),
     (
         {"processors": 8, "memory_mb": 9000, "memory_mb_per_node": 9000},  # two nodes, each of them too small

@@ -30,6 +30,26 @@ def test_processors_are_the_most_the_options_imply(options: dict[str, int], proc
     assert processors_of(ask(**options)) == processors
 
 
+@pytest.mark.parametrize(
+    ("options", "processors"),
+    [
+        ({"min_cpus": 8}, None),  # -n8
+        ({"min_cpus": 8, "min_nodes": 1, "max_nodes": 1}, 8),  # -n8 -N1
+        ({"min_cpus": 8, "min_nodes": 2, "max_nodes": 3}, 3),  # -n8 -N2-3
+        ({"min_cpus": 8, "num_tasks": 1, "cpus_per_task": 8}, 8),  # -c8
+        ({"min_cpus": 16, "num_tasks": 8, "cpus_per_task": 2, "ntasks_per_node": 4}, 8),
+        ({"min_cpus": 2, "num_tasks": 2, "ntasks_per_node": 8}, 2),
+        ({"min_cpus": 1, "min_cpus_per_node": 8}, 8),  # --mincpus=8
+        ({"min_cpus": 1, "min_nodes": 1, "max_nodes": 1}, None),
+    ],
+)
+def test_a_node_must_have_what_the_options_put_on_one(
+    options: dict[str, int], processors: int | None
+) -> None:
+    job = job_of(ask(**options), now=NOW, default_queue="onprem", group_names={})
+    assert job.node_processors == processors
+
+
 def test_memory_is_the_whole_jobs() -> None:
     assert memory_of(ask(memory_per_cpu=100), 8) == 800
     assert memory_of(ask(memory_per_node=100, min_nodes=3), 8) == 300
@@ -101,6 +121,7 @@ def test_what_few_jobs_say_is_taken_up_alone(says: dict[str, Any], field: str, v
         ({"reservation": "night"}, "reservation", "night"),
         ({"dependency": "afterok:3"}, "dependency", "afterok:3"),
         ({"burst_buffer": "#BB"}, "burst_buffer", "#BB"),
+        ({"tmp_disk": 100}, "tmp_disk", 100),
         ({"generic_resources": "gpu:1"}, "gres", "gpu:1"),
         ({"req_nodes": "n[1-2]"}, "node_list", "n[1-2]"),
         ({"interactive": True}, "interactive", True),
