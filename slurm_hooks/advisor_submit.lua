@@ -382,9 +382,11 @@ end
 
 local function generic_resources(job)
   local of_nodes = besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
-  if of_nodes then return of_nodes end
-  local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
-  return of_parts and "by task or socket: " .. of_parts
+  -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
+  local has_own = of_nodes and (text(job.cpus_per_tres) or text(job.mem_per_tres))
+  if of_nodes and not has_own then return of_nodes end
+  local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket) or of_nodes
+  return of_parts and "not by node alone: " .. of_parts
 end
 
 local default_name -- of the partition that was the default last time: there is one at most

@@ -18,7 +18,9 @@ _COUNTED: Final = re.compile(
     r"(?:gres[:/])?gpu(?:[:/=](?!\d+$)[\w.-]+)?(?::no_consume)?(?:[:=](?P<number>\d{1,4}))?"
 )
 """The same for any type, such as ``gpu:2080ti:4``."""
-_BESIDE: Final = re.compile(r"\([^)]*\)|^by task or socket: ")
+NOT_BY_NODE: Final = "not by node alone: "
+"""Before resources by task or socket, or with processors or memory for each: they are not a node's alone."""
+_BESIDE: Final = re.compile(rf"\([^)]*\)|^{NOT_BY_NODE}")
 """What stands beside the numbers: the sockets of sinfo, and our word for other requests."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 """Features of nodes that are never launched as spot."""

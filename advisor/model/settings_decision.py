@@ -80,7 +80,8 @@ class RuleSettings(Section):
     move_gpu: bool = setting(
         False,
         "Whether a job that asks for GPUs (`--gres=gpu`, `--gpus`) may move to a class of nodes that has "
-        "them (`ec2.classes`). One that asks for other generic resources, or by task or socket, stays.",
+        "them (`ec2.classes`). One that asks for other generic resources, by task or socket, or for "
+        "processors or memory of each GPU, stays.",
         why="An hour of such a node costs several times as much as others.",
         expert=True,
     )

@@ -19,7 +19,7 @@ from advisor.model.job_words import MEBIBYTES
 from advisor.slurm.begin_time import begin_time
 
 _DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
-_NODES: Final = re.compile(r"(\d{1,9})(k?)(?:-\d+k?)?\Z", re.IGNORECASE)
+_NODES: Final = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?\Z", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.IGNORECASE)
 
 
@@ -74,12 +74,13 @@ def memory_mib(text: str) -> int:
     return math.ceil(int(match[1]) * MEBIBYTES[match[2].upper()])
 
 
-def smallest_nodes(text: str) -> int:
-    """The smallest number of nodes of ``2``, ``2-4`` or ``1k``."""
+def node_range(text: str) -> tuple[int, int]:
+    """The smallest and the largest number of nodes of ``2``, ``2-4`` or ``1k``."""
     match = _NODES.match(text)
     if match is None:
         raise ValueError(text)
-    return int(match[1]) * (1024 if match[2] else 1)
+    fewest = int(match[1]) * (1024 if match[2] else 1)
+    return fewest, fewest if match[3] is None else int(match[3]) * (1024 if match[4] else 1)
 
 
 def _count(text: str) -> int:
@@ -88,14 +89,16 @@ def _count(text: str) -> int:
     return int(text)
 
 
-# option -> (field, function that reads its value, a valid example)
+# option -> (field, or fields of several values; function that reads its value; a valid example)
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "partition": ("partition", str, "onprem"),
     "time": ("time_limit", time_limit_minutes, "1-12:00:00"),
     "ntasks": ("num_tasks", _count, "16"),
-    "nodes": ("min_nodes", smallest_nodes, "2-4"),
+    "nodes": ("min_nodes max_nodes", node_range, "2-4"),
     "cpus-per-task": ("cpus_per_task", _count, "4"),
     "ntasks-per-node": ("ntasks_per_node", _count, "8"),
+    "mincpus": ("min_cpus_per_node", _count, "8"),
+    "tmp": ("tmp_disk", memory_mib, "10G"),
     "mem": ("memory_per_node", memory_mib, "4G"),
     "mem-per-cpu": ("memory_per_cpu", memory_mib, "2000M"),
     "account": ("account", str, "physics"),
@@ -111,7 +114,7 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "gres": ("generic_resources", str, "gpu:1"),
     "gpus": ("generic_resources", "gpu:{}".format, "1"),
     "gpus-per-node": ("generic_resources", "gpu:{}".format, "1"),
-    "gpus-per-task": ("generic_resources", "by task or socket: gpu:{}".format, "1"),
+    "gpus-per-task": ("generic_resources", "not by node alone: gpu:{}".format, "1"),
     "begin": ("begin_time", lambda text: begin_time(text, time.time()), "now+1hour"),
 }
 _SHORT: Final = {
@@ -147,11 +150,11 @@ acctg-freq bb bbf burst-buffer chdir cluster-constraint clusters container conta
 container-type contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot
 distribution error exclude export export-file extra extra-node-info get-user-env gid
 gpu-bind gpu-freq gpus-per-socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep
-mail-type mail-user mcs-label mem-bind mem-per-gpu mem-update mincpus network nice no-bell no-kill
+mail-type mail-user mcs-label mem-bind mem-per-gpu mem-update network nice no-bell no-kill
 nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket oom-kill-step open-mode output overcommit
 oversubscribe parsable power prefer priority profile propagate quiet reboot resv-ports segment share
 signal sockets-per-node spread-job spread-segments stepmgr switches test-only thread-spec
-threads-per-core time-min tmp tres-bind tres-per-task uid usage use-min-nodes verbose version wait
+threads-per-core time-min tres-bind tres-per-task uid usage use-min-nodes verbose version wait
 wait-all-nodes wckey workdir wrap
 """
 _UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
@@ -263,9 +266,11 @@ def _takes_next_word(word: str, following: str) -> bool:
 
 
 def _read_value(name: str, text: str, where: str) -> dict[str, Any]:
-    field_name, read, _ = _OPTIONS[name]
+    field_names, read, _ = _OPTIONS[name]
+    names = field_names.split()
     try:
-        return {field_name: read(text)}
+        values = read(text) if len(names) > 1 else (read(text),)
+        return dict(zip(names, values, strict=True))
     except ValueError:
         raise _wrong(name, repr(text), where) from None
 

@@ -211,7 +211,7 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if min_memory else None,
         memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
-        gres=of_nodes or (of_parts and f"by task or socket: {of_parts}"),
+        gres=of_nodes or (of_parts and f"not by node alone: {of_parts}"),
         burst_buffer=records.text(row["burstbuffer"]),
     )
     eligible = records.whole(row["EligibleTime"])

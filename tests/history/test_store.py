@@ -66,6 +66,8 @@ NOT_KEPT = {
     "deferred",
     "burst_buffer",
     "whole_nodes",
+    "node_processors",
+    "tmp_disk",
 }
 
 

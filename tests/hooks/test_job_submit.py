@@ -142,8 +142,10 @@ def test_a_job_that_shares_its_nodes_with_none_says_so(
         ({"tres_per_task": "cpu=4"}, None),  # sbatch -c 4 of 23.11 and later
         ({"tres_per_task": "cpu:4"}, None),
         ({"tres_per_task": "cpu=4", "tres_per_job": "mem=4000"}, None),
-        ({"tres_per_task": "cpu=4,gres/gpu=1"}, "by task or socket: cpu=4,gres/gpu=1"),
-        ({"tres_per_task": "cpu=4", "tres_per_socket": "gres:gpu:2"}, "by task or socket: gres:gpu:2"),
+        ({"tres_per_task": "cpu=4,gres/gpu=1"}, "not by node alone: cpu=4,gres/gpu=1"),
+        ({"tres_per_task": "cpu=4", "tres_per_socket": "gres:gpu:2"}, "not by node alone: gres:gpu:2"),
+        ({"tres_per_job": "gres:gpu:1", "cpus_per_tres": "gres:gpu:8"}, "not by node alone: gres:gpu:1"),
+        ({"tres_per_node": "gres:gpu:1", "mem_per_tres": "gres:gpu:9000"}, "not by node alone: gres:gpu:1"),
         ({"tres_per_node": "gres:cpulike:1"}, "gres:cpulike:1"),
         ({"tres_per_task": "cpu=2", "tres_per_node": "gres/gpu=1"}, "gres/gpu=1"),
         ({"tres_per_job": "license/matlab=1"}, "license/matlab=1"),

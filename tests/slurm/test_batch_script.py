@@ -16,9 +16,9 @@ from advisor.model import BadInput
 from advisor.slurm.batch_script import (
     memory_mib,
     merged,
+    node_range,
     read_options,
     read_script,
-    smallest_nodes,
     time_limit_minutes,
 )
 
@@ -64,9 +64,11 @@ def test_memory(text, mib):
     assert memory_mib(text) == mib
 
 
-@pytest.mark.parametrize(("text", "nodes"), [("2", 2), ("2-4", 2), ("1k", 1024)])
+@pytest.mark.parametrize(
+    ("text", "nodes"), [("2", (2, 2)), ("2-4", (2, 4)), ("1k", (1024, 1024)), ("1-2k", (1, 2048))]
+)
 def test_nodes(text, nodes):
-    assert smallest_nodes(text) == nodes
+    assert node_range(text) == nodes
 
 
 SCRIPT = """#!/bin/bash
@@ -89,6 +91,7 @@ def test_a_script():
         "time_limit": 120,
         "num_tasks": 16,
         "min_nodes": 2,
+        "max_nodes": 2,
         "partition": "onprem",
         "comment": "see #4, no-burst",
         "requeue": False,

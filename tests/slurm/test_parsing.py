@@ -129,7 +129,7 @@ def test_what_else_a_new_jobs_user_said_is_read() -> None:
     assert (one.nice, one.prefer, one.eligible_time) == (-5, "fast", 900.0)
     assert (one.queued.job.queue, one.queued.job.burst_buffer) == ("a,b", "#BB x")
     gpus = submitted(**{"tres-per-job": "cpu:4", "tres-per-task": "gres:gpu:1"})
-    assert gpus.queued.job.gres == "by task or socket: gres:gpu:1"
+    assert gpus.queued.job.gres == "not by node alone: gres:gpu:1"
     assert submitted(EligibleTime="N/A").eligible_time is None
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.job import Job
+from advisor.model.node_classes import NOT_BY_NODE
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
 
@@ -57,7 +58,7 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
         tmp_disk=submitted.tmp_disk,
         nodes=submitted.nodes,
         requeue=submitted.requeue if now.requeue is None else now.requeue,
-        gres=now.gres or submitted.gres,
+        gres=submitted.gres if (submitted.gres or "").startswith(NOT_BY_NODE) else now.gres or submitted.gres,
         burst_buffer=submitted.burst_buffer,
         interactive=now.interactive or submitted.interactive,
         explicit_partition=submitted.explicit_partition,

@@ -118,7 +118,7 @@ def test_what_no_class_has_keeps_the_job_here():
         ("gpu:h100:1", False),
         ("fpga:1", False),
         ("gpu:1,fpga:1", False),
-        ("by task or socket: gres:gpu:1", False),
+        ("not by node alone: gres:gpu:1", False),
     ],
 )
 def test_a_gpu_job_moves_where_the_site_says_so_and_a_class_has_its_gpus(gres, moves):
