@@ -18,6 +18,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.service.admin.doctor_hook import hook, told_by, without_hook
+from advisor.service.admin.doctor_partitions import unmanaged_partitions
 from advisor.service.observation.reserved_nodes import open_cloud_nodes
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
@@ -61,6 +62,7 @@ class SlurmExamination:
         yield from guarded("pyslurm", self._pyslurm)
         yield from guarded("slurm.conf", self._slurm_conf)
         yield from guarded("rights", self._rights)
+        yield from guarded("partitions", lambda: unmanaged_partitions(self._settings, self.partitions))
         yield from guarded("hook", self._hook)
         yield from guarded("cloud programs", self._cloud_programs)
         yield from guarded("cloud nodes", self._cloud_nodes)

@@ -22,7 +22,7 @@ from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.state.budget_records import limits_of
 
 _DAYS_SHOWN: Final = 31
@@ -94,9 +94,7 @@ class CloudReport:
         known = {node.name: node for node in burst_nodes(snapshot, self._settings)}
         alive = [item for item in self._reconcile.last_listed if item.may_cost]
         with_instance = {item.node for item in alive}
-        on_node = {
-            name: [queued.job.job_id for queued in jobs] for name, jobs in jobs_by_node(snapshot).items()
-        }
+        on_node = {name: [queued.job.job_id for queued in jobs] for name, jobs in snapshot.jobs_on.items()}
         notices = self._interruptions.notices()
         covered = self._paid.at_launch(alive).covered
         rows = [

@@ -25,7 +25,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
@@ -159,7 +159,7 @@ class InterruptionLoop:
     def warn_jobs(self) -> None:
         """Send each job on a node that EC2 takes back the signal that it asked for, once."""
         snapshot, concerned = self._concerned(NoticeKind.INTERRUPTION)
-        on_node = jobs_by_node(snapshot)
+        on_node = snapshot.jobs_on
         pairs = [
             (instance.instance_id, queued.job.job_id)
             for instance, node in concerned

@@ -13,7 +13,6 @@ import structlog
 from advisor.model.cluster import NodePower
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.snapshot import ClusterSnapshot
-from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -53,7 +52,7 @@ class LateRequests:
         """Nodes of a failed boot that run a job: a machine may come after ResumeTimeout."""
         snapshot = self._poll()
         up = {node.name for node in snapshot.nodes if node.power is NodePower.UP and not node.is_down}
-        found = frozenset(up.intersection(nodes, jobs_by_node(snapshot)))
+        found = frozenset(up.intersection(nodes, snapshot.jobs_on))
         if found:
             log.warning("cloud.boot_late", nodes=sorted(found))
         return found

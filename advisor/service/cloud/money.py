@@ -13,7 +13,6 @@ from advisor.model.cluster import Node, NodePower
 from advisor.model.periods import user_payer
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us, predicted_cloud_seconds
-from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.state.budget_records import RunningNode
 
 _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
@@ -79,7 +78,7 @@ def running_nodes(
         run_seconds: Returns how long a job is expected to run in the cloud.
         idle_seconds: How long a node costs money after its last job has ended.
     """
-    on_node = jobs_by_node(snapshot)
+    on_node = snapshot.jobs_on
     found = []
     for name, instance in alive.items():
         jobs = on_node.get(name, [])

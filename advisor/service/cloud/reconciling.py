@@ -18,7 +18,7 @@ from advisor.model.errors import TellAdmin
 from advisor.model.snapshot import PENDING, ClusterSnapshot
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node
-from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 
@@ -226,7 +226,7 @@ class ReconcileLoop:
             return
         warned = record.warned_about(instance.instance_id)
         requeued = {q.job.job_id for q in snapshot.jobs if q.state == PENDING and q.job.job_id in warned}
-        there = {queued.job.job_id for queued in jobs_by_node(snapshot).get(node, [])}
+        there = {queued.job.job_id for queued in snapshot.jobs_on.get(node, [])}
         record.interrupted(there | requeued, instance.instance_id)
 
     def mend_down(self) -> None:

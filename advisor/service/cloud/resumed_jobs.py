@@ -21,7 +21,6 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, QueuedJob
 from advisor.service.exchange.handover import HandOver
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.observation.site_view import jobs_by_node
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget_records import limits_of
 from advisor.service.state.cloud_record import CloudRecord
@@ -117,7 +116,7 @@ class ResumedJobs:
             up_at: When the nodes are up, epoch seconds.
         """
         try:
-            on_node = jobs_by_node(self._view.fresh())
+            on_node = self._view.fresh().jobs_on
         except RetryLater:
             on_node = {}
         found = {node: [*on_node.get(node, ()), *([jobs[node]] if node in jobs else [])] for node in nodes}
@@ -158,7 +157,7 @@ class ResumedJobs:
     def _recall_boots(self) -> None:
         """Find the jobs of the nodes that an earlier process has launched."""
         try:
-            on_node = jobs_by_node(self._view.fresh())
+            on_node = self._view.fresh().jobs_on
         except RetryLater:
             return
         self._knows_boots = True

@@ -21,7 +21,7 @@ from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import CloudRecord
@@ -90,7 +90,7 @@ class UnbegunJobs:
         """Ids of the jobs that have got these nodes and have not begun."""
         if not nodes:
             return set()  # without a look at the whole queue
-        there = jobs_by_node(self._view.fresh())
+        there = self._view.fresh().jobs_on
         return {
             queued.job.job_id
             for node in nodes

@@ -18,7 +18,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.observation.site_view import burst_nodes, jobs_by_node
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget import SpendingBudget
 
@@ -116,7 +116,7 @@ class Costs:
                 account=queued.job.account or "",
                 is_final=False,
             )
-            for name, there in jobs_by_node(snapshot).items()
+            for name, there in snapshot.jobs_on.items()
             if name in names
             for queued in there
             if queued.state == RUNNING and queued.start_time is not None

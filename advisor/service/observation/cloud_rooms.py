@@ -24,7 +24,7 @@ from advisor.model.limits import far_from_start
 from advisor.model.site import Room, class_kind
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
-from advisor.service.observation.site_view import active_features, jobs_by_node, processors_on_a_node
+from advisor.service.observation.site_view import active_features, processors_on_a_node
 
 _UNKNOWN_SECONDS: Final = 86_400.0  # a job of unknown length may fill the day (`service.cloud.money`)
 _POWERING_DOWN_SECONDS: Final = 30.0  # Slurm's default SuspendTimeout
@@ -97,7 +97,7 @@ def _ends(
 
     The entries beyond a node's own processors are infinite.
     """
-    on_node, now = jobs_by_node(snapshot), snapshot.time
+    on_node, now = snapshot.jobs_on, snapshot.time
     widths = np.array([node.processors for node in nodes])
     ends = np.where(np.arange(widths.max()) < widths[:, None], _FREE, math.inf)
     for row, (node, power) in enumerate(zip(nodes, powers, strict=True)):

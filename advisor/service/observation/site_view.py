@@ -8,8 +8,9 @@ from __future__ import annotations
 import bisect
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
@@ -36,9 +37,46 @@ def cluster_state(snapshot: ClusterSnapshot, settings: Settings) -> ClusterState
         if on_premise & set(node.partitions) and not (node.is_down or node.is_draining) and not node.is_cloud
     )
     here = [job for job in without_doubles(snapshot.jobs) if on_premise & set(job.partitions)]
-    rows = (row for job in here for row in _rows(job))
+    rows = [row for job in here for row in _rows(job)]
+    for visitor in visitors(snapshot, settings).values():
+        share = visitor.nodes / (visitor.queued.job.nodes or 1)
+        whole = _rows(visitor.queued)
+        rows += [replace(row, processors=max(1, round(share * row.processors))) for row in whole]
     tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
     return tracker.state(snapshot.time)
+
+
+class Visitor(NamedTuple):
+    """A job of another partition that runs on on-premise nodes.
+
+    Attributes:
+        nodes: How many of these it has.
+        partitions: Those of one of these nodes.
+    """
+
+    queued: QueuedJob
+    nodes: int
+    partitions: tuple[str, ...]
+
+
+def visitors(snapshot: ClusterSnapshot, settings: Settings) -> Mapping[int, Visitor]:
+    """The jobs of other partitions that run on on-premise nodes, by id."""
+    ours = set(settings.cluster.on_premise_partitions)
+    others = {
+        queued.job.job_id: queued
+        for queued in snapshot.jobs
+        if queued.holds_processors and ours.isdisjoint(queued.partitions)
+    }
+    if not others:
+        return {}
+    found: dict[int, Visitor] = {}
+    for node in snapshot.nodes:
+        if node.is_cloud or ours.isdisjoint(node.partitions):
+            continue
+        for job_id in {queued.job.job_id for queued in snapshot.jobs_on.get(node.name, ())} & others.keys():
+            nodes = found[job_id].nodes + 1 if job_id in found else 1
+            found[job_id] = Visitor(others[job_id], nodes, node.partitions)
+    return found
 
 
 def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
@@ -68,11 +106,6 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
 def burst_nodes(snapshot: ClusterSnapshot, settings: Settings) -> tuple[Node, ...]:
     """Nodes of the burst partition."""
     return snapshot.nodes_of(settings.cluster.burst_partition)
-
-
-def jobs_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[QueuedJob]]:
-    """Jobs that hold processors, by node name."""
-    return snapshot.jobs_on
 
 
 def processors_on_a_node(queued: QueuedJob) -> int:

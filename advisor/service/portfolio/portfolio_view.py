@@ -22,7 +22,7 @@ from advisor.model.node_sets import expand
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
-from advisor.service.observation.site_view import active_features, burst_nodes, jobs_by_node
+from advisor.service.observation.site_view import active_features, burst_nodes
 from advisor.simulate.heap import Records
 from advisor.simulate.portfolio.online import Situation, empty_jobs
 from advisor.simulate.portfolio.state import NODE
@@ -193,7 +193,7 @@ def view_of(
         row["estimate"] = row["run"] = expected_run(queued, last)
         row["processors"] = nodes_of(queued.job, per_node)
     profile = np.zeros(len(rented), NODE)
-    on_node = jobs_by_node(snapshot)
+    on_node = snapshot.jobs_on
     for row, node in zip(profile, rented, strict=True):
         since = min(launched(node.name) or snapshot.time, snapshot.time)
         ends = [_expected_end(queued, snapshot.time, last) for queued in on_node.get(node.name, ())]

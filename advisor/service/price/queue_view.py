@@ -19,7 +19,7 @@ from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.observation.node_subsets import nodes_in_subsets, subsets_of
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
-from advisor.service.observation.site_view import without_doubles
+from advisor.service.observation.site_view import Visitor, visitors, without_doubles
 from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue, closed_queue_starts
 
 _MAX_TASKS: Final = 200
@@ -97,21 +97,28 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
     waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
-    unusable = unusable_nodes(snapshot)
+    unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
     machines = _machines(ours, snapshot, unusable, here)
     running = tuple(queued for queued in here if queued.holds_processors)
+    running += tuple(visitor.queued for visitor in foreign.values())
     return OnPremiseQueue(
         time=snapshot.time,
         machines=machines,
         running=running,
         waiting=tuple(waiting),
-        places=_places(machines, running, waiting) if len(machines) > 1 else {},
+        places=_places(machines, running, waiting, foreign) if len(machines) > 1 else {},
         names=_names_of_placeholders(snapshot.jobs),
-        lost=nodes_among(snapshot, unusable),
+        lost=_lost(nodes_among(snapshot, unusable), foreign),
         inside=nodes_in_subsets(snapshot, machines, unusable),
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
     )
+
+
+def _lost(unusable: Mapping[int, int], foreign: Mapping[int, Visitor]) -> Mapping[int, int]:
+    """The nodes of running jobs that are not among those of the machines, by id."""
+    elsewhere = {job_id: one.queued.asked.nodes - one.nodes for job_id, one in foreign.items()}
+    return {**unusable, **{job_id: more + unusable.get(job_id, 0) for job_id, more in elsewhere.items()}}
 
 
 def _machines(
@@ -141,16 +148,20 @@ def _machines(
 
 
 def _places(
-    machines: Sequence[Machine], running: Iterable[QueuedJob], waiting: Iterable[QueuedJob]
+    machines: Sequence[Machine],
+    running: Iterable[QueuedJob],
+    waiting: Iterable[QueuedJob],
+    foreign: Mapping[int, Visitor],
 ) -> dict[int, int]:
     """The machine of each job. A job that waits for several gets the one with the least work ahead of it."""
     machine_of = places_by_partition(machines)
     work = [0.0] * len(machines)
     found: dict[int, int] = {}
     for queued in (*running, *waiting):
-        may = {machine_of[name] for name in queued.partitions if name in machine_of}
-        place = min(may, key=lambda one: (work[one] / max(1, machines[one].processors), one))
         job = queued.job
+        names = foreign[job.job_id].partitions if job.job_id in foreign else queued.partitions
+        may = {machine_of[name] for name in names if name in machine_of}
+        place = min(may, key=lambda one: (work[one] / max(1, machines[one].processors), one))
         work[place] += job.processors * job.array_tasks * limit_seconds(job)
         found[job.job_id] = place
     return found

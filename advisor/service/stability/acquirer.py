@@ -23,7 +23,7 @@ from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.observation.site_view import burst_nodes, jobs_by_node, processors_on_a_node
+from advisor.service.observation.site_view import burst_nodes, processors_on_a_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
@@ -191,7 +191,7 @@ class AcquireLoop:
         mine = [node for node in burst_nodes(snapshot, self._settings) if not is_never_spot(node.features)]
         usable = [node for node in mine if not (node.is_down or node.is_draining)]
         up = [node for node in usable if node.name in outlook]
-        held = jobs_by_node(snapshot).keys()
+        held = snapshot.jobs_on.keys()
         return _KeptNodes(
             usable=len(usable),
             up=tuple(outlook[node.name] for node in up),
@@ -225,7 +225,7 @@ class AcquireLoop:
         return float(
             sum(
                 processors_on_a_node(queued)
-                for name, jobs in jobs_by_node(snapshot).items()
+                for name, jobs in snapshot.jobs_on.items()
                 if name in names
                 for queued in jobs
             )

@@ -13,7 +13,7 @@ from advisor.model.node_view import NODE_RECORD, NodeView
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.survival.pool_survival import PoolSurvival
 from advisor.service.cloud.money import expected_seconds
-from advisor.service.observation.site_view import jobs_by_node, processors_on_a_node
+from advisor.service.observation.site_view import processors_on_a_node
 from advisor.service.stability.outlook import NodeOutlook
 
 _MAX_TASKS = 1000  # in one snapshot; the match itself places some dozens
@@ -52,7 +52,7 @@ def _observed_node(
     records = np.zeros(len(nodes), NODE_RECORD)
     remaining: list[float] = []
     held: list[int] = []
-    on_node = jobs_by_node(snapshot)
+    on_node = snapshot.jobs_on
     for row, outlook in enumerate(nodes):
         node = outlook.node
         running = [] if node.name in freed else sorted(_ends(on_node.get(node.name, []), snapshot.time))

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from advisor.model import Job
 from advisor.model.machine import Asked, Subset
 from advisor.model.snapshot import QueuedJob
+from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
 from advisor.service.submit.recent import QueueForecast
 from advisor.service.submit.state_holder import profiles_of
@@ -95,3 +97,22 @@ def test_a_job_with_whole_nodes_takes_whole_nodes_of_its_subset() -> None:
     assert machine.needs(Asked(1, nodes=2, partition="big", whole_nodes=True))[place] == 8
     assert machine.needs(Asked(5, partition="big"))[place] == 5
     assert machine.needs(Asked(5, partition="cpu"))[place] == 0
+
+
+def test_jobs_of_a_partition_that_is_not_ours_hold_our_nodes_while_they_run() -> None:
+    """A job of another partition has three of the four processors of each of ten nodes, and two elsewhere."""
+    other = make_queued(
+        9, "RUNNING", queue="scavenger", processors=36, start_time=NOW, requested_time=HOUR,
+        nodes="b[1-2],c[1-8],x[1-2]",
+    )  # fmt: skip
+    other = replace(other, job=structs.replace(other.job, nodes=12))
+    queue = queue_of(other, waits(20, "cpu"), ours=("cpu", "big"))
+    assert queue.lost == {9: 2}
+    assert forecast_waits(queue) == {20: 0.0}  # each node has one left: that nodes are full is not known
+    assert forecast_waits(queue_of(other, waits(20, "cpu", processors=11), ours=("cpu", "big"))) == {20: HOUR}
+    assert wait_of_new_job(queue_of(other, ours=("cpu", "big")), "big") == HOUR
+    apart = queue_of(other, waits(20, "big"), waits(21, "gpu"), ours=("cpu", "big", "gpu"))
+    assert (len(apart.machines), apart.place_of(other)) == (2, 0)
+    settings = make_settings(cluster={"on_premise_partitions": ["cpu", "big"]})
+    seen = cluster_state(make_look(NOW, (*SMALL, *BIG), (other,)), settings)
+    assert (seen.total_processors, seen.free_processors) == (40, 10)

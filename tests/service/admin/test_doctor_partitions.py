@@ -1,0 +1,34 @@
+"""Which partitions share nodes with the on-premise ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.model.snapshot import Partition
+from advisor.service.admin.doctor import Level
+from advisor.service.admin.doctor_partitions import unmanaged_partitions
+from tests.decide.cases import make_settings
+
+
+def partition(name: str, nodes: str) -> Partition:
+    return Partition(name=name, is_up=True, nodes=nodes, total_processors=8)
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        ({"gpu": "g[1-2]", "burst": "cloud[1-9]"}, ""),
+        ({"short": "n[7-12]", "gpu": "g1", "scavenger": "n1,g1"}, "short, scavenger"),
+        ({"burst": "n1"}, ""),  # the burst partition has a check of its own
+        ({"odd": "n[1"}, ""),
+    ],
+)
+def test_partitions_that_share_nodes_are_named(others: dict[str, str], named: str) -> None:
+    every = {name: partition(name, nodes) for name, nodes in {"onprem": "n[1-8]", **others}.items()}
+    settings = make_settings(cluster={"on_premise_partitions": ["onprem", "gone"]})
+    (found,) = unmanaged_partitions(settings, every)
+    assert found.level is (Level.WARNING if named else Level.OK)
+    assert named in found.what
+    managed = make_settings(cluster={"on_premise_partitions": ["onprem", "short", "scavenger", "gpu"]})
+    (found,) = unmanaged_partitions(managed, every)
+    assert found.level is Level.OK
