@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from advisor.model.job import Job
-from advisor.model.node_classes import gpu_count
+from advisor.model.node_classes import gpu_count, gpus_asked
+
+GPU_TYPE: Final = "gpu:"
+NAMED_NODES: Final = "nodes:"
+"""How the words of a job begin that name its type of GPUs, and its nodes."""
 
 
 class PartitionTerms(NamedTuple):
@@ -49,6 +53,7 @@ class Asked(NamedTuple):
         partition: The first of its partitions.
         whole_nodes: Whether it gets whole nodes, as far as its own record tells.
         partitions: All of them, where there are several.
+        words: What binds it to some nodes beside its partitions: :func:`words_of`.
     """
 
     processors: int
@@ -58,6 +63,7 @@ class Asked(NamedTuple):
     partition: str = ""
     whole_nodes: bool = False
     partitions: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
     def on(self, nodes: int) -> Asked:
         """Its part on so many of its nodes, as if it had as much on each."""
@@ -75,26 +81,52 @@ class Asked(NamedTuple):
         gpus = gpu_count(job.gres) * nodes if job.gres else 0
         names = tuple((job.queue or "").split(","))
         several = names if len(names) > 1 else ()
-        return cls(job.processors, nodes, job.memory_mb, gpus, names[0], job.whole_nodes, several)
+        words = words_of(job)
+        return cls(job.processors, nodes, job.memory_mb, gpus, names[0], job.whole_nodes, several, words)
+
+
+def words_of(job: Job) -> tuple[str, ...]:
+    """The features that a job's nodes must all have, the nodes that it names, and its type of GPUs.
+
+    A constraint with alternatives (``a|b``) binds it to no node.
+    """
+    if not (job.features or job.node_list or job.gres):
+        return ()
+    words = job.features if job.plain_constraint else ()
+    if job.node_list:
+        words += (NAMED_NODES + job.node_list,)
+    gpus = gpus_asked(job.gres) if job.gres else None
+    return (*words, GPU_TYPE + gpus.type) if gpus is not None and gpus.type else words
 
 
 class Subset(NamedTuple):
-    """Some nodes of a machine, to which the jobs of some of its partitions are bound.
+    """Some nodes of a machine, to which jobs of some partitions, or with some requests, are bound.
 
     Attributes:
         partitions: Those all of whose nodes are among these.
-        processors, nodes: Of those that are usable.
+        size, nodes: Processors, or GPUs, of those that are usable, and their number.
+        words: Requests that only nodes among these meet (:func:`words_of`).
+        counts_gpus: Whether ``size`` is of GPUs.
     """
 
     partitions: tuple[str, ...]
-    processors: int
+    size: int
     nodes: int
+    words: tuple[str, ...] = ()
+    counts_gpus: bool = False
 
     def needs(self, asked: Asked, *, whole_nodes: bool) -> int:
-        """The processors that a waiting job takes of these nodes: none, where it may start on others."""
-        if not set(asked.partitions or (asked.partition,)).issubset(self.partitions):
+        """What a waiting job takes of these nodes: nothing, where it may start on others."""
+        is_bound = any(word in self.words for word in asked.words) if asked.words else False
+        if not (is_bound or set(asked.partitions or (asked.partition,)).issubset(self.partitions)):
             return 0
-        return _on_whole_nodes(asked, self.processors, self.nodes) if whole_nodes else asked.processors
+        if self.counts_gpus:
+            return asked.gpus
+        return _on_whole_nodes(asked, self.size, self.nodes) if whole_nodes else asked.processors
+
+    def held_by(self, has: Asked) -> int:
+        """What a running job has of these nodes, which has all that on them."""
+        return has.gpus if self.counts_gpus else has.processors
 
 
 def _on_whole_nodes(asked: Asked, processors: int, nodes: int) -> int:
@@ -110,7 +142,7 @@ class Machine(NamedTuple):
         nodes: Number of usable nodes; 0: not known, and no job takes whole nodes.
         memory_mb: MiB; 0: jobs do not wait for memory.
         terms: Of each partition; empty: they are not known.
-        subsets: Those of its nodes that are all that some of its partitions have.
+        subsets: Those of its nodes to which some jobs are bound.
     """
 
     partitions: tuple[str, ...]
@@ -123,9 +155,9 @@ class Machine(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """What jobs wait for: its processors, memory and GPUs, and the processors of each subset."""
+        """What jobs wait for: its processors, memory and GPUs, and the size of each subset."""
         there = self.of_those_there(self.processors, self.memory_mb, self.gpus)
-        return (*there, *(subset.processors for subset in self.subsets))
+        return (*there, *(subset.size for subset in self.subsets))
 
     def held_by(self, has: Asked) -> tuple[int, ...]:
         """What a running job has of each of :attr:`sizes`, those of subsets left out."""

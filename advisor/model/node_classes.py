@@ -49,6 +49,13 @@ def gpu_count(generic_resources: str) -> int:
     return sum(int(match["number"] or 1) for part in parts if (match := _COUNTED.fullmatch(part.strip())))
 
 
+def gpu_type(generic_resources: str) -> str:
+    """The type of a node's GPUs; empty where it has none, none is named, or there are several."""
+    parts = _BESIDE.sub("", generic_resources).split(",")
+    types = {match["type"] or "" for part in parts if (match := _GPUS.fullmatch(part.strip()))}
+    return types.pop() if len(types) == 1 else ""
+
+
 class ReservedUntil(msgspec.Struct, frozen=True, gc=False):
     """Free nodes that are paid for until some moment, epoch seconds."""
 

@@ -13,7 +13,7 @@ from typing import Final
 from advisor.model.cluster import Node
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
-from advisor.model.machine import NOT_KNOWN, Asked, Sharing
+from advisor.model.machine import NOT_KNOWN, Asked, Sharing, words_of
 from advisor.model.node_sets import expand
 
 PENDING: Final = "PENDING"
@@ -65,7 +65,8 @@ class QueuedJob:
         """What it, or one task of an array, takes of a machine."""
         job, memory, gpus = self.job, self.memory_mb, self.gpus
         first, several = self.partitions[0], self.partitions if len(self.partitions) > 1 else ()
-        return Asked(job.processors, job.nodes or 1, memory, gpus, first, job.whole_nodes, several)
+        whole, words = job.whole_nodes, words_of(job)
+        return Asked(job.processors, job.nodes or 1, memory, gpus, first, whole, several, words)
 
     @property
     def holds_processors(self) -> bool:

@@ -14,7 +14,7 @@ from advisor.model.cluster import Node
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
-from advisor.model.node_classes import gpu_count
+from advisor.model.node_classes import gpu_count, gpu_type
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm import records
@@ -275,6 +275,7 @@ def _node(row: Mapping[str, str]) -> Node | None:
         active_features=tuple(word for word in (records.text(row["features_act"]) or "").split(",") if word),
         weight=records.whole(row["Weight"]),
         gpus=gpu_count(records.text(row["Gres"]) or ""),
+        gpu_type=gpu_type(records.text(row["Gres"]) or ""),
     )
 
 

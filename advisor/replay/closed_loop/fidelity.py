@@ -227,7 +227,7 @@ class _Machine:
 def _sizes(jobs: LoopJobs) -> Ints:
     if jobs.on_premise is None:
         return np.array([jobs.machine, 0, 0])
-    return np.asarray(jobs.on_premise.sizes.sum(axis=0))
+    return np.asarray(jobs.on_premise.as_one().sizes[0])
 
 
 def _overtaken_share(jobs: LoopJobs) -> float:

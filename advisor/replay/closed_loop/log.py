@@ -17,6 +17,7 @@ from advisor.simulate.pool.machines import Machines
 from advisor.simulate.pool.pool import Further, Pool
 from advisor.simulate.pool.rules import Rules
 
+_RESOURCES = 3  # processors, memory, GPUs
 _SHORTEST_RUN = 1e-3  # seconds; a job of run time 0 would end before it starts
 
 
@@ -24,9 +25,10 @@ class OnPremise(NamedTuple):
     """The machines on-premise (partitions that share no nodes), and what jobs hold of them.
 
     Attributes:
-        sizes: What each has of processors, memory (MiB) and GPUs, shape ``(m, 3)``; 0: none waits for it.
+        sizes: What each has of processors, memory (MiB) and GPUs, and the processors of each subset of its
+            nodes to which partitions are bound, shape ``(m, 3 + s)``; 0: no job waits for it.
         places: The number of the machine of each row of the table, shape ``(n,)``; -1: none of them.
-        held: What each row of the table holds of its machine, shape ``(n, 3)``.
+        held: What each row of the table holds of its machine, shape ``(n, 3 + s)``.
     """
 
     sizes: Ints
@@ -39,7 +41,8 @@ class OnPremise(NamedTuple):
 
     def as_one(self) -> OnPremise:
         """The same jobs on one machine that has all."""
-        return OnPremise(self.sizes.sum(axis=0, keepdims=True), np.minimum(self.places, 0), self.held)
+        sizes, held = self.sizes[:, :_RESOURCES], self.held[:, :_RESOURCES]
+        return OnPremise(sizes.sum(axis=0, keepdims=True), np.minimum(self.places, 0), held)
 
     def of(self, rows: slice | NDArray[np.bool_]) -> OnPremise:
         """The same machines, with these rows of the table."""
@@ -96,7 +99,7 @@ class LoopJobs:
     def held(self) -> Ints:
         """What the first ``first + n`` rows of the table hold on-premise, shape ``(first + n, 3)``."""
         if self.on_premise is not None:
-            return self.on_premise.held[: self.first + len(self)]
+            return self.on_premise.held[: self.first + len(self), :_RESOURCES]
         asked = self.table.processors[: self.first + len(self)]
         return np.column_stack((asked, np.zeros_like(asked), np.zeros_like(asked)))
 
@@ -148,10 +151,20 @@ def on_premise_of(table: JobTable, machines: Sequence[Machine], processors: int)
     """
     if not machines:
         return None
-    sizes = np.array([(one.processors, one.memory_mb, one.gpus) for one in machines], np.int64)
+    places = places_of(table, machines)
+    queues = np.array([*table.names.get("queue", ()), ""])[table.queue]
+    bound = [[part for part in one.subsets if part.partitions] for one in machines]
+    more = max(map(len, bound))
+    sizes = np.zeros((len(machines), _RESOURCES + more), np.int64)
+    sizes[:, :_RESOURCES] = [(one.processors, one.memory_mb, one.gpus) for one in machines]
+    held = np.hstack((table.held, np.zeros((len(table), more), np.int64)))
+    for place, parts in enumerate(bound):
+        for column, part in enumerate(parts, _RESOURCES):
+            sizes[place, column] = part.size
+            rows = (places == place) & np.isin(queues, part.partitions)
+            held[rows, column] = held[rows, 0]
     if len(machines) == 1 and sizes[0, 0]:
         sizes = sizes * processors // sizes[0, 0]
-    places, held = places_of(table, machines), table.held.copy()
     held[sizes[places] == 0] = 0
     return OnPremise(sizes, places, held)
 

@@ -1,71 +1,86 @@
-"""The parts of a machine to which some of its partitions are bound. Pure."""
+"""The parts of a machine to which jobs are bound by their partition or by what they ask for. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from advisor.model.machine import Machine, Subset
-from advisor.model.snapshot import ClusterSnapshot, QueuedJob
-from advisor.service.observation.reserved_nodes import nodes_among
+from advisor.model.cluster import Node
+from advisor.model.errors import BadInput
+from advisor.model.machine import GPU_TYPE, NAMED_NODES, Subset, words_of
+from advisor.model.node_sets import expand
+from advisor.model.snapshot import QueuedJob
 
-_Kind: TypeAlias = tuple[str, ...]
-"""The partitions of a node."""
 _MAX_SUBSETS: Final = 8
 """Subsets of one machine: each makes a simulation slower."""
 
 
-def subsets_of(
-    names: Sequence[str], kinds: Mapping[_Kind, tuple[int, int]], jobs: Sequence[QueuedJob]
-) -> tuple[Subset, ...]:
-    """The subsets of a machine's nodes that are all nodes of one of its partitions.
+class NamedBy(NamedTuple):
+    """How many jobs name each partition, and each request (:func:`words_of`)."""
 
-    Of more than count, those are left out whose partitions have the fewest jobs. A partition without a usable
-    node is bound to none: nothing tells when its nodes come back.
+    partitions: Counter[str]
+    words: Counter[str]
+
+    @classmethod
+    def jobs(cls, jobs: Sequence[QueuedJob]) -> NamedBy:
+        """Count those of some jobs."""
+        return cls(
+            Counter(name for queued in jobs for name in queued.partitions),
+            Counter(word for queued in jobs for word in words_of(queued.job)),
+        )
+
+
+class NodesOf(NamedTuple):
+    """A subset, and the names of its nodes."""
+
+    subset: Subset
+    nodes: frozenset[str]
+
+
+def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy) -> tuple[NodesOf, ...]:
+    """The subsets of a machine's nodes to which jobs of a partition, or with some request, are bound.
+
+    Of more than count, those are left out that bind the fewest jobs. A partition without a usable node binds
+    to none: nothing tells when its nodes come back. Of requests only those count that some job has.
 
     Args:
-        names: The machine's partitions.
-        kinds: Processors and number of the usable nodes of each kind.
-        jobs: Those that run or wait.
+        partitions: The machine's.
+        nodes: Those that are usable.
+        named: By the jobs that run or wait.
     """
-    usable = {kind: has for kind, has in kinds.items() if has[1]}
-    of_partition = {name: frozenset(kind for kind in usable if name in kind) for name in names}
-    different = dict.fromkeys(members for members in of_partition.values() if members)
-    proper = [members for members in different if len(members) < len(usable)]
-    counted = Counter(name for queued in jobs for name in queued.partitions) if proper else Counter[str]()
-    bound = {
-        members: tuple(name for name in names if of_partition[name] and of_partition[name] <= members)
-        for members in proper
+    of_partition = {
+        name: frozenset(node.name for node in nodes if name in node.partitions) for name in partitions
     }
-    proper.sort(key=lambda members: -sum(counted[name] for name in bound[members]))
-    return tuple(
-        Subset(
-            bound[members],
-            processors=sum(usable[kind][0] for kind in members),
-            nodes=sum(usable[kind][1] for kind in members),
-        )
-        for members in proper[:_MAX_SUBSETS]
-    )
+    of_word = {word: _with(word, nodes) for word in named.words}
+    number: Counter[tuple[bool, frozenset[str]]] = Counter()
+    for name, those in of_partition.items():
+        number[False, those] += named.partitions[name]
+    for word, those in of_word.items():
+        number[word.startswith(GPU_TYPE), those] += named.words[word]
+    proper = [key for key in number if 0 < len(key[1]) < len(nodes) or (key[0] and key[1])]
+    proper.sort(key=lambda key: -number[key])
+    known = {node.name: node for node in nodes}
+    found = []
+    for counts_gpus, those in proper[:_MAX_SUBSETS]:
+        there = [known[name] for name in those]
+        words = [word for word, its in of_word.items() if its <= those and its]
+        if counts_gpus:
+            words = [word for word in words if word.startswith(GPU_TYPE)]
+        names = [] if counts_gpus else [name for name, its in of_partition.items() if its <= those and its]
+        size = sum(node.gpus if counts_gpus else node.processors for node in there)
+        found.append(NodesOf(Subset(tuple(names), size, len(there), tuple(words), counts_gpus), those))
+    return tuple(found)
 
 
-def nodes_in_subsets(
-    snapshot: ClusterSnapshot, machines: Sequence[Machine], unusable: Collection[str]
-) -> tuple[tuple[Mapping[int, int], ...], ...]:
-    """Of each subset of each machine: id of a running job to the number of nodes that it has there."""
-    if not any(machine.subsets for machine in machines):
-        return ()
-    kinds = {node.partitions for node in snapshot.nodes}
-
-    def inside(subset: Subset) -> Mapping[int, int]:
-        there = {kind for kind in kinds if not set(kind).isdisjoint(subset.partitions)}
-        return nodes_among(
-            snapshot,
-            [
-                node.name
-                for node in snapshot.nodes
-                if node.partitions in there and not node.is_cloud and node.name not in unusable
-            ],
-        )
-
-    return tuple(tuple(map(inside, machine.subsets)) for machine in machines)
+def _with(word: str, nodes: Sequence[Node]) -> frozenset[str]:
+    """The names of the nodes that a request binds a job to."""
+    if word.startswith(NAMED_NODES):
+        try:
+            return frozenset(expand(word.removeprefix(NAMED_NODES))) & {node.name for node in nodes}
+        except BadInput:  # text from outside
+            return frozenset()
+    if word.startswith(GPU_TYPE):
+        wanted = word.removeprefix(GPU_TYPE)
+        return frozenset(node.name for node in nodes if node.gpu_type == wanted)
+    return frozenset(node.name for node in nodes if word in (node.active_features or node.features))

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.arrays import Floats
+from advisor.model.cluster import Node
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, never_starts
 from advisor.model.machine import Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.service.observation.node_subsets import nodes_in_subsets, subsets_of
+from advisor.service.observation.node_subsets import NamedBy, subsets_of
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import Visitor, visitors, without_doubles
@@ -39,8 +39,7 @@ class OnPremiseQueue:
         places: Job id to the number of the machine that it has or waits for; empty where there is one.
         names: The job names that placeholders stand for, by their ids.
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
-        inside: Of each subset of each machine: id of a running job to the number of its nodes there; empty
-            where there is no subset.
+        inside: Of each subset of each machine: id of a running job to the number of its nodes there.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
     """
@@ -98,9 +97,9 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
     unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
-    machines = _machines(ours, snapshot, unusable, here)
     running = tuple(queued for queued in here if queued.holds_processors)
     running += tuple(visitor.queued for visitor in foreign.values())
+    machines, inside = _machines(ours, snapshot, unusable, (*running, *waiting))
     return OnPremiseQueue(
         time=snapshot.time,
         machines=machines,
@@ -109,7 +108,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         places=_places(machines, running, waiting, foreign) if len(machines) > 1 else {},
         names=_names_of_placeholders(snapshot.jobs),
         lost=_lost(nodes_among(snapshot, unusable), foreign),
-        inside=nodes_in_subsets(snapshot, machines, unusable),
+        inside=inside,
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
     )
@@ -123,28 +122,36 @@ def _lost(unusable: Mapping[int, int], foreign: Mapping[int, Visitor]) -> Mappin
 
 def _machines(
     ours: Sequence[str], snapshot: ClusterSnapshot, unusable: Collection[str], jobs: Sequence[QueuedJob]
-) -> tuple[Machine, ...]:
-    """The machines, in the order of their first partitions in the settings."""
-    joined = {name: {name} for name in ours}
-    kinds: dict[tuple[str, ...], NDArray[np.int64]] = {}  # few differ, of thousands of nodes
+) -> tuple[tuple[Machine, ...], tuple[tuple[Mapping[int, int], ...], ...]]:
+    """The machines, in the order of their first partitions in the settings, and `OnPremiseQueue.inside`."""
+    joined, named = {name: {name} for name in ours}, NamedBy.jobs(jobs)
+    kinds: dict[tuple[str, ...], list[Node]] = {}  # few differ, of thousands of nodes
     for node in snapshot.nodes:
         if not node.is_cloud and not joined.keys().isdisjoint(node.partitions):
-            has = kinds.setdefault(node.partitions, np.zeros(4, np.int64))
+            usable = kinds.setdefault(node.partitions, [])
             if node.name not in unusable:
-                has += (node.processors, 1, node.memory_mb, node.gpus)
+                usable.append(node)
     for partitions in kinds:
         together = set[str]().union(*(joined[name] for name in partitions if name in joined))
         joined |= dict.fromkeys(together, together)
     found = dict.fromkeys(tuple(name for name in ours if name in joined[first]) for first in ours)
-    machines = []
+    machines, inside = [], []
     for names in found:
-        parts = {kind: has for kind, has in kinds.items() if not set(names).isdisjoint(kind)}
-        processors, nodes, memory, gpus = np.sum([*parts.values(), np.zeros(4, int)], axis=0).tolist()
-        terms = tuple(snapshot.sharing.partitions.get(name, PartitionTerms()) for name in names)
-        subsets = subsets_of(names, {kind: (int(has[0]), int(has[1])) for kind, has in parts.items()}, jobs)
-        memory = memory if snapshot.sharing.memory else 0
-        machines.append(Machine(names, processors, nodes, memory, gpus, terms, subsets))
-    return tuple(machines)
+        nodes = [node for kind, those in kinds.items() if not set(names).isdisjoint(kind) for node in those]
+        subsets = subsets_of(names, nodes, named)
+        machines.append(
+            Machine(
+                names,
+                sum(node.processors for node in nodes),
+                len(nodes),
+                sum(node.memory_mb for node in nodes) if snapshot.sharing.memory else 0,
+                sum(node.gpus for node in nodes),
+                tuple(snapshot.sharing.partitions.get(name, PartitionTerms()) for name in names),
+                tuple(one.subset for one in subsets),
+            )
+        )
+        inside.append(tuple(nodes_among(snapshot, one.nodes) for one in subsets))
+    return tuple(machines), tuple(inside)
 
 
 def _places(
@@ -299,7 +306,10 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
     for queued, run in zip(part.running, part.running_runs.tolist(), strict=True):
         job_id, asked, limit = queued.job.job_id, queued.asked, limit_seconds(queued.job)
         (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.queue.lost.get(job_id, 0)))
-        rest += [asked.on(inside.get(job_id, 0)).processors for inside in part.inside]
+        rest += [
+            subset.held_by(asked.on(inside.get(job_id, 0)))
+            for subset, inside in zip(machine.subsets, part.inside, strict=True)
+        ]
         for _, _, resource, _, inside in windows:
             rest.append(machine.held_by(asked.on(asked.nodes - inside.get(job_id, 0)))[resource])
         running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))

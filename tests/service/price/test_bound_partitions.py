@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 from advisor.model import Job
+from advisor.model.cluster import Node
 from advisor.model.machine import Asked, Subset
 from advisor.model.snapshot import QueuedJob
+from advisor.replay.closed_loop.log import loop_jobs
+from advisor.replay.closed_loop.world import Policy, World, WorldOptions
+from advisor.replay.sources import load_table
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
 from advisor.service.submit.recent import QueueForecast
@@ -44,10 +49,11 @@ def queue_of(*jobs: QueuedJob, ours: tuple[str, ...] = PARTITIONS) -> OnPremiseQ
     )
 
 
-def wait_of_new_job(queue: OnPremiseQueue, partition: str) -> float:
+def wait_of_new_job(queue: OnPremiseQueue, partition: str, **changes: Any) -> float:
     """What the submit server says of a job that comes now."""
     snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue))
-    job = Job(job_id=0, submit_time=NOW, queue=partition, processors=4, requested_time=HOUR)
+    usual = {"job_id": 0, "submit_time": NOW, "queue": partition, "processors": 4, "requested_time": HOUR}
+    job = Job(**{**usual, **changes})
     return QueueForecast(snapshot.queues, profiles_of(snapshot)).wait(job, NOW)
 
 
@@ -55,9 +61,9 @@ def test_subsets_are_the_nodes_of_partitions_that_have_not_all() -> None:
     (machine,) = queue_of().machines
     assert machine.partitions == PARTITIONS
     assert set(machine.subsets) == {
-        Subset(("cpu", "big"), processors=40, nodes=10),
-        Subset(("big",), processors=8, nodes=2),
-        Subset(("gpu",), processors=4, nodes=1),
+        Subset(("cpu", "big"), size=40, nodes=10),
+        Subset(("big",), size=8, nodes=2),
+        Subset(("gpu",), size=4, nodes=1),
     }
     assert queue_of(ours=("cpu",)).machines[0].subsets == ()
 
@@ -116,3 +122,62 @@ def test_jobs_of_a_partition_that_is_not_ours_hold_our_nodes_while_they_run() ->
     settings = make_settings(cluster={"on_premise_partitions": ["cpu", "big"]})
     seen = cluster_state(make_look(NOW, (*SMALL, *BIG), (other,)), settings)
     assert (seen.total_processors, seen.free_processors) == (40, 10)
+
+
+FAST = tuple(replace(node, features=("x86", "fast")) for node in SMALL[:2])
+SLOW = tuple(replace(node, features=("x86",)) for node in SMALL[2:])
+
+
+def queue_of_nodes(nodes: tuple[Node, ...], *jobs: QueuedJob) -> OnPremiseQueue:
+    return on_premise_queue(
+        make_look(NOW, nodes, jobs), make_settings(cluster={"on_premise_partitions": ["cpu"]})
+    )
+
+
+def test_jobs_that_ask_for_a_feature_keep_no_job_from_nodes_without_it() -> None:
+    """And wait themselves, although others would start at once."""
+    behind = [waits(n, "cpu", requested_time=20 * HOUR, features=("x86", "fast")) for n in range(10, 20)]
+    queue = queue_of_nodes((*FAST, *SLOW), busy(1, "c1"), busy(2, "c2"), *behind)
+    assert [part.words for part in queue.machines[0].subsets] == [("fast",)]
+    assert wait_of_new_job(queue, "cpu") == 0.0
+    assert wait_of_new_job(queue, "cpu", features=("fast",)) == 101 * HOUR
+    assert wait_of_new_job(queue, "cpu", features=("fast", "x86"), plain_constraint=False) == 0.0
+    assert forecast_waits(queue)[10] == HOUR
+
+
+def test_jobs_that_name_nodes_keep_no_job_from_others() -> None:
+    behind = [waits(n, "cpu", requested_time=20 * HOUR, node_list="c1") for n in range(10, 20)]
+    queue = queue_of_nodes(SMALL, busy(1, "c1"), *behind, waits(20, "cpu", node_list="c[1"))
+    assert wait_of_new_job(queue, "cpu") == 0.0
+    assert forecast_waits(queue)[19] == 181 * HOUR
+
+
+def test_types_of_gpus_are_told_apart() -> None:
+    cards = {"a100": ("g1", 4), "v100": ("g2", 2)}
+    nodes = tuple(
+        replace(make_node(name, partitions=("cpu",)), gpus=number, gpu_type=kind)
+        for kind, (name, number) in cards.items()
+    )
+    full = replace(busy(1, "g2", processors=1), gpus=2)
+    asks = {"processors": 1, "gpus": 1, "gres": "gpu:v100:1"}
+    queue = queue_of_nodes(nodes, full, waits(2, "cpu", **asks))
+    assert forecast_waits(queue) == {2: HOUR}
+    assert [part.words for part in queue.machines[0].subsets] == [("gpu:v100",)]
+    assert wait_of_new_job(queue, "cpu", gres="gpu:a100:4", processors=1) == 0.0
+    assert wait_of_new_job(queue, "cpu", gres="gpu:4", processors=1) == 0.0
+    assert wait_of_new_job(queue, "cpu", gres="gpu:v100:2", processors=1) == 2 * HOUR
+
+
+def test_what_ifs_bind_jobs_to_the_nodes_of_their_partition() -> None:
+    """The job that waits for the two full nodes of a partition keeps the next one from no other node."""
+    (machine,) = queue_of().machines
+    rows = np.array([0, 1, 1, 0])
+    table = load_table("synthetic:4:1")
+    table = replace(
+        table, submit=np.arange(4.0), wait=np.zeros(4), run=np.full(4, 100.0),
+        requested_time=np.full(4, 100.0), processors=np.full(4, 8), held=np.zeros((0, 3)), queue=rows,
+        names={**table.names, "queue": ("cpu", "big")}, total_processors=machine.processors,
+    )  # fmt: skip
+    jobs = loop_jobs(table).on_machines([machine])
+    assert World(jobs, WorldOptions(), Policy()).run().end.tolist() == [100.0, 101.0, 201.0, 103.0]
+    assert jobs.on_one_machine().pool().forecast(np.zeros(4)).shape == (4,)
