@@ -92,6 +92,13 @@ def placement(
         processes=processes or usual_processes(len(table)),
     )
     found = replay_placement(table, options, phase)
+    if tune and any(tuned.rmse_after is None for tuned in found.parameters.values()):
+        stderr.print(
+            f"The published estimators are not tuned: too few jobs are known before row {options.skip}. "
+            "A larger --skip has them tuned.",
+            markup=False,
+            highlight=False,
+        )
     seconds = time.perf_counter() - begun
     result = result_of(trace, options, found, seconds)
     if plot is not None:

@@ -103,7 +103,7 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
         progress: Told how far it is.
 
     Raises:
-        BadInput: The log ends before the window, has no waits, or holds too little before it to tune on.
+        BadInput: The log ends before the window, or has no waits.
     """
     window = _judged(table, options)
     states = states_of(table)
@@ -250,7 +250,7 @@ def _parameters(
     options: PlacementOptions,
     progress: Progress,
 ) -> tuple[KnnParameters, TunedParameters]:
-    """Parameters for the window, from the 500 entries before it (section V-A)."""
+    """Parameters for the window, from the 500 entries before it (section V-A); untuned ones without those."""
     start = untuned_of(EstimatorSettings(), encoder.schema)
     if not options.tune:
         return start, _shown(start, encoder)
@@ -258,13 +258,8 @@ def _parameters(
         problem = TuningProblem.from_log(
             table, states, encoder, target, at=options.skip, entries=TEST_ENTRIES
         )
-    except BadInput as error:
-        raise BadInput(
-            f"too few jobs before row {options.skip} to tune the estimators on ({error.what})",
-            where=f"trace {table.name!r}",
-            mend="Use a larger --skip, or --no-tune",
-            code="replay.tuning",
-        ) from None
+    except BadInput:  # too few jobs before the window, as in a short log
+        return start, _shown(start, encoder)
     with progress(f"tuning the {target} estimator", options.generations + 1) as tick:
         result = tune(
             problem,

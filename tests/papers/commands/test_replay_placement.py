@@ -68,6 +68,13 @@ def test_fields_of_the_contract(log):
         assert "fraction_of_optimal" in row["advisor"]
 
 
+def test_a_short_log_is_replayed_untuned_and_says_so(log):
+    result = call("--trace", log, "--jobs", 20, "--factors", "0.01", "--format", "json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["jobs"] == 20
+    assert "not tuned: too few jobs are known before row 150" in result.stderr
+
+
 def test_for_people(log):
     result = call("--trace", log, "--skip", 150, "--jobs", 100, "--factors", "0.01", "--no-tune")
     assert result.exit_code == 0
@@ -83,7 +90,6 @@ def test_for_people(log):
         ("--factors", "nan"),
         ("--baseline", "0"),
         ("--skip", "100000"),
-        ("--skip", "100"),  # too little before it to tune on
     ],
 )
 def test_bad_input(log, options):

@@ -174,18 +174,19 @@ def _columns(n: int):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        (replace(OPTIONS, skip=5000), "hold no job that ran"),
-        (replace(OPTIONS, skip=300), "too few jobs before row 300"),
-    ],
-)
-def test_a_log_that_is_too_short_is_refused(options, what):
-    with pytest.raises(BadInput, match=what) as caught:
-        replay_placement(make_log(), options, quiet)
+def test_a_log_that_is_too_short_is_refused():
+    with pytest.raises(BadInput, match="hold no job that ran") as caught:
+        replay_placement(make_log(), replace(OPTIONS, skip=5000), quiet)
     assert "--skip" in caught.value.mend
     assert "habits" in caught.value.where
+
+
+def test_estimators_stay_untuned_where_too_few_jobs_come_before_the_window():
+    found = replay_placement(make_log(), replace(OPTIONS, skip=300), quiet)
+    untuned = replay_placement(make_log(), replace(OPTIONS, skip=300, tune=False), quiet)
+    assert found.parameters == untuned.parameters
+    assert found.rows == untuned.rows
+    assert all(tuned.rmse_after is None for tuned in found.parameters.values())
 
 
 def test_a_log_without_waits_is_refused():
