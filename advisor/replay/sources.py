@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import structlog
 
 from advisor.history import swf
 from advisor.model.errors import BadInput
@@ -20,6 +21,8 @@ _MAX_SYNTHETIC_JOBS = 10_000_000
 def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progress | None = None) -> JobTable:
     """Jobs of a replay in submission order; jobs of one second keep the log's order.
 
+    Malformed lines are skipped; the program's own log says how many there were, and which was the first.
+
     Args:
         spec: A ``.swf`` or ``.swf.gz`` file, or ``synthetic[:jobs[:seed]]``: a workload by
             ``advisor.simulate.workload`` on 128 processors, 20,000 jobs with seed 1 unless said otherwise.
@@ -31,7 +34,18 @@ def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progre
     """
     if str(spec) == SYNTHETIC or str(spec).startswith(f"{SYNTHETIC}:"):
         return _synthetic(str(spec), progress)
-    table = swf.read_table(Path(spec), keep=keep, progress=progress)
+    skipped = swf.MalformedLines(keep=1)
+    table = swf.read_table(Path(spec), keep=keep, report=skipped, progress=progress)
+    if skipped.count:
+        first = skipped.first[0]
+        structlog.get_logger().warning(
+            "trace.lines_skipped",
+            trace=str(spec),
+            lines=skipped.count,
+            first_line=first.number,
+            reason=first.reason,
+            text=first.text,
+        )
     if not len(table):
         raise BadInput(
             "no job in it ever ran", where=str(spec), mend="Give a log of finished jobs", code="trace.empty"
