@@ -78,7 +78,7 @@ def _refuse_what_cannot_be_read_twice(path: Path) -> None:
 
 def _take_comment(line: bytes, comments: list[str]) -> bool:
     """Keep a comment line; False when the line is not a comment or there are too many."""
-    text = line.decode("utf-8", "replace").strip()
+    text = line.decode("utf-8", "replace").lstrip("\ufeff").strip()  # an editor's mark of its encoding
     if not text.startswith(";") or len(comments) >= _MAX_COMMENTS:
         return False
     comments.append(text.lstrip(";").rstrip()[:_MAX_COMMENT_CHARACTERS])

@@ -58,7 +58,7 @@ _MAX_ROWS = 100_000_000  # a gzip bomb must not fill the memory
 _NOT_SWF_AFTER = 1000  # malformed lines before the first good one: it is another kind of file
 _NUMBER = re.compile(rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,3}+)?+")
 _ROW = re.compile(rb"\s*+%b(?:\s++%b){17}\s*+" % (_NUMBER.pattern, _NUMBER.pattern))
-_NO_JOB = re.compile(rb"\s*+(?:;|\Z)")  # a comment or a blank line
+_NO_JOB = re.compile(rb"(?:\xef\xbb\xbf)?+\s*+(?:;|\Z)")  # a comment or a blank line; editors mark UTF-8
 
 
 @dataclass(slots=True)

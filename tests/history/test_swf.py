@@ -80,6 +80,13 @@ def test_the_header_is_read_whatever_the_case_of_its_names(tmp_path: Path) -> No
     assert (header.unix_start_time, header.max_processors, header.utc_offset_seconds) == (1000, 64, 3600)
 
 
+def test_a_mark_of_utf_8_at_the_beginning_is_no_part_of_the_header(tmp_path: Path) -> None:
+    path = log(tmp_path, "\ufeff; MaxProcs: 64", LINE)
+    lines = swf.MalformedLines()
+    assert swf.read_table(path, report=lines).total_processors == 64
+    assert lines.count == 0
+
+
 def test_a_header_without_processors_has_them_as_nodes(tmp_path: Path) -> None:
     assert swf.read_header(log(tmp_path, "; MaxNodes: 70 (dual)", LINE)).max_processors == 70
 
