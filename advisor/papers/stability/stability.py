@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.arrays import Floats
+from advisor.model.errors import BadInput
 from advisor.papers.stability.node_traces import NodePool, load_nodes
 from advisor.papers.stability.stability_run import (
     ACQUIRER_ONLY,
@@ -62,6 +63,9 @@ LOAD = 0.6
 
 MAX_TASKS = 5_000
 _DRAWS = 3
+_MAX_CHANGES = (
+    30_000_000  # of a repeated trace: some 3 GB; a log with a gap of years must not fill the memory
+)
 _DAY = 86400.0
 _CORES_PER_TASK_OF_A_JOB = 22.0  # 64 harvest nodes have some 1,100 cores and jobs of 50 tasks
 _TASKS, _CHANCE = 7, 11  # streams of chance drawn from one seed
@@ -180,8 +184,7 @@ def _rows(
     progress: Progress | None,
 ) -> list[dict[str, Any]]:
     """One draw of tasks under each scheduler; the first one is what the others are measured by."""
-    turns = 2 + int(work.submit[-1] / pool.changes.until)
-    changes = pool.changes.repeated(turns)
+    changes = pool.changes.repeated(_turns(pool.changes, work))
     runs = [_Run(changes, work, scheduler, pool.rented, seed) for scheduler in wanted]
     outcomes = side_by_side(_outcome, runs, [len(work)] * len(runs), processes=processes, tick=progress)
     completions = [completion_times(work, outcome) for outcome in outcomes]
@@ -189,6 +192,20 @@ def _rows(
         _row(scheduler, outcome, completion, completions[0])
         for scheduler, outcome, completion in zip(wanted, outcomes, completions, strict=True)
     ]
+
+
+def _turns(changes: NodeChanges, work: Tasks) -> int:
+    """How often the nodes' trace is repeated until the last task is submitted, and once more."""
+    turns = 2 + int(work.submit[-1] / changes.until)
+    if turns * (len(changes.time) + changes.nodes) > _MAX_CHANGES:
+        raise BadInput(
+            f"the last task is submitted after {work.submit[-1] / _DAY:,.0f} days: the nodes' trace of "
+            f"{changes.until / _DAY:,.1f} days is too short, it would have to be repeated {turns:,} times",
+            where="--tasks",
+            mend="Give fewer days of tasks (a part of the log), or a longer trace of fewer nodes",
+            code="stability.too_long",
+        )
+    return turns
 
 
 def _mean_row(same: Sequence[dict[str, Any]]) -> dict[str, Any]:

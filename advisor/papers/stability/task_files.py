@@ -22,7 +22,7 @@ def load_tasks(path: str, *, most_cores: int) -> Tasks:
     Args:
         path: A CSV file with the columns ``job,submit,duration,cores`` and optionally ``estimate`` (seconds),
             or a log (``.swf``, ``.swf.gz``), of which each job is one task with its requested time as the
-            estimate.
+            estimate; the first is submitted at the nodes' time 0, as a log's times may be those of a clock.
         most_cores: Tasks that need more are left out: no node could ever run them.
 
     Raises:
@@ -56,7 +56,7 @@ def _from_log(path: str) -> Tasks:
     asked = np.where(table.requested_time > 0, table.requested_time, table.run)  # NaN is not above 0
     return Tasks(
         job=np.arange(len(table)),
-        submit=table.submit.astype(np.float64),
+        submit=(table.submit - table.submit[0]).astype(np.float64),
         duration=table.run.astype(np.float64),
         estimate=np.maximum(asked, 1.0),
         cores=table.processors,

@@ -31,6 +31,7 @@ from advisor.papers.stability.survival_scores import (
 from advisor.papers.stability.task_files import load_tasks
 from advisor.papers.stability.world.harvest import DAY, harvest_nodes
 from advisor.papers.stability.world.tasks import TaskMix, draw_runtimes, draw_tasks
+from tests.history.swf_lines import LINE, log
 from tests.papers.stability.world.harvest_figures import harvest_figures
 
 pytestmark = pytest.mark.slow
@@ -210,6 +211,18 @@ def test_tasks_of_a_file(tmp_path):
     path.write_text("job,submit,duration,cores\na,0,nan,1\n")
     with pytest.raises(BadInput):
         load_tasks(str(path), most_cores=4)
+
+
+def test_tasks_of_a_log_begin_with_the_nodes(tmp_path):
+    path = log(tmp_path, LINE.replace("1 10", "1 1700000010"), LINE.replace("1 10", "2 1700000070"))
+    assert load_tasks(str(path), most_cores=8).submit.tolist() == [0, 60]
+
+
+def test_tasks_that_fill_the_memory_are_refused(tmp_path):
+    path = log(tmp_path, LINE, LINE.replace("1 10", "2 1000000000"))
+    with pytest.raises(BadInput, match="too short, it would have to be repeated") as caught:
+        replay.report("synthetic:C2:1", tasks=str(path))
+    assert "Give fewer days of tasks" in caught.value.mend
 
 
 @pytest.mark.parametrize("shape", ["uniform", "gaussian", "pareto"])
