@@ -212,11 +212,11 @@ def _weekly_cutoff(
 
 def _table(trace: Path | None, settings: Settings) -> JobTable:
     if trace is not None:
-        from advisor.history.swf import read_table
+        from advisor.replay.sources import load_table
 
         what = f"reading {trace.name}"
         with ticking(what) as tick:
-            return read_table(trace, keep="all", progress=lambda done, total: tick(what, done, total))
+            return load_table(trace, keep="all", progress=lambda done, total: tick(what, done, total))
     from advisor.history.columns import on_premise
     from advisor.history.store import HistoryStore
 

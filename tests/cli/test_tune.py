@@ -85,6 +85,14 @@ def test_tunes_on_a_log_and_puts_the_parameters_in_force(trace, models):
     assert found["targets"]["run"]["rmse_after"] < 0.8 * found["targets"]["run"]["rmse_before"]
 
 
+def test_a_log_is_tuned_on_in_the_order_of_submission_whatever_the_order_of_its_lines(trace, tmp_path):
+    shuffled = tmp_path / "shuffled" / trace.name
+    shuffled.parent.mkdir()
+    write(shuffled, sorted(jobs(), key=lambda job: job.job.submit_time % 7))  # stable for equal times
+    wanted = as_json("--trace", trace, "--dry-run")["targets"]
+    assert as_json("--trace", shuffled, "--dry-run")["targets"] == wanted
+
+
 def test_weekly_promotes_what_is_better_on_jobs_it_was_not_tuned_on(trace, models, monkeypatch):
     monkeypatch.setenv("ADVISOR_ESTIMATOR__MIN_FINISHED_JOBS", "200")
     first = as_json("--trace", trace, "--models", models, "--weekly")
