@@ -28,8 +28,8 @@ def say_too_large(jobs: int, machine: int) -> None:
     """Say on standard error how many jobs of a log are left out, if any are."""
     if jobs and not tells_steps():
         stderr.print(
-            f"Jobs left out because they ask for more than the {machine:,} processors in the log's header: "
-            f"{jobs:,}. Say the machine's size with --nodes if that is wrong."
+            f"Jobs left out because they ask for more than the machine's {machine:,} processors: {jobs:,}. "
+            "Say the machine's size with --nodes if that is wrong."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     from advisor.replay.closed_loop.world import WorldOptions
 
 
+def finite(value: float) -> float:
+    """Refuse NaN, which the range of an option lets pass."""
+    if math.isnan(value):
+        raise typer.BadParameter("it is not a number")
+    return value
+
+
 SkipOption = Annotated[int, typer.Option(min=0, help="Rows at the log's start that are only learned from.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Rows that are replayed; all by default.")]
 PoliciesOption = Annotated[
@@ -55,10 +63,15 @@ NodesOption = Annotated[
     int,
     typer.Option(min=0, help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs)."),
 ]
-BootOption = Annotated[float, typer.Option(min=0.0, help="Boot time of a cloud node, seconds.")]
+BootOption = Annotated[
+    float, typer.Option(min=0.0, max=86_400.0, callback=finite, help="Boot time of a cloud node, seconds.")
+]
 BillBootOption = Annotated[bool, typer.Option("--bill-boot", help="The boot is paid for, too.")]
 SlowdownOption = Annotated[
-    float, typer.Option(min=0.01, help="Run time in the cloud over run time on-premise.")
+    float,
+    typer.Option(
+        min=0.01, max=1_000.0, callback=finite, help="Run time in the cloud over run time on-premise."
+    ),
 ]
 OutOption = Annotated[
     Path | None,

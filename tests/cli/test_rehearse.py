@@ -103,7 +103,7 @@ def test_the_page_has_every_curve(tmp_path: Path) -> None:
     [
         (("--policies", "magic"), "rehearse.policy"),
         (("--skip", "900"), "rehearse.no_jobs"),
-        (("--nodes", "2"), "rehearse.too_large"),
+        (("--nodes", "1"), "rehearse.no_jobs"),
         (("--budget-share", "inf"), "rehearse.share"),
         (("--out", "/no/such/folder/page.html"), "plot.unwritable"),
         (("--trace", "/no/such.swf"), "trace.missing"),
@@ -114,6 +114,21 @@ def test_what_is_refused(words: tuple[str, ...], code: str) -> None:
     assert isinstance(done.exception, BadInput), done.output
     assert done.exception.code == code
     assert done.exception.mend
+
+
+@pytest.mark.parametrize("words", [("--boot", "inf"), ("--boot", "nan"), ("--slowdown", "nan")])
+def test_times_that_are_none_are_refused(words: tuple[str, str]) -> None:
+    done = CliRunner().invoke(app, ["rehearse", *SMALL, *words])
+    assert done.exit_code == 2
+
+
+def test_jobs_larger_than_a_smaller_machine_are_left_out() -> None:
+    done = CliRunner().invoke(
+        app, ["rehearse", *SMALL, "--nodes", "8", "--processes", "1", "--format", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["processors"] == 8
+    assert "Jobs left out because they ask for more than the machine's 8 processors" in done.stderr
 
 
 def test_the_shipped_loops_under_settings_side_by_side(tmp_path: Path) -> None:

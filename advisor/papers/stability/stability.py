@@ -63,9 +63,8 @@ LOAD = 0.6
 
 MAX_TASKS = 5_000
 _DRAWS = 3
-_MAX_CHANGES = (
-    30_000_000  # of a repeated trace: some 3 GB; a log with a gap of years must not fill the memory
-)
+_MAX_CHANGES = 30_000_000
+"""Of a repeated trace, some 3 GB: a log with a gap of years must not fill the memory."""
 _DAY = 86400.0
 _CORES_PER_TASK_OF_A_JOB = 22.0  # 64 harvest nodes have some 1,100 cores and jobs of 50 tasks
 _TASKS, _CHANCE = 7, 11  # streams of chance drawn from one seed

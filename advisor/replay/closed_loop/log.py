@@ -174,21 +174,21 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
 
     Args:
         jobs: Rows that are replayed; None for all.
-        nodes: Processors of the on-premise cluster; 0: as the log's header says, without the jobs that ask
-            for more than that.
+        nodes: Processors of the on-premise cluster; 0: as the log's header says. Jobs that ask for more are
+            left out.
 
     Raises:
-        BadInput: No job is left, the machine's size is unknown, or a job is larger than ``nodes``.
+        BadInput: No job is left, or the machine's size is unknown.
     """
     machine = nodes or table.total_processors
     is_too_large = table.processors > machine
-    too_large = int(np.sum(is_too_large)) if not nodes and machine > 0 else 0
+    too_large = int(np.sum(is_too_large)) if machine > 0 else 0
     if too_large:
         table = table.select(~is_too_large)
     last = len(table) if jobs is None else min(len(table), skip + jobs)
     if skip >= last:
         raise BadInput(
-            f"the log has {len(table)} jobs that ran, and {skip} are skipped",
+            f"the log has {len(table):,} jobs that ran and fit the machine, and {skip:,} are skipped",
             where=table.name,
             mend="Skip fewer jobs with --skip",
             code="rehearse.no_jobs",
@@ -204,14 +204,6 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
     run = np.maximum(table.run[rows], _SHORTEST_RUN)
     limit = np.maximum(table.limits[rows], 1.0)
     processors = table.processors[rows]
-    if int(processors.max()) > machine:
-        row = int(np.argmax(processors > machine))
-        raise BadInput(
-            f"job {table.job_id[skip + row]} needs {processors[row]} processors; the machine has {machine}",
-            where=table.name,
-            mend="Rehearse a larger machine with --nodes",
-            code="rehearse.too_large",
-        )
     return LoopJobs(
         table=table,
         first=skip,
