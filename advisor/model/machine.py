@@ -54,6 +54,7 @@ class Asked(NamedTuple):
         whole_nodes: Whether it gets whole nodes, as far as its own record tells.
         partitions: All of them, where there are several.
         words: What binds it to some nodes beside its partitions: :func:`words_of`.
+        node_processors, node_memory_mb: What one of its nodes must have; 0: as far as is known any will do.
     """
 
     processors: int
@@ -64,6 +65,8 @@ class Asked(NamedTuple):
     whole_nodes: bool = False
     partitions: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    node_processors: int = 0
+    node_memory_mb: int = 0
 
     def on(self, nodes: int) -> Asked:
         """Its part on so many of its nodes, as if it had as much on each."""
@@ -81,8 +84,20 @@ class Asked(NamedTuple):
         gpus = gpu_count(job.gres) * nodes if job.gres else 0
         names = tuple((job.queue or "").split(","))
         several = names if len(names) > 1 else ()
-        words = words_of(job)
-        return cls(job.processors, nodes, job.memory_mb, gpus, names[0], job.whole_nodes, several, words)
+        of_node = job.node_processors or 0
+        memory = job.memory_mb_per_node or (job.memory_mb or 0) * (of_node or 1) // job.processors
+        return cls(
+            job.processors,
+            nodes,
+            job.memory_mb,
+            gpus,
+            names[0],
+            job.whole_nodes,
+            several,
+            words_of(job),
+            of_node,
+            memory,
+        )
 
 
 def words_of(job: Job) -> tuple[str, ...]:
@@ -183,6 +198,15 @@ class Machine(NamedTuple):
         is_whole = self._takes_whole_nodes(asked, terms)
         processors = _on_whole_nodes(asked, self.processors, self.nodes) if is_whole else asked.processors
         return processors, memory, asked.gpus
+
+    def room_for(self, asked: Asked) -> tuple[float, ...] | None:
+        """What nodes must have for a job, as `no_sooner` of the simulation reads it; None: any will do."""
+        whole = self._takes_whole_nodes(asked, self._terms_of(asked.partition))
+        if not (whole or asked.node_processors > 1 or asked.node_memory_mb):
+            return None
+        parts = enumerate(self.subsets)
+        mask = sum(1 << number for number, part in parts if part.needs(asked, whole_nodes=False))
+        return mask, asked.nodes, max(1, asked.node_processors), asked.node_memory_mb, whole
 
     def at_once(self, needs: Sequence[int], tasks: int) -> int:
         """How many tasks of an array fit at a time, at least one."""

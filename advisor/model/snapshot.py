@@ -65,8 +65,18 @@ class QueuedJob:
         """What it, or one task of an array, takes of a machine."""
         job, memory, gpus = self.job, self.memory_mb, self.gpus
         first, several = self.partitions[0], self.partitions if len(self.partitions) > 1 else ()
-        whole, words = job.whole_nodes, words_of(job)
-        return Asked(job.processors, job.nodes or 1, memory, gpus, first, whole, several, words)
+        of_node = memory if job.processors == 1 else 0  # more processors may be on several nodes
+        return Asked(
+            job.processors,
+            job.nodes or 1,
+            memory,
+            gpus,
+            first,
+            job.whole_nodes,
+            several,
+            words_of(job),
+            node_memory_mb=of_node,
+        )
 
     @property
     def holds_processors(self) -> bool:

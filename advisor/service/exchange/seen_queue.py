@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from advisor.arrays import Floats
 from advisor.model.machine import Machine
 from advisor.simulate.pool.closed_queue import ClosedQueue
+from advisor.simulate.pool.start_profile import NODE_COLUMNS
 
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):
@@ -25,6 +26,8 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
             the jobs of groups that have a limit together.
         priorities: Bytes of a float64 array, shape ``(w,)``: Slurm's of each waiting job, descending; empty
             where they are not known.
+        nodes: Bytes of a float64 array, shape ``(n, NODE_COLUMNS)``: the room on the nodes, as
+            :func:`~advisor.simulate.pool.start_profile.no_sooner` reads it; empty where it is not known.
         before_small: Number of the first rows of ``waiting`` that are before a small job that is submitted
             now; None: all are.
     """
@@ -36,6 +39,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
     limited: bytes = b""
     groups: bytes = bytes(8)
     priorities: bytes = b""
+    nodes: bytes = b""
     before_small: int | None = None
 
     @classmethod
@@ -48,6 +52,18 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
     def with_priorities(self, priorities: Floats) -> SeenQueue:
         """Add the waiting jobs' priorities."""
         return replace(self, priorities=priorities.astype("<f8").tobytes())
+
+    def with_nodes(self, nodes: Floats) -> SeenQueue:
+        """Add the room on the nodes."""
+        return replace(self, nodes=nodes.astype("<f8").tobytes())
+
+    def room(self) -> Floats:
+        """The room on the nodes, writable: numba would compile anew for an array that is not.
+
+        Raises:
+            ValueError: It is damaged.
+        """
+        return _array(self.nodes, NODE_COLUMNS).copy()
 
     def ranks(self) -> list[float]:
         """The waiting rows' priorities, ascending.

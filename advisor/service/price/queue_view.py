@@ -20,10 +20,26 @@ from advisor.service.observation.node_subsets import NamedBy, subsets_of
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import Visitor, visitors, without_doubles
+from advisor.service.price.node_ends import node_ends
 from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue, closed_queue_starts
+from advisor.simulate.pool.start_profile import NODE_COLUMNS, no_sooner
 
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
+
+
+class MachineNodes(NamedTuple):
+    """The usable nodes of a machine.
+
+    Attributes:
+        nodes: All.
+        members: The names of those in each of its subsets.
+        inside: Of each subset, id of a running job to the number of its nodes there.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    members: tuple[frozenset[str], ...] = ()
+    inside: tuple[Mapping[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +55,8 @@ class OnPremiseQueue:
         places: Job id to the number of the machine that it has or waits for; empty where there is one.
         names: The job names that placeholders stand for, by their ids.
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
-        inside: Of each subset of each machine: id of a running job to the number of its nodes there.
+        nodes: What each machine consists of, as far as it is known.
+        on_node: The jobs that run on each node.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
     """
@@ -51,7 +68,8 @@ class OnPremiseQueue:
     places: Mapping[int, int] = field(default_factory=dict)
     names: Mapping[int, str | None] = field(default_factory=dict)
     lost: Mapping[int, int] = field(default_factory=dict)
-    inside: tuple[tuple[Mapping[int, int], ...], ...] = ()
+    nodes: tuple[MachineNodes, ...] = ()
+    on_node: Mapping[str, Sequence[QueuedJob]] = field(default_factory=dict)
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
 
@@ -71,9 +89,9 @@ class OnPremiseQueue:
         """The number of the machine that a job has or waits for."""
         return self.places[queued.job.job_id] if self.places else 0
 
-    def inside_of(self, place: int) -> Sequence[Mapping[int, int]]:
-        """The nodes that running jobs have of each subset of a machine."""
-        return self.inside[place] if self.inside else ()
+    def nodes_of(self, place: int) -> MachineNodes:
+        """What a machine consists of."""
+        return self.nodes[place] if self.nodes else MachineNodes()
 
     def reserved_on(self, place: int) -> Sequence[Reserved]:
         """The next reservations of a machine."""
@@ -99,7 +117,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
     running = tuple(queued for queued in here if queued.holds_processors)
     running += tuple(visitor.queued for visitor in foreign.values())
-    machines, inside = _machines(ours, snapshot, unusable, (*running, *waiting))
+    machines, nodes = _machines(ours, snapshot, unusable, (*running, *waiting))
     return OnPremiseQueue(
         time=snapshot.time,
         machines=machines,
@@ -108,7 +126,8 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         places=_places(machines, running, waiting, foreign) if len(machines) > 1 else {},
         names=_names_of_placeholders(snapshot.jobs),
         lost=_lost(nodes_among(snapshot, unusable), foreign),
-        inside=inside,
+        nodes=nodes,
+        on_node=snapshot.jobs_on,
         reserved=reserved_of(snapshot, machines, unusable),
         held=held_jobs((*running, *waiting)),
     )
@@ -122,8 +141,8 @@ def _lost(unusable: Mapping[int, int], foreign: Mapping[int, Visitor]) -> Mappin
 
 def _machines(
     ours: Sequence[str], snapshot: ClusterSnapshot, unusable: Collection[str], jobs: Sequence[QueuedJob]
-) -> tuple[tuple[Machine, ...], tuple[tuple[Mapping[int, int], ...], ...]]:
-    """The machines, in the order of their first partitions in the settings, and `OnPremiseQueue.inside`."""
+) -> tuple[tuple[Machine, ...], tuple[MachineNodes, ...]]:
+    """The machines, in the order of their first partitions in the settings, and their nodes."""
     joined, named = {name: {name} for name in ours}, NamedBy.jobs(jobs)
     kinds: dict[tuple[str, ...], list[Node]] = {}  # few differ, of thousands of nodes
     for node in snapshot.nodes:
@@ -135,7 +154,7 @@ def _machines(
         together = set[str]().union(*(joined[name] for name in partitions if name in joined))
         joined |= dict.fromkeys(together, together)
     found = dict.fromkeys(tuple(name for name in ours if name in joined[first]) for first in ours)
-    machines, inside = [], []
+    machines, parts = [], []
     for names in found:
         nodes = [node for kind, those in kinds.items() if not set(names).isdisjoint(kind) for node in those]
         subsets = subsets_of(names, nodes, named)
@@ -150,8 +169,10 @@ def _machines(
                 tuple(one.subset for one in subsets),
             )
         )
-        inside.append(tuple(nodes_among(snapshot, one.nodes) for one in subsets))
-    return tuple(machines), tuple(inside)
+        members = tuple(one.nodes for one in subsets)
+        inside = tuple(nodes_among(snapshot, names) for names in members)
+        parts.append(MachineNodes(tuple(nodes), members, inside))
+    return tuple(machines), tuple(parts)
 
 
 def _places(
@@ -193,8 +214,10 @@ def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict
         if not part.waiting:
             continue
         rows = list(_rows(part))
-        starts = closed_queue_starts(_closed(part, rows, queue.time), queue.time) - queue.time
-        waits = np.clip(starts, 0.0, NO_LIMIT_SECONDS).tolist()
+        starts = np.maximum(
+            closed_queue_starts(_closed(part, rows, queue.time), queue.time), _no_sooner(part, rows)
+        )
+        waits = np.clip(starts - queue.time, 0.0, NO_LIMIT_SECONDS).tolist()
         # of an array the first task: the last that is written
         every = zip(reversed(rows), reversed(waits), strict=True)
         held = queue.held.counted
@@ -212,7 +235,8 @@ def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[S
         closed = _closed(part, rows, queue.time)
         priorities = {queued.job.job_id: queued.priority for queued in part.waiting}
         ranks = np.array([priorities[row.job_id] for row in rows], np.float64)
-        found.append(SeenQueue.of(part.machine, *closed[1:]).with_priorities(ranks))
+        seen = SeenQueue.of(part.machine, *closed[1:]).with_priorities(ranks)
+        found.append(seen.with_nodes(_room(part)))
     return tuple(found)
 
 
@@ -225,7 +249,7 @@ class _Part(NamedTuple):
     waiting: Sequence[QueuedJob]
     waiting_runs: Floats
     reserved: Sequence[Reserved]
-    inside: Sequence[Mapping[int, int]]
+    nodes: MachineNodes
     queue: OnPremiseQueue
 
 
@@ -233,7 +257,7 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
     running_runs, waiting_runs = runs(queue)
     if len(queue.machines) == 1:
         jobs = queue.running, running_runs, queue.waiting, waiting_runs
-        yield _Part(queue.machines[0], *jobs, queue.reserved_on(0), queue.inside_of(0), queue)
+        yield _Part(queue.machines[0], *jobs, queue.reserved_on(0), queue.nodes_of(0), queue)
         return
     for place, machine in enumerate(queue.machines):
         ahead, behind = (
@@ -247,9 +271,31 @@ def _parts(queue: OnPremiseQueue, runs: AskRuns) -> Iterator[_Part]:
             [queue.waiting[row] for row in behind],
             waiting_runs[behind],
             queue.reserved_on(place),
-            queue.inside_of(place),
+            queue.nodes_of(place),
             queue,
         )
+
+
+def _room(part: _Part) -> Floats:
+    """What is free on the nodes, and until when the running jobs hold the rest."""
+    now, runs = part.queue.time, part.running_runs.tolist()
+    ends = {
+        queued.job.job_id: max(now + 1.0, (queued.start_time or now) + min(run, limit_seconds(queued.job)))
+        for queued, run in zip(part.running, runs, strict=True)
+    }
+    there, shares_memory = part.nodes, part.machine.memory_mb > 0
+    return node_ends(there.nodes, there.members, part.queue.on_node, ends, shares_memory=shares_memory)
+
+
+def _no_sooner(part: _Part, rows: Sequence[_Row]) -> Floats:
+    """The moment before which no node, or too few nodes, have room for the job of a row; epoch seconds."""
+    now = part.queue.time
+    room_of = {queued.job.job_id: part.machine.room_for(queued.asked) for queued in part.waiting}
+    different = {room for room in room_of.values() if room is not None}
+    nodes = _room(part) if different else np.zeros((0, NODE_COLUMNS))
+    starts = {room: no_sooner(nodes, np.array(room, np.float64), now) for room in different}
+    found = {room: start for room, start in starts.items() if start < np.inf}  # else one may be down
+    return np.array([found.get(room_of[row.job_id] or (), now) for row in rows])
 
 
 class _Row(NamedTuple):
@@ -308,7 +354,7 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
         (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.queue.lost.get(job_id, 0)))
         rest += [
             subset.held_by(asked.on(inside.get(job_id, 0)))
-            for subset, inside in zip(machine.subsets, part.inside, strict=True)
+            for subset, inside in zip(machine.subsets, part.nodes.inside, strict=True)
         ]
         for _, _, resource, _, inside in windows:
             rest.append(machine.held_by(asked.on(asked.nodes - inside.get(job_id, 0)))[resource])

@@ -37,7 +37,7 @@ from advisor.model.job import ANYBODY, NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.machine import Asked, places_by_partition
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.simulate.pool.start_profile import QueueProfiles
+from advisor.simulate.pool.start_profile import NODE_COLUMNS, QueueProfiles, no_sooner
 
 _MAX_SUBMISSIONS: Final = 200_000
 _NOTHING_KNOWN: Final[Mapping[str, float]] = MappingProxyType({})
@@ -93,10 +93,11 @@ class QueueLevel(NamedTuple):
 
 
 class QueueLevels(NamedTuple):
-    """The levels of a queue, its end last, and the priorities of its waiting rows, ascending."""
+    """The levels of a queue, its end last, the priorities of its waiting rows, ascending, and its nodes."""
 
     levels: tuple[QueueLevel, ...]
     ranks: Sequence[float] = ()
+    nodes: Floats = np.zeros((0, NODE_COLUMNS))
 
 
 class _MachineQueue:
@@ -106,6 +107,7 @@ class _MachineQueue:
         self._machine = queue.machine
         self._before_small = queue.before_small
         self._ranks = known.ranks
+        self._nodes = known.nodes
         self._levels = list(known.levels)
         self._joined: set[int] = set()  # levels that are copies
 
@@ -125,6 +127,14 @@ class _MachineQueue:
     def needs(self, asked: Asked) -> Floats:
         """What a job takes of each of the machine's resources."""
         return np.array(self._machine.needs(asked), np.float64)
+
+    def no_sooner(self, asked: Asked, now: float) -> float:
+        """The moment before which no node, or too few nodes, have room for a job."""
+        room = self._machine.room_for(asked) if len(self._nodes) else None
+        if room is None:
+            return now
+        found = no_sooner(self._nodes, np.array(room, np.float64), now)
+        return now if found == math.inf else found  # a node that has enough may be down
 
     def join(self, job: Submission, rows: int, limit: float, run: float) -> None:
         """Add a job that so many rows are before."""
@@ -199,9 +209,9 @@ class QueueForecast:
         priority = self._priority(job.priority_keys, is_small=is_small) if self._priorities else None
         for machine in self._of(job.queue):
             profiles = machine.of(machine.rows_before(priority, is_small=is_small))
-            needs = machine.needs(asked)
-            expected = min(expected, profiles.expected.start_of(needs, limit, now))
-            planned = min(planned, profiles.planned.start_of(needs, limit, now))
+            needs, soonest = machine.needs(asked), machine.no_sooner(asked, now)
+            expected = min(expected, max(soonest, profiles.expected.start_of(needs, limit, now)))
+            planned = min(planned, max(soonest, profiles.planned.start_of(needs, limit, now)))
         return expected - now, planned - now
 
     def wait(self, job: Job, now: float, *, is_small: bool = False) -> float:

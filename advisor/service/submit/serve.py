@@ -31,7 +31,7 @@ from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
 from advisor.service.submit.state_holder import LoadModel, StateHolder
 from advisor.simulate.pool.closed_queue import ClosedQueue
-from advisor.simulate.pool.start_profile import start_profile
+from advisor.simulate.pool.start_profile import NODE_COLUMNS, no_sooner, start_profile
 
 _SWITCH_SECONDS: Final = 0.00005
 _COLLECT_SECONDS: Final = 60.0
@@ -211,6 +211,7 @@ def _load_compiled() -> None:
     running, waiting, one = np.array([[4.0, 0.0, 60.0, 60.0]]), np.array([[2.0, 60.0, 60.0]]), np.ones(1)
     profile = start_profile(ClosedQueue(np.array([4.0]), running, waiting), 0.0)
     profile.join(one, 60.0, 0.0, 60.0)
+    no_sooner(np.zeros((1, NODE_COLUMNS)), np.ones(5), 0.0)
     priced.warm()
     job = Job(job_id=0, submit_time=0.0, processors=1, requested_time=60.0)
     priced_estimates(RunTimesOfJobs(), job, profile.start_of(one, 60.0, 0.0), NO_SIZE)

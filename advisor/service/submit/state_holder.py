@@ -262,7 +262,7 @@ def _levels(queue: SeenQueue, now: float, *, is_ranked: bool) -> QueueLevels:
     if is_ranked and _LEAST_ROWS <= every <= _MOST_ROWS:
         rows |= {int(share * every) for share in _SHARES}
     levels = (QueueLevel(count, queue_profiles(queue.closed(count), now)) for count in sorted(rows))
-    return QueueLevels(tuple(levels), queue.ranks())
+    return QueueLevels(tuple(levels), queue.ranks(), queue.room())
 
 
 def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:

@@ -21,6 +21,11 @@ from advisor.simulate.pool._kernel import advance
 from advisor.simulate.pool._state import EXTRA, FREE, Arrays
 from advisor.simulate.pool.closed_queue import NONE_RESERVED, ClosedQueue, simulation_of
 
+NODE_SLOTS: Final = 4
+"""The running jobs of a node that are told apart."""
+NODE_COLUMNS: Final = 4 + 3 * NODE_SLOTS
+"""Of an array of nodes: how many are alike; the bits of the subsets that they are in; the processors and the
+memory that are free; and of each job that runs there its end, and the processors and memory it gives back."""
 _FOUND: Final = 32
 """Number of the last starts found that are remembered."""
 
@@ -247,3 +252,44 @@ def _join(
             break
         shadows[i] = start  # no job waits before it: it is the head
         passes[3::2, i] = passes[2::2, at_start]
+
+
+@compiled
+def no_sooner(nodes: Floats, room: Floats, now: float) -> float:
+    """The moment at which enough nodes have room for a job, if no other job takes it; infinite: never.
+
+    A queue that counts what all nodes have together lets a job start where no single node has enough.
+
+    Args:
+        nodes: Shape ``(n, NODE_COLUMNS)``, times in seconds.
+        room: Bits of the subsets in which the nodes have to be; their number; the processors and the memory
+            that each must have; and 1 where nothing else may run there, else 0.
+        now: The present time, seconds.
+    """
+    times, enough = np.empty(len(nodes)), 0.0
+    for i in range(len(nodes)):
+        times[i] = _room_at(nodes[i], room, now)
+        if times[i] <= now:
+            enough += nodes[i, 0]
+    if enough >= room[1]:
+        return now
+    for i in np.argsort(times):
+        if times[i] > now:
+            enough += nodes[i, 0]
+            if enough >= room[1]:
+                return float(times[i])
+    return np.inf
+
+
+@compiled
+def _room_at(node: Floats, room: Floats, now: float) -> float:
+    """When a node has room; infinite: never."""
+    if int(node[1]) & int(room[0]) != int(room[0]):
+        return np.inf
+    free, left, time = node[2], node[3], now
+    for k in range(4, NODE_COLUMNS, 3):
+        if room[4] == 0.0 and free >= room[2] and left >= room[3]:
+            break
+        if node[k + 1] > 0.0:
+            free, left, time = free + node[k + 1], left + node[k + 2], max(time, node[k])
+    return time if free >= room[2] and left >= room[3] else np.inf

@@ -1,0 +1,68 @@
+"""What is free on each node of a machine, and what its running jobs give back when. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from advisor.arrays import Floats
+from advisor.model.cluster import Node
+from advisor.model.snapshot import QueuedJob
+from advisor.simulate.pool.start_profile import NODE_COLUMNS, NODE_SLOTS
+
+_UNLIMITED: Final = float("inf")
+
+
+def node_ends(
+    nodes: Sequence[Node],
+    members: Sequence[Collection[str]],
+    jobs_on: Mapping[str, Sequence[QueuedJob]],
+    ends: Mapping[int, float],
+    *,
+    shares_memory: bool,
+) -> Floats:
+    """The nodes as :func:`~advisor.simulate.pool.start_profile.no_sooner` reads them.
+
+    Args:
+        members: The names of the nodes of each subset of the machine.
+        jobs_on: The jobs that run on each node. Of a job on several nodes each has the same share, rounded
+            down: that too much seems to be free is better than that a job seems to wait.
+        ends: Job id to its expected end, epoch seconds. Other jobs hold nothing.
+        shares_memory: Whether jobs wait for memory.
+
+    Returns:
+        One row for all nodes that are alike, shape ``(n, NODE_COLUMNS)``.
+    """
+    counted: Counter[tuple[float, ...]] = Counter()
+    for node in nodes:
+        mask = sum(1 << number for number, names in enumerate(members) if node.name in names)
+        held = [
+            (ends[queued.job.job_id], *_on_each(queued))
+            for queued in jobs_on.get(node.name, ())
+            if queued.job.job_id in ends
+        ]
+        free = node.processors - sum(processors for _, processors, _ in held)
+        memory = node.memory_mb - sum(memory for *_, memory in held) if shares_memory else _UNLIMITED
+        counted[float(mask), float(max(0, free)), max(0.0, memory), *_slots(held)] += 1
+    found = np.zeros((len(counted), NODE_COLUMNS))
+    for row, (values, count) in enumerate(counted.items()):
+        found[row, 0], found[row, 1 : 1 + len(values)] = count, values
+    return found
+
+
+def _slots(held: list[tuple[float, int, int]]) -> list[float]:
+    """The ends of a node's jobs and what each gives back, ascending; the last slot is of all later ones."""
+    held.sort()
+    first, rest = held[: NODE_SLOTS - 1], held[NODE_SLOTS - 1 :]
+    if rest:
+        first.append((rest[-1][0], sum(one[1] for one in rest), sum(one[2] for one in rest)))
+    return [float(value) for slot in first for value in slot]
+
+
+def _on_each(queued: QueuedJob) -> tuple[int, int]:
+    """Processors and memory that a job has on each of its nodes, at least one processor."""
+    asked = queued.asked
+    return max(1, asked.processors // asked.nodes), (asked.memory_mb or 0) // asked.nodes
