@@ -385,7 +385,8 @@ local function generic_resources(job)
   -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
   local has_own = of_nodes and (text(job.cpus_per_tres) or text(job.mem_per_tres))
   if of_nodes and not has_own then return of_nodes end
-  local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket) or of_nodes
+  local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
+  of_parts = of_parts or of_nodes
   return of_parts and "not by node alone: " .. of_parts
 end
 
