@@ -36,6 +36,12 @@ def count_array_tasks(expression: str | None) -> int:
     return max(1, min(total, MAX_ARRAY_TASKS))
 
 
+def array_at_once(expression: str | None) -> int | None:
+    """How many tasks of an ``--array`` expression such as ``1-7%3`` may run at a time; None: all."""
+    match = re.search(r"%(\d{1,9})\]?\Z", (expression or "").strip())
+    return int(match[1]) or None if match else None
+
+
 def feature_words(expression: str | None) -> tuple[str, ...]:
     """Features named anywhere in a constraint expression, counts (``*2``) kept out."""
     if not expression:

@@ -132,11 +132,12 @@ NONE_HELD: Final = HeldJobs()
 def held_jobs(jobs: Sequence[QueuedJob]) -> HeldJobs:
     """Find the limits that hold waiting jobs, and all jobs, running or waiting, that they count.
 
-    Of several limits of the same user, account or QOS the first that is seen stands for all.
+    Of several limits of the same user, account or QOS the first that is seen stands for all. An array of
+    which so many tasks may run at a time is one, whatever it waits for now.
     """
     first: dict[_Key, Limit] = {}
     least: dict[_Key, float] = {}
-    holds = [limit_of(queued) for queued in jobs]
+    holds = [limit_of(queued) or _of_array(queued) for queued in jobs]
     for queued, limit in zip(jobs, holds, strict=True):
         if limit is not None:
             units = _units(queued, first.setdefault(limit[:4], limit))
@@ -149,7 +150,29 @@ def held_jobs(jobs: Sequence[QueuedJob]) -> HeldJobs:
         number = number_of[own[:4]] if own is not None else _number(queued, number_of)
         if number:
             counted[queued.job.job_id] = number, _units(queued, limits[number - 1])
-    return HeldJobs(limits, counted, tuple(least[key] - 1.0 for key in first))
+    left = {key: least[key] - 1.0 for key in first} | _left_of_arrays(jobs)
+    return HeldJobs(limits, counted, tuple(left[key] for key in first))
+
+
+def _of_array(queued: QueuedJob) -> Limit | None:
+    """The limit of tasks that run at a time, of an array that waits for something else."""
+    if not queued.is_queued or queued.job.array_at_once is None:
+        return None
+    return Limit(other=f"array {queued.array_job_id}", reason="JobArrayTaskLimit")
+
+
+def _left_of_arrays(jobs: Iterable[QueuedJob]) -> dict[_Key, float]:
+    """How many more tasks of each such array may run now."""
+    waiting = [queued for queued in jobs if queued.is_queued and queued.job.array_at_once is not None]
+    if not waiting:
+        return {}
+    runs = Counter(queued.array_job_id for queued in jobs if queued.holds_processors)
+    return {
+        (None, None, None, f"array {queued.array_job_id}"): max(
+            0.0, (queued.job.array_at_once or 0) - float(runs[queued.array_job_id])
+        )
+        for queued in waiting
+    }
 
 
 def _number(queued: QueuedJob, numbers: Mapping[_Key, int]) -> int:

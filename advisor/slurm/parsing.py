@@ -13,7 +13,13 @@ from msgspec import structs
 from advisor.model.cluster import Node
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
-from advisor.model.job_words import besides_processors, count_array_tasks, feature_words, is_plain
+from advisor.model.job_words import (
+    array_at_once,
+    besides_processors,
+    count_array_tasks,
+    feature_words,
+    is_plain,
+)
 from advisor.model.node_classes import gpu_count, gpu_type
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
@@ -182,6 +188,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         features=feature_words(constraint),
         requeue={"0": False, "1": True}.get(row["Requeue"].strip()),
         array_tasks=count_array_tasks(row["ArrayTaskID"]),
+        array_at_once=array_at_once(row["ArrayTaskID"]),
         licenses=records.text(row["Licenses"]),
         reservation=records.text(row["Reservation"]),
         dependency=records.text(row["Dependency"]),

@@ -68,6 +68,7 @@ NOT_KEPT = {
     "whole_nodes",
     "node_processors",
     "tmp_disk",
+    "array_at_once",
 }
 
 

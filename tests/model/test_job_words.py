@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.model.job_words import MAX_ARRAY_TASKS, besides_processors, count_array_tasks, feature_words
+from advisor.model.job_words import (
+    MAX_ARRAY_TASKS,
+    array_at_once,
+    besides_processors,
+    count_array_tasks,
+    feature_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +25,14 @@ from advisor.model.job_words import MAX_ARRAY_TASKS, besides_processors, count_a
 )  # fmt: skip
 def test_array_tasks_are_counted(expression: str | None, tasks: int) -> None:
     assert count_array_tasks(expression) == tasks
+
+
+@pytest.mark.parametrize(
+    ("expression", "tasks"),
+    [(None, None), ("1-7", None), ("1-7%2", 2), ("[3-2000%50]", 50), ("1,2%0", None), ("%x", None)],
+)
+def test_tasks_that_may_run_at_a_time(expression: str | None, tasks: int | None) -> None:
+    assert array_at_once(expression) == tasks
 
 
 @given(st.text(max_size=50))

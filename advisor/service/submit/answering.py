@@ -307,6 +307,7 @@ def submission_of(
         time=advice.time,
         processors=job.processors,
         tasks=tasks if counts else 0,
+        at_once=job.array_at_once or 0,
         requested_seconds=seconds,
         expected_seconds=_known(estimates.run.seconds),
         on_premise=not burst_by_hand,

@@ -51,6 +51,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         time: When it was advised, seconds since the epoch.
         processors, tasks: Processors of one task; tasks of the array (1 for a plain job).
+        at_once: How many of these may run at a time; 0: all.
         requested_seconds, expected_seconds: Time limit and forecast run time; 0 if it is unknown.
         on_premise: True if the job joins the on-premise queue.
         queue: The partitions for which it waits there.
@@ -69,6 +70,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time: float
     processors: int
     tasks: int = 1
+    at_once: int = 0
     requested_seconds: float = 0.0
     expected_seconds: float = 0.0
     on_premise: bool = True
@@ -139,13 +141,17 @@ class _MachineQueue:
     def join(self, job: Submission, rows: int, limit: float, run: float) -> None:
         """Add a job that so many rows are before."""
         needs = self._machine.needs(_asked(job))
-        each, rest = np.array(needs, np.float64), job.tasks - _MAX_TASKS
+        each = np.array(needs, np.float64)
+        lanes = min(job.tasks, job.at_once or job.tasks)
+        in_each, more = divmod(job.tasks, max(1, lanes))  # tasks that run one after another
+        rest = lanes - _MAX_TASKS
         for profiles in self._joinable(rows):
-            for _ in range(min(job.tasks, _MAX_TASKS)):
-                _join(profiles, each, limit, run, job.time)
+            for lane in range(min(lanes, _MAX_TASKS)):
+                rounds = in_each + (lane < more)
+                _join(profiles, each, limit * rounds, run * rounds, job.time)
             if rest > 0:
                 at_once = self._machine.at_once(needs, rest)
-                others, rounds = at_once * each, -(-rest // at_once)
+                others, rounds = at_once * each, (in_each + (more > _MAX_TASKS)) * -(-rest // at_once)
                 _join(profiles, others, limit * rounds, run * rounds, job.time)
 
     def _joinable(self, rows: int) -> Iterator[QueueProfiles]:

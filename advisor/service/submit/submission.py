@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from advisor.model.job import Job
-from advisor.model.job_words import count_array_tasks, feature_words, is_plain
+from advisor.model.job_words import array_at_once, count_array_tasks, feature_words, is_plain
 from advisor.service.exchange.protocol import AdviseRequest
 
 _MAX_PROCESSORS: Final = 2**31 - 1
@@ -115,6 +115,7 @@ def _sizes_of(job: Job, request: AdviseRequest) -> dict[str, Any]:
     sizes: dict[str, Any] = {}
     if request.array:
         sizes["array_tasks"] = count_array_tasks(request.array)
+        sizes["array_at_once"] = array_at_once(request.array)
     if request.memory_per_cpu or request.memory_per_node:
         sizes["memory_mb"] = memory_of(request, job.processors)
         sizes["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None

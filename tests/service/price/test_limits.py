@@ -13,7 +13,7 @@ from advisor.model.cluster import Limit
 from advisor.model.limits import far_from_start, held_jobs, limit_of, limits_there, never_starts
 from advisor.model.snapshot import QueuedJob
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues
-from advisor.service.submit.recent import QueueForecast
+from advisor.service.submit.recent import QueueForecast, Submission
 from advisor.service.submit.state_holder import profiles_of
 from tests.decide.cases import ask, make_job, make_settings
 from tests.service.doubles import make_look, make_node, make_queued
@@ -138,6 +138,29 @@ def test_a_limited_array_runs_as_many_tasks_at_a_time_as_it_does_now() -> None:
     (seen,) = seen_queues(queue)
     rows = seen.closed().waiting
     assert (len(rows), rows[200].tolist()) == (202, [2.0, 50 * HOUR, 50 * HOUR])
+
+
+def test_an_array_of_which_two_tasks_may_run_leaves_the_rest_to_others() -> None:
+    """Whatever it waits for now, and also between its submission and the next snapshot."""
+    full = runs(1, processors=16, user="eve")
+    array = waits(7, "Resources", processors=1, array_tasks=10, array_at_once=2)
+    bobs = waits(99, "Priority", user="bob", processors=14)
+    assert hours(queue_of(full, array, bobs)) == {7: 1.0, 99: 1.0}
+    all_at_once = replace(array, job=structs.replace(array.job, array_at_once=None))
+    assert hours(queue_of(full, all_at_once, bobs)) == {7: 1.0, 99: 2.0}
+    one_runs = replace(runs(8, processors=1), array_job_id=7)
+    assert queue_of(full, one_runs, replace(array, array_job_id=7)).held.left == (1.0,)
+    snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue_of(full)))
+    new = make_job(user="bob", queue="cpu", processors=14, requested_time=HOUR)
+    for at_once, wait in ((2, HOUR), (0, 2 * HOUR), (9, 2 * HOUR)):
+        found = QueueForecast(snapshot.queues, profiles_of(snapshot))
+        found.join(
+            Submission(
+                time=NOW, processors=1, tasks=10, at_once=at_once, requested_seconds=HOUR,
+                expected_seconds=HOUR, queue="cpu",
+            )
+        )  # fmt: skip
+        assert found.wait(new, NOW) == wait
 
 
 @pytest.mark.parametrize(
