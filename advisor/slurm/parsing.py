@@ -20,7 +20,7 @@ from advisor.model.job_words import (
     feature_words,
     is_plain,
 )
-from advisor.model.node_classes import gpu_count, gpu_type
+from advisor.model.node_classes import NOT_BY_NODE, gpu_count, gpu_type
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm import records
@@ -68,6 +68,11 @@ SUBMITTED_COLUMNS: Final = (
     "tres-per-job",
     "tres-per-task",
     "tres-per-socket",
+    "cpus-per-tres",
+    "mem-per-tres",
+    "MinCpus",
+    "MaxNodes",
+    "MinTmpDisk",
     "burstbuffer",
     "EligibleTime",
     "Nice",
@@ -150,7 +155,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         reason=records.text(row["Reason"], 100) or "",
         nodes=records.text(row["NodeList"], 65536) or "",
         admin_comment=records.text(row["admin_comment"], 4096) or "",
-        memory_mb=_mebibytes(tres.get("mem", "")) or 0,
+        memory_mb=records.mebibytes(tres.get("mem", "")) or 0,
         gpus=_gpus(tres, job),
     )
 
@@ -207,18 +212,18 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     if queued is None:
         return None
     tres = _tres(row)
-    memory, min_memory = _mebibytes(tres.get("mem", "")), _mebibytes(row["MinMemory"])
+    memory, min_memory = records.mebibytes(tres.get("mem", "")), records.mebibytes(row["MinMemory"])
     nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
     is_of_nodes = min_memory is not None and min_memory * nodes == memory  # else of processors
-    of_nodes = _besides(row["tres-per-node"], row["tres-per-job"])
-    of_parts = _besides(row["tres-per-task"], row["tres-per-socket"])
     job = structs.replace(
         queued.job,
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if min_memory else None,
         memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
-        gres=of_nodes or (of_parts and f"not by node alone: {of_parts}"),
+        gres=_resources(row),
+        node_processors=_on_one_node(row, queued.job.processors),
+        tmp_disk=records.mebibytes(row["MinTmpDisk"]) or None,
         burst_buffer=records.text(row["burstbuffer"]),
     )
     eligible = records.whole(row["EligibleTime"])
@@ -231,18 +236,24 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     )
 
 
+def _resources(row: Mapping[str, str]) -> str | None:
+    """The generic resources of a new job; see ``generic_resources`` of the hook."""
+    of_nodes = _besides(row["tres-per-node"], row["tres-per-job"])
+    if of_nodes and not (records.text(row["cpus-per-tres"]) or records.text(row["mem-per-tres"])):
+        return of_nodes
+    of_parts = _besides(row["tres-per-task"], row["tres-per-socket"]) or of_nodes
+    return f"{NOT_BY_NODE}{of_parts}" if of_parts else None
+
+
+def _on_one_node(row: Mapping[str, str], processors: int) -> int | None:
+    """Processors that one node of a new job must have; None: any node will do."""
+    most_nodes = records.leading(row["MaxNodes"]) or processors
+    found = max(records.leading(row["MinCpus"]) or 1, -(-processors // most_nodes))
+    return found if found > 1 else None
+
+
 def _besides(*asked: str) -> str | None:
     return next((found for one in asked if (found := besides_processors(records.text(one)))), None)
-
-
-def _mebibytes(text: str) -> int | None:
-    """Memory such as ``100M``, ``1.50G`` or ``0``."""
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([KMGTP]?)", text.strip())
-    if match is None:
-        return None
-    return round(
-        float(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]]
-    )
 
 
 def nodes(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[Node, ...]:

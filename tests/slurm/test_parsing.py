@@ -107,6 +107,27 @@ def submitted(**columns: str):
 
 
 @pytest.mark.parametrize(
+    ("columns", "name", "value"),
+    [
+        ({"NumCPUs": "8", "MaxNodes": "1", "MinCpus": "1"}, "node_processors", 8),
+        ({"NumCPUs": "8", "MaxNodes": "3", "MinCpus": "2"}, "node_processors", 3),
+        ({"NumCPUs": "8", "MaxNodes": "0", "MinCpus": "6"}, "node_processors", 6),
+        ({"NumCPUs": "8", "MaxNodes": "0", "MinCpus": "1"}, "node_processors", None),
+        ({"MinTmpDisk": "100000"}, "tmp_disk", 100_000),
+        ({"MinTmpDisk": "0"}, "tmp_disk", None),
+        ({"tres-per-job": "gres:gpu:1"}, "gres", "gres:gpu:1"),
+        (
+            {"tres-per-job": "gres:gpu:1", "cpus-per-tres": "gres:gpu:8"},
+            "gres",
+            "not by node alone: gres:gpu:1",
+        ),
+    ],
+)
+def test_what_one_node_of_a_new_job_must_have(columns: dict[str, str], name: str, value: object) -> None:
+    assert getattr(submitted(**columns).queued.job, name) == value
+
+
+@pytest.mark.parametrize(
     ("tres", "least", "memory", "of_a_node", "nodes"),
     [
         ("cpu=4,mem=400M,node=1", "100M", 400, None, None),
