@@ -71,7 +71,6 @@ SUBMITTED_COLUMNS: Final = (
     "cpus-per-tres",
     "mem-per-tres",
     "MinCpus",
-    "MaxNodes",
     "MinTmpDisk",
     "burstbuffer",
     "EligibleTime",
@@ -222,7 +221,7 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         memory_mb=(memory or None) if min_memory else None,
         memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
         gres=_resources(row),
-        node_processors=_on_one_node(row, queued.job.processors),
+        node_processors=of_node if (of_node := records.leading(row["MinCpus"]) or 0) > 1 else None,
         tmp_disk=records.mebibytes(row["MinTmpDisk"]) or None,
         burst_buffer=records.text(row["burstbuffer"]),
     )
@@ -243,13 +242,6 @@ def _resources(row: Mapping[str, str]) -> str | None:
         return of_nodes
     of_parts = _besides(row["tres-per-task"], row["tres-per-socket"]) or of_nodes
     return f"{NOT_BY_NODE}{of_parts}" if of_parts else None
-
-
-def _on_one_node(row: Mapping[str, str], processors: int) -> int | None:
-    """Processors that one node of a new job must have; None: any node will do."""
-    most_nodes = records.leading(row["MaxNodes"]) or processors
-    found = max(records.leading(row["MinCpus"]) or 1, -(-processors // most_nodes))
-    return found if found > 1 else None
 
 
 def _besides(*asked: str) -> str | None:

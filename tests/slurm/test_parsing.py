@@ -109,10 +109,8 @@ def submitted(**columns: str):
 @pytest.mark.parametrize(
     ("columns", "name", "value"),
     [
-        ({"NumCPUs": "8", "MaxNodes": "1", "MinCpus": "1"}, "node_processors", 8),
-        ({"NumCPUs": "8", "MaxNodes": "3", "MinCpus": "2"}, "node_processors", 3),
-        ({"NumCPUs": "8", "MaxNodes": "0", "MinCpus": "6"}, "node_processors", 6),
-        ({"NumCPUs": "8", "MaxNodes": "0", "MinCpus": "1"}, "node_processors", None),
+        ({"NumCPUs": "8", "MinCpus": "6"}, "node_processors", 6),
+        ({"NumCPUs": "8", "MinCpus": "1"}, "node_processors", None),
         ({"MinTmpDisk": "100000"}, "tmp_disk", 100_000),
         ({"MinTmpDisk": "0"}, "tmp_disk", None),
         ({"tres-per-job": "gres:gpu:1"}, "gres", "gres:gpu:1"),
