@@ -22,7 +22,7 @@ from advisor.rehearsal.machines import Machines
 from advisor.rehearsal.memory_models import MemoryModels
 from advisor.rehearsal.virtual_time import VirtualTime
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.control.features import Connections
+from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.handover import decode

@@ -62,7 +62,7 @@ class SlurmExamination:
         yield from guarded("pyslurm", self._pyslurm)
         yield from guarded("slurm.conf", self._slurm_conf)
         yield from guarded("rights", self._rights)
-        yield from guarded("partitions", lambda: unmanaged_partitions(self._settings, self.partitions))
+        yield from unmanaged_partitions(self._settings, self.partitions)
         yield from guarded("hook", self._hook)
         yield from guarded("cloud programs", self._cloud_programs)
         yield from guarded("cloud nodes", self._cloud_nodes)
@@ -93,13 +93,8 @@ class SlurmExamination:
             yield ok("pyslurm", f"pyslurm {module.__version__} can be imported, and is for this release")
 
     def _slurm_conf(self) -> Iterator[Diagnosis]:
-        wanted = [
-            (
-                "AccountingStorageType",
-                "slurmdbd",
-                "Use slurmdbd: without it the advisor cannot learn from ended jobs",
-            ),
-        ]
+        mend = "Use slurmdbd: without it the advisor cannot learn from ended jobs"
+        wanted = [("AccountingStorageType", "slurmdbd", mend)]
         if self._settings.cluster.hook:
             mend = "Add lua to JobSubmitPlugins and restart slurmctld, or set cluster.hook = false"
             wanted.insert(0, ("JobSubmitPlugins", "lua", mend))

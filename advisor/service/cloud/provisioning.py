@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from advisor.service.cloud.late_requests import LateRequests
 from advisor.service.cloud.resumed_jobs import ResumedJobs
 from advisor.service.cloud.spot_choice import Narrowed, spot_pools_of
 from advisor.service.cloud.unbegun import UnbegunJobs
-from advisor.service.exchange.handover import HandOver, HandoverFolder
+from advisor.service.exchange.handover import HandOver, HandoverFolder, in_turn
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.running.isolating import do_all, for_each
 from advisor.service.running.loops import Step
@@ -39,7 +38,7 @@ _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureC
 
 
 class ProvisionLoop:
-    """Acts on hand-overs (`_in_turn`); each file is deleted when its request is done.
+    """Acts on hand-overs (`in_turn`); each file is deleted when its request is done.
 
     Args:
         kept: Names of the nodes that are kept up without a job; they are spot.
@@ -137,7 +136,7 @@ class ProvisionLoop:
             resumes = [asked for _, asked in all_waiting if asked.operation == "resume"]
             self.resuming = frozenset(node for asked in resumes for node in asked.nodes)
             self._resumed_jobs.note_newest(asked for _, asked in all_waiting)
-            for_each(_in_turn(all_waiting), act)
+            for_each(in_turn(all_waiting), act)
 
         do_all(lambda: all_waiting.extend(self.folder.waiting()), act_on_all)
 
@@ -148,7 +147,7 @@ class ProvisionLoop:
         if foreign is None:
             self._fleet.mark_requested(asked.nodes)
             return False
-        hand_over = _without(asked, foreign)
+        hand_over = asked.without(foreign)
         refused = self._asked_nodes.refuse(asked, foreign) if foreign else ""
         match hand_over.operation:
             case "resume" if hand_over.nodes:
@@ -160,11 +159,11 @@ class ProvisionLoop:
             case "suspend":
                 up = self._late.up_again(asked.nodes)
                 # also for nodes of other partitions: only instances with the cluster's tag are terminated
-                ended = _without(asked, up)
+                ended = asked.without(up)
                 refused = "" if ended.nodes and self._suspend(ended) else refused
-                hand_over = _without(hand_over, up)
+                hand_over = hand_over.without(up)
             case "resume_fail" if hand_over.nodes:
-                hand_over = _without(hand_over, self._late.came(hand_over.nodes))
+                hand_over = hand_over.without(self._late.came(hand_over.nodes))
                 self._boot_failed(hand_over)
         if hand_over.operation != "resume":
             self._forget_boots(hand_over.nodes)
@@ -384,23 +383,3 @@ class ProvisionLoop:
                 self.unbegun.forget(job_id)
                 self.returning.discard(job_id)
                 log.info("job.waits_for_capacity" if moved is None else "job.returned", job=job_id, **changes)
-
-
-def _without(hand_over: HandOver, nodes: Collection[str]) -> HandOver:
-    return replace(hand_over, nodes=tuple(node for node in hand_over.nodes if node not in nodes))
-
-
-def _in_turn(waiting: Sequence[tuple[Path, HandOver]]) -> list[tuple[Path, HandOver]]:
-    """Suspends and failed boots first: they end instances that cost money. Else the oldest first.
-
-    The hand-overs of a node keep their order: none goes before an older one that names a node of it.
-    """
-    named: set[str] = set()
-    first: list[tuple[Path, HandOver]] = []
-    rest: list[tuple[Path, HandOver]] = []
-    for item in waiting:
-        is_first = item[1].operation != "resume" and named.isdisjoint(item[1].nodes)
-        (first if is_first else rest).append(item)
-        if not is_first:
-            named.update(item[1].nodes)
-    return first + rest

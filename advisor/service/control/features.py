@@ -8,36 +8,18 @@ A feature that is off is not constructed, and the modules that only it needs are
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.decide.submission.waiting import has_gate
-from advisor.ec2.account import Account
-from advisor.ec2.fleet import Fleet
-from advisor.ec2.pools import UnavailablePools
-from advisor.ec2.prices import PriceCache, Prices
-from advisor.ec2.reading_account import AccountCache
-from advisor.history.models import ModelStore
-from advisor.history.store import HistoryStore
 from advisor.lsf.backend import LsfBackend
 from advisor.lsf.cloud_hosts import CloudHosts
-from advisor.model.job import Job
-from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
-from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.control.connections import Connections, Shared
 from advisor.service.exchange import spool
-from advisor.service.exchange.handover import HandoverFolder
-from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.observation.accounting import SOURCE
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.price.queue_view import AskRuns, run_to_limits
-from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature
-from advisor.service.running.metrics import ControlMetrics
-from advisor.service.stability.outlook import PoolOrder
-from advisor.service.stability.steering import NodeConstraintSource
-from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.state_files import (
     HEDGE_ENTRIES,
     INTERRUPTIONS,
@@ -46,9 +28,6 @@ from advisor.service.state.state_files import (
     PRICE,
     SMALL_JOBS,
 )
-from advisor.slurm.block_ends import BlockEnds
-from advisor.slurm.placeholders import Placeholders
-from advisor.slurm.steering import BurstSteering
 
 if TYPE_CHECKING:
     from advisor.service.cloud.feature import CloudFeature
@@ -57,58 +36,6 @@ if TYPE_CHECKING:
     from advisor.service.price.feature import PriceFeature
     from advisor.service.stability.feature import StabilityFeature
     from advisor.service.waiting.asking import Asking
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connections:
-    """The connections to Slurm and EC2. A part that is None switches off the features that need it.
-
-    Attributes:
-        slurm: Polled and changed by every loop.
-        fleet: Launches and ends instances; None where ``ec2.image_id`` is empty.
-        breakers: Which pools the fleet leaves alone.
-        prices: What nodes cost; None: what the settings say.
-        account: What the AWS account has paid for already, others' instances, quotas.
-        block_ends: Tells Slurm when the nodes of capacity blocks end.
-        spot: What EC2 says about the end of instances, and the jobs that are warned.
-        places: Submits and cancels placeholders.
-        steering: Steers the burst partition for the portfolio.
-        pool_order: Orders the fleet's pools by how long nodes last in them.
-        nodes_asked: Which nodes jobs ask for, prefer and exclude.
-        ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
-            None: by the submit server's socket.
-        models: The store of models; None: that in ``paths.models``.
-    """
-
-    slurm: Scheduler
-    fleet: Fleet | None = None
-    breakers: UnavailablePools | None = None
-    prices: PriceCache | None = None
-    account: AccountCache | None = None
-    block_ends: BlockEnds | None = None
-    spot: SpotParts | None = None
-    places: Placeholders | None = None
-    steering: BurstSteering | None = None
-    pool_order: PoolOrder | None = None
-    nodes_asked: NodeConstraintSource | None = None
-    ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None
-    models: ModelStore | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """The objects that the features share."""
-
-    clock: Clock
-    store: HistoryStore
-    models: ModelStore
-    view: SharedView
-    cloud: CloudRecord
-    folder: HandoverFolder
-    metrics: ControlMetrics
-    prices: Callable[[], Prices]
-    account: Callable[[], Account]
-    wake_poll: Callable[[], None]
 
 
 class Features:

@@ -22,7 +22,7 @@ from advisor.lsf.jobs_unwarned import JobsUnwarned
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.control.features import Connections
+from advisor.service.control.connections import Connections
 from advisor.service.control.lease import Lease, LeaseKeeper
 from advisor.service.control.wiring import Control
 from advisor.service.hedge.place_helper import HelpedPlaceholders

@@ -17,7 +17,8 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
 from advisor.service.cloud.pricing import price_table
-from advisor.service.control.features import Connections, Features, Shared
+from advisor.service.control.connections import Connections, Shared
+from advisor.service.control.features import Features
 from advisor.service.control.metrics_page import LoopCollector, MetricsPage
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange.announcing import Announced

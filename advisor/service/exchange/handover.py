@@ -14,8 +14,8 @@ import math
 import os
 import re
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +55,26 @@ class HandOver:
     jobs: dict[str, int]
     priorities: dict[str, int] = field(default_factory=dict)
     allocated: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def without(self, nodes: Collection[str]) -> HandOver:
+        """The same request about the other nodes."""
+        return replace(self, nodes=tuple(node for node in self.nodes if node not in nodes))
+
+
+def in_turn(waiting: Sequence[tuple[Path, HandOver]]) -> list[tuple[Path, HandOver]]:
+    """Suspends and failed boots first: they end instances that cost money. Else the oldest first.
+
+    The hand-overs of a node keep their order: none goes before an older one that names a node of it.
+    """
+    named: set[str] = set()
+    first: list[tuple[Path, HandOver]] = []
+    rest: list[tuple[Path, HandOver]] = []
+    for item in waiting:
+        is_first = item[1].operation != "resume" and named.isdisjoint(item[1].nodes)
+        (first if is_first else rest).append(item)
+        if not is_first:
+            named.update(item[1].nodes)
+    return first + rest
 
 
 def decode(line: bytes) -> HandOver:

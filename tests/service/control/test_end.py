@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.service.control.features import Connections
+from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner, Step

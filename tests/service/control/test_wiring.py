@@ -13,7 +13,7 @@ import pytest
 from advisor.model.settings import AcquirerSettings, HedgeSettings, PathSettings, PortfolioSettings, Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.control.features import Connections
+from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.learn.feature import LearnFeature

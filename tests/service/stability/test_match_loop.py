@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.service.control.features import Connections
+from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.state.records import EndedLife, Lives
 from advisor.service.state.state_files import LIVES, MARKED_NODES, NODE_WEIGHTS
