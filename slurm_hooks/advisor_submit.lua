@@ -330,6 +330,8 @@ local NUMBERS = {
   "pn_min_cpus", ',"min_cpus_per_node":', UNSET_FROM[16],
   "pn_min_tmp_disk", ',"tmp_disk":', UNSET_FROM[32],
 }
+-- How a node is built, where a job asks for more than one of each; every node has one.
+local LAYOUT = {"cores_per_socket", "sockets_per_node", "threads_per_core", "ntasks_per_socket"}
 -- Slurm's name; ours; whether it may hold a word that decides.
 local TEXTS = {
   "user_name", ',"user":"', false,
@@ -378,6 +380,13 @@ local function put_text(key, value, is_decisive)
   if find(value, '[%c"\\]') then value = value:gsub('[%c"\\]', escaped) end
   parts[count + 1], parts[count + 2], parts[count + 3] = key, value, '"'
   count = count + 3
+end
+
+local function asks_layout(job)
+  for i = 1, #LAYOUT do
+    if (number(job[LAYOUT[i]], 16) or 0) > 1 then return true end
+  end
+  return false
 end
 
 local function generic_resources(job)
@@ -483,6 +492,7 @@ local function describe(job, part_list)
   if resources then put_text(',"generic_resources":"', resources) end
   put_partition(job, part_list)
   if job.shared == 0 then put(',"whole_nodes":true') end -- --exclusive
+  if asks_layout(job) then put(',"layout":true') end
   local requeue = number(job.requeue, 16)
   if requeue then put(requeue == 0 and ',"requeue":false' or ',"requeue":true') end
   local begin = number(job.begin_time, 64)

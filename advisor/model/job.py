@@ -103,6 +103,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         whole_nodes: True when it asks for whole nodes (``--exclusive``).
         node_processors: Processors that one of its nodes must have: those of a task, or more, where its user
             has said how tasks are spread. None: any node will do.
+        layout: True when it asks how its nodes are built (sockets, cores of each, threads); keeps a job
+            on-premise.
         array_at_once: How many tasks of its array may run at a time; None: all.
         tmp_disk: Temporary disk that each of its nodes must have, MiB; keeps a job on-premise.
     """
@@ -142,6 +144,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_processors: int | None = None
     tmp_disk: int | None = None
     array_at_once: int | None = None
+    layout: bool = False
 
     @property
     def payers(self) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ NOT_KEPT = {
     "node_processors",
     "tmp_disk",
     "array_at_once",
+    "layout",
 }
 
 

@@ -162,6 +162,26 @@ def test_processors_are_no_generic_resource(
     assert slurm.violations == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "layout"),
+    [
+        ({"cores_per_socket": 2.0}, True),
+        ({"sockets_per_node": 2.0, "threads_per_core": 1.0}, True),
+        ({"ntasks_per_socket": 4.0}, True),
+        ({"threads_per_core": 1.0}, False),  # --hint=nomultithread
+        ({"threads_per_core": 65534.0, "cores_per_socket": 65535.0}, False),
+    ],
+)
+def test_a_job_that_asks_how_its_nodes_are_built_says_so(
+    lua: str, tmp_path: Path, asked: dict[str, float], *, layout: bool
+) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit(asked)
+    assert request_of(network).layout is layout
+    assert slurm.violations == []
+
+
 def test_a_job_that_waits_for_more_than_its_turn_says_so(lua: str, tmp_path: Path) -> None:
     network = replying()
     slurm = SlurmDouble(lua, network, tmp_path)

@@ -45,6 +45,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.HETEROGENEOUS: "It is part of a heterogeneous job, whose parts stay together.",
         Reason.DEFERRED: "It is held or begins later: what is predicted now would not hold then.",
         Reason.BURST_BUFFER: "It uses a burst buffer ({detail}), which is on-premise.",
+        Reason.NODE_LAYOUT: "It asks how its nodes are built; of cloud nodes that is not known.",
         Reason.TMP_DISK: "It asks for {tmp_disk} of temporary disk; how much cloud nodes have is not known.",
         Reason.USER_DENIED: "The site does not move jobs of user {detail}.",
         Reason.USER_NOT_ALLOWED: "The site moves only jobs of listed users; {detail} is not one.",

@@ -32,6 +32,7 @@ class Reason(enum.StrEnum):
     DEFERRED = "rule.deferred"
     BURST_BUFFER = "rule.burst_buffer"
     TMP_DISK = "rule.tmp_disk"
+    NODE_LAYOUT = "rule.node_layout"
     USER_DENIED = "rule.user_denied"
     USER_NOT_ALLOWED = "rule.user_not_allowed"
     ACCOUNT_DENIED = "rule.account_denied"

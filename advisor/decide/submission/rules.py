@@ -70,6 +70,7 @@ def is_special(job: Job, settings: Settings) -> bool:
         or job.gres
         or job.burst_buffer
         or job.tmp_disk
+        or job.layout
         or job.dependency
         or job.interactive
         or job.heterogeneous
@@ -204,8 +205,10 @@ def _bound_to_the_site(job: Job, cloud: CloudState, settings: Settings) -> Answe
     return None
 
 
-def _temporary_disk(job: Job, _cloud: CloudState, _settings: Settings) -> Answer | None:
-    """The job needs temporary disk, of which slurmctld refuses it where the cloud nodes have less."""
+def _node_as_here(job: Job, _cloud: CloudState, _settings: Settings) -> Answer | None:
+    """The job asks for what is not known of cloud nodes: where they have less, slurmctld refuses it."""
+    if job.layout:
+        return _no(Reason.NODE_LAYOUT)
     return _no(Reason.TMP_DISK, tmp_disk=Quantity(float(job.tmp_disk), "MiB")) if job.tmp_disk else None
 
 
@@ -278,7 +281,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _switched_off,
     _managed_partition,
     _bound_to_the_site,
-    _temporary_disk,
+    _node_as_here,
     _lists,
     _size,
     _features,

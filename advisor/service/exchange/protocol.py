@@ -53,6 +53,8 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         requeue: ``--requeue`` / ``--no-requeue``.
         interactive: True without a batch script (srun, salloc).
         whole_nodes: True with ``--exclusive``.
+        layout: True with more than one of ``--sockets-per-node``, ``--cores-per-socket``,
+            ``--threads-per-core`` or ``--ntasks-per-socket``.
         time_limit, partition_time_limit: Minutes: what the user asked for; what holds without that.
         min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node: Size of the job (of one task of an
             array).
@@ -90,6 +92,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     requeue: bool | None = None
     interactive: bool = False
     whole_nodes: bool = False
+    layout: bool = False
     time_limit: Number | None = None
     partition_time_limit: Number | None = None
     min_cpus: Number | None = None

@@ -40,6 +40,7 @@ _SEEN_BY_THE_HOOK_ALONE: Final = frozenset(
         Reason.MORE_MEMORY_THAN_BURST,
         Reason.WIDER_THAN_NODES,
         Reason.TMP_DISK,
+        Reason.NODE_LAYOUT,
         Reason.BURST_BUFFER,
         Reason.HETEROGENEOUS,
     }

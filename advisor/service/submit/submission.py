@@ -103,6 +103,8 @@ def _with_rest(job: Job, request: AdviseRequest) -> Job:
         rest["interactive"] = True
     if request.whole_nodes:
         rest["whole_nodes"] = True
+    if request.layout:
+        rest["layout"] = True
     if request.features:
         rest["features"] = feature_words(request.features)
         rest["plain_constraint"] = is_plain(request.features)

@@ -56,6 +56,7 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
         memory_mb_per_node=submitted.memory_mb_per_node,
         node_processors=submitted.node_processors,
         tmp_disk=submitted.tmp_disk,
+        layout=submitted.layout,
         nodes=submitted.nodes,
         requeue=submitted.requeue if now.requeue is None else now.requeue,
         gres=submitted.gres if (submitted.gres or "").startswith(NOT_BY_NODE) else now.gres or submitted.gres,

@@ -59,6 +59,7 @@ STAYS = [
     ({"nodes": 3, "processors": 3}, {}, {"nodes_total": 2}, Reason.LARGER_THAN_BURST),
     ({"processors": 8, "node_processors": 8}, {}, {"processors_per_node": 4}, Reason.WIDER_THAN_NODES),
     ({"tmp_disk": 100}, {}, {}, Reason.TMP_DISK),
+    ({"layout": True}, {}, {}, Reason.NODE_LAYOUT),
     ({"memory_mb": 9000}, {}, {"memory_mb_per_node": 8000}, Reason.MORE_MEMORY_THAN_BURST),
     (
         {"processors": 8, "memory_mb": 9000, "memory_mb_per_node": 9000},  # two nodes, each of them too small

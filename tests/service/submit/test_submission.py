@@ -122,6 +122,7 @@ def test_what_few_jobs_say_is_taken_up_alone(says: dict[str, Any], field: str, v
         ({"dependency": "afterok:3"}, "dependency", "afterok:3"),
         ({"burst_buffer": "#BB"}, "burst_buffer", "#BB"),
         ({"tmp_disk": 100}, "tmp_disk", 100),
+        ({"layout": True}, "layout", True),
         ({"generic_resources": "gpu:1"}, "gres", "gpu:1"),
         ({"req_nodes": "n[1-2]"}, "node_list", "n[1-2]"),
         ({"interactive": True}, "interactive", True),
