@@ -14,6 +14,8 @@ from advisor.model.snapshot import QueuedJob
 from advisor.simulate.pool.start_profile import NODE_COLUMNS, NODE_SLOTS
 
 _UNLIMITED: Final = float("inf")
+_MAX_ROWS: Final = 10_000
+"""Nodes that differ: 1.3 MB of the snapshot. Of more nothing is said, so that no job waits for room."""
 
 
 def node_ends(
@@ -34,7 +36,7 @@ def node_ends(
         shares_memory: Whether jobs wait for memory.
 
     Returns:
-        One row for all nodes that are alike, shape ``(n, NODE_COLUMNS)``.
+        One row for all nodes that are alike, shape ``(n, NODE_COLUMNS)``; none where there are too many.
     """
     counted: Counter[tuple[float, ...]] = Counter()
     for node in nodes:
@@ -47,6 +49,8 @@ def node_ends(
         free = node.processors - sum(processors for _, processors, _ in held)
         memory = node.memory_mb - sum(memory for *_, memory in held) if shares_memory else _UNLIMITED
         counted[float(mask), float(max(0, free)), max(0.0, memory), *_slots(held)] += 1
+    if len(counted) > _MAX_ROWS:
+        return np.zeros((0, NODE_COLUMNS))
     found = np.zeros((len(counted), NODE_COLUMNS))
     for row, (values, count) in enumerate(counted.items()):
         found[row, 0], found[row, 1 : 1 + len(values)] = count, values
