@@ -35,7 +35,7 @@ def as_json(config, *arguments):
 
 def test_options_of_sbatch_are_taken(site):
     running, config = site
-    found = as_json(config, "--time=2:00:00", "--ntasks", "16", "-N2", "--mail-type=END", "-A", "chem")
+    found = as_json(config, "--time=2:00:00", "--ntasks", "16", "-N4", "--mail-type=END", "-A", "chem")
     assert found["placement"] == "burst"
     assert found["partition"] == "burst"
     assert found["reason"].startswith("capacity.")
@@ -43,7 +43,7 @@ def test_options_of_sbatch_are_taken(site):
     assert found["options_not_looked_at"] == ["mail-type"]
     assert found["time_limit_minutes"] == 140  # s(16) = 1.16
     job, _ = running.estimator.seen[-1]
-    assert (job.processors, job.requested_time, job.nodes, job.account) == (16, 7200.0, 2, "chem")
+    assert (job.processors, job.requested_time, job.nodes, job.account) == (16, 7200.0, 4, "chem")
 
 
 def test_a_script_and_the_command_line_beside_it(site, tmp_path):

@@ -26,6 +26,7 @@ NODE_SLOTS: Final = 4
 NODE_COLUMNS: Final = 4 + 3 * NODE_SLOTS
 """Of an array of nodes: how many are alike; the bits of the subsets that they are in; the processors and the
 memory that are free; and of each job that runs there its end, and the processors and memory it gives back."""
+_HALVINGS: Final = 60
 _FOUND: Final = 32
 """Number of the last starts found that are remembered."""
 
@@ -266,19 +267,38 @@ def no_sooner(nodes: Floats, room: Floats, now: float) -> float:
             that each must have; and 1 where nothing else may run there, else 0.
         now: The present time, seconds.
     """
-    times, enough = np.empty(len(nodes)), 0.0
+    times, last = np.empty(len(nodes)), now
     for i in range(len(nodes)):
         times[i] = _room_at(nodes[i], room, now)
-        if times[i] <= now:
-            enough += nodes[i, 0]
-    if enough >= room[1]:
+        if times[i] < np.inf:
+            last = max(last, times[i])
+    if _number_by(nodes, times, now) >= room[1]:
         return now
-    for i in np.argsort(times):
-        if times[i] > now:
-            enough += nodes[i, 0]
-            if enough >= room[1]:
-                return float(times[i])
-    return np.inf
+    if _number_by(nodes, times, last) < room[1]:
+        return np.inf
+    # not by np.argsort: numba 0.68 crashes where the caches of several functions have sorts of their own
+    before, after = now, last
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (before + after)
+        if _number_by(nodes, times, middle) >= room[1]:
+            after = middle
+        else:
+            before = middle
+    found = np.inf
+    for i in range(len(nodes)):
+        if times[i] > before:
+            found = min(found, times[i])
+    return found
+
+
+@compiled
+def _number_by(nodes: Floats, times: Floats, time: float) -> float:
+    """The number of nodes that have room by then."""
+    number = 0.0
+    for i in range(len(nodes)):
+        if times[i] <= time:
+            number += nodes[i, 0]
+    return number
 
 
 @compiled
