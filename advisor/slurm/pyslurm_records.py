@@ -9,7 +9,7 @@ from typing import Any
 from advisor.files.owners import group_name, user_name
 from advisor.model.cluster import Node
 from advisor.model.job import Job
-from advisor.model.job_words import array_at_once, count_array_tasks, feature_words, is_plain
+from advisor.model.job_words import count_array_tasks, feature_words, is_plain
 from advisor.model.node_classes import gpu_type
 from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.slurm.protocol import state_of
@@ -79,7 +79,7 @@ def _submitted(job: Any, partition: str) -> Job:
         features=feature_words(constraint),
         requeue=job.is_requeueable,
         array_tasks=count_array_tasks(job.array_tasks_waiting or ""),
-        array_at_once=array_at_once(job.array_tasks_waiting),
+        array_at_once=job.array_tasks_parallel or None,
         licenses=",".join(_words(job.licenses)) or None,
         reservation=job.reservation,
         dependency=_dependency(job.dependencies),

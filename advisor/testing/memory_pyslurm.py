@@ -115,7 +115,9 @@ class _Job:
         self.array_id = (
             queued.array_job_id if queued.array_job_id != job.job_id or job.array_tasks > 1 else None
         )
+        # the real one leaves the limit (%2) out of the tasks, and has it here
         self.array_tasks_waiting = f"1-{job.array_tasks}" if job.array_tasks > 1 else None
+        self.array_tasks_parallel = job.array_at_once
         self.heterogeneous_id = job.job_id if job.heterogeneous else None
         self.state, self.state_reason = queued.state, queued.reason or "None"
         self.partition = ",".join(queued.partitions)

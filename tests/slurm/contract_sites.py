@@ -111,6 +111,9 @@ class InMemory:
             job_id = self.submit(LONG)
             said = Job(job_id=job_id, submit_time=0.0, processors=4, requeue=True, dependency=dependency)
             self.jobs.jobs[job_id].described = said
+        limited = self.submit(LONG)
+        said = Job(job_id=limited, submit_time=0.0, processors=4, array_tasks=6, array_at_once=2)
+        self.jobs.jobs[limited].described = said
         return len(self.jobs.snapshot(self.now).jobs)
 
     def until(self, is_so: Callable[[], bool]) -> None:

@@ -71,7 +71,7 @@ JOB_TYPES = {
     **dict.fromkeys(["requeue_count", "heterogeneous_id"], int),
     **dict.fromkeys(["state", "state_reason", "partition", "name", "account", "qos", "comment"], str),
     **dict.fromkeys(["array_tasks_waiting", "reservation", "required_nodes", "allocated_nodes"], str),
-    **dict.fromkeys(["array_id", "start_time", "time_limit"], int),
+    **dict.fromkeys(["array_id", "array_tasks_parallel", "start_time", "time_limit"], int),
     **dict.fromkeys(["constraints", "licenses"], list),
     **dict.fromkeys(["is_requeueable", "is_batch_job"], bool),
     **dict.fromkeys(["dependencies", "gres_per_node"], dict),
