@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -58,12 +59,22 @@ def node_ends(
 
 
 def _slots(held: list[tuple[float, int, int]]) -> list[float]:
-    """The ends of a node's jobs and what each gives back, ascending; the last slot is of all later ones."""
+    """The ends of a node's jobs and what each gives back, ascending.
+
+    Of many jobs the first and the last, when the node is empty, are told apart. Those between are in groups
+    of about as many, which give back all at their first end: no job seems to wait for longer than it does.
+    """
     held.sort()
-    first, rest = held[: NODE_SLOTS - 1], held[NODE_SLOTS - 1 :]
-    if rest:
-        first.append((rest[-1][0], sum(one[1] for one in rest), sum(one[2] for one in rest)))
-    return [float(value) for slot in first for value in slot]
+    if len(held) <= NODE_SLOTS:
+        return [float(value) for slot in held for value in slot]
+    between, groups = held[1:-1], NODE_SLOTS - 2
+    bounds = [number * len(between) // groups for number in range(groups + 1)]
+    parts = [held[:1], *(between[begin:end] for begin, end in pairwise(bounds)), held[-1:]]
+    return [
+        float(value)
+        for part in parts
+        for value in (part[0][0], sum(one[1] for one in part), sum(one[2] for one in part))
+    ]
 
 
 def _on_each(queued: QueuedJob) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from advisor.simulate.pool._state import EXTRA, FREE, Arrays
 from advisor.simulate.pool.closed_queue import NONE_RESERVED, ClosedQueue, simulation_of
 
 NODE_SLOTS: Final = 4
-"""The running jobs of a node that are told apart."""
+"""The ends of running jobs of a node that are told apart."""
 NODE_COLUMNS: Final = 4 + 3 * NODE_SLOTS
 """Of an array of nodes: how many are alike; the bits of the subsets that they are in; the processors and the
 memory that are free; and of each job that runs there its end, and the processors and memory it gives back."""

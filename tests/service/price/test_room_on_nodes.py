@@ -99,13 +99,24 @@ def test_jobs_that_wait_are_known_by_what_squeue_shows() -> None:
     assert [found[number] / HOUR for number in (10, 11, 12)] == [1.0, 0.0, 1.0]
 
 
-def test_of_many_jobs_on_a_node_the_later_ends_are_one() -> None:
-    """Five jobs have 3,000 MiB on each node: three ends are told apart, the other two are the last one's."""
-    jobs = [busy(n, "n[1-4]", float(n), processors=4, memory=12_000) for n in range(1, 6)]
+def test_of_many_jobs_on_a_node_no_end_is_taken_to_be_later_than_it_is() -> None:
+    """Six jobs have 2,000 MiB on each node: the ends of four are told apart, two end with the one before."""
+    jobs = [busy(n, "n[1-4]", float(n), processors=4, memory=8_000) for n in range(1, 7)]
     assert NODE_SLOTS == 4
-    sizes = (4_000, 10_000, 12_000, 16_000)
+    sizes = (6_000, 8_000, 10_000, 12_000, 14_000, 16_000)
     found = [wait_of(queue_of(*jobs), memory_mb=size, memory_mb_per_node=size) for size in sizes]
-    assert found == [1.0, 3.0, 5.0, 5.0]
+    assert found == [1.0, 2.0, 2.0, 4.0, 4.0, 6.0]
+    assert wait_of(queue_of(*jobs), whole_nodes=True) == 6.0
+
+
+def test_one_long_job_beside_many_short_ones_keeps_no_job_from_the_node() -> None:
+    """Forty jobs of one processor fill the node; all but one end within the hour."""
+    node = replace(NODES[0], processors=40, partitions=("cpu",))
+    jobs = [busy(n, "n1", 1.0 if n < 40 else 168.0, memory=0) for n in range(1, 41)]
+    look = make_look(NOW, (node,), jobs)
+    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+    assert wait_of(queue, processors=8, node_processors=8) == 1.0
+    assert wait_of(queue, processors=40, node_processors=40) == 168.0
 
 
 @given(st.integers(0, 10_000))
