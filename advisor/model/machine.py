@@ -131,13 +131,17 @@ class Subset(NamedTuple):
     counts_gpus: bool = False
 
     def needs(self, asked: Asked, *, whole_nodes: bool) -> int:
-        """What a waiting job takes of these nodes: nothing, where it may start on others."""
+        """What a waiting job takes of these nodes: nothing, where it may start on others.
+
+        A job that is larger than they are takes all: it has other nodes as well, or some of these are down.
+        """
         is_bound = any(word in self.words for word in asked.words) if asked.words else False
         if not (is_bound or set(asked.partitions or (asked.partition,)).issubset(self.partitions)):
             return 0
         if self.counts_gpus:
-            return asked.gpus
-        return _on_whole_nodes(asked, self.size, self.nodes) if whole_nodes else asked.processors
+            return min(asked.gpus, self.size)
+        takes = _on_whole_nodes(asked, self.size, self.nodes) if whole_nodes else asked.processors
+        return min(takes, self.size)
 
     def held_by(self, has: Asked) -> int:
         """What a running job has of these nodes, which has all that on them."""

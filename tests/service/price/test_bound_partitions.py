@@ -103,6 +103,7 @@ def test_a_job_with_whole_nodes_takes_whole_nodes_of_its_subset() -> None:
     assert machine.needs(Asked(1, nodes=2, partition="big", whole_nodes=True))[place] == 8
     assert machine.needs(Asked(5, partition="big"))[place] == 5
     assert machine.needs(Asked(5, partition="cpu"))[place] == 0
+    assert machine.needs(Asked(9, partition="big"))[place] == 8
 
 
 def test_jobs_of_a_partition_that_is_not_ours_hold_our_nodes_while_they_run() -> None:
@@ -150,6 +151,22 @@ def test_jobs_that_name_nodes_keep_no_job_from_others() -> None:
     queue = queue_of_nodes(SMALL, busy(1, "c1"), *behind, waits(20, "cpu", node_list="c[1"))
     assert wait_of_new_job(queue, "cpu") == 0.0
     assert forecast_waits(queue)[19] == 181 * HOUR
+
+
+def test_a_job_that_has_other_nodes_beside_those_that_it_names_waits_for_all_of_these() -> None:
+    asks = {"processors": 8, "node_list": "c1"}
+    queue = queue_of_nodes(SMALL, busy(1, "c1"), waits(10, "cpu", **asks), waits(11, "cpu", **asks))
+    assert forecast_waits(queue) == {10: HOUR, 11: 2 * HOUR}
+
+
+def test_a_job_that_needs_nodes_of_its_partition_that_are_down_does_not_wait_for_ever() -> None:
+    """Nothing tells when they come back; it waits for the others at least."""
+    nodes = (*SMALL, BIG[0], replace(BIG[1], states=frozenset({"IDLE", "DRAIN"})))
+    settings = make_settings(cluster={"on_premise_partitions": list(PARTITIONS)})
+    both = waits(10, "big", processors=8)
+    assert forecast_waits(on_premise_queue(make_look(NOW, nodes, (busy(1, "b1"), both)), settings)) == {
+        10: HOUR
+    }
 
 
 def test_types_of_gpus_are_told_apart() -> None:
