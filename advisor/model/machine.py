@@ -184,6 +184,7 @@ class Machine(NamedTuple):
 
     def needs(self, asked: Asked) -> tuple[int, ...]:
         """What a job that waits will take of each of :attr:`sizes`."""
+        asked = self._here(asked)
         there = self.of_those_there(*self.taken_by(asked))
         if not self.subsets:
             return there
@@ -205,6 +206,7 @@ class Machine(NamedTuple):
 
     def room_for(self, asked: Asked) -> tuple[float, ...] | None:
         """What nodes must have for a job, as `no_sooner` of the simulation reads it; None: any will do."""
+        asked = self._here(asked)
         whole = self._takes_whole_nodes(asked, self._terms_of(asked.partition))
         if not (whole or asked.node_processors > 1 or asked.node_memory_mb):
             return None
@@ -221,6 +223,13 @@ class Machine(NamedTuple):
         """Those of the three that are among :attr:`sizes`."""
         found = (processors, memory_mb) if self.memory_mb else (processors,)
         return (*found, gpus) if self.gpus else found
+
+    def _here(self, asked: Asked) -> Asked:
+        """The same request; of several partitions only those of this machine."""
+        names = tuple(name for name in asked.partitions if name in self.partitions)
+        if not names or len(names) == len(asked.partitions):
+            return asked
+        return asked._replace(partition=names[0], partitions=names)
 
     def _takes_whole_nodes(self, asked: Asked, terms: PartitionTerms) -> bool:
         return bool(self.nodes and self.processors) and (asked.whole_nodes or terms.whole_nodes)

@@ -95,6 +95,17 @@ def test_a_job_of_several_partitions_may_start_in_any() -> None:
     assert forecast_waits(queue_of(full, waits(2, "big", "cpu"), waits(3, "big"))) == {2: 0.0, 3: HOUR}
 
 
+def test_a_job_of_partitions_of_two_machines_is_bound_to_its_partition_on_each() -> None:
+    """The nodes of both are full; the idle ones are of other partitions of the first machine."""
+    nodes = (*SMALL, *BIG, *GPU, make_node("x1", partitions=("extra",)))
+    settings = make_settings(cluster={"on_premise_partitions": [*PARTITIONS, "extra"]})
+    full = (busy(1, "b[1-2]", processors=8), replace(busy(2, "x1", hours=2.0), partitions=("extra",)))
+    queue = on_premise_queue(make_look(NOW, nodes, (*full, waits(3, "big", "extra"))), settings)
+    assert len(queue.machines) == 2
+    assert forecast_waits(queue) == {3: HOUR if queue.places[3] == 0 else 2 * HOUR}
+    assert wait_of_new_job(on_premise_queue(make_look(NOW, nodes, full), settings), "extra,big") == HOUR
+
+
 def test_a_job_with_whole_nodes_takes_whole_nodes_of_its_subset() -> None:
     (machine,) = queue_of().machines
     place = (
