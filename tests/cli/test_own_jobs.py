@@ -15,7 +15,7 @@ from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Job, JobOutcome, JobState, Mode, Placement, SiteState
-from advisor.model.machine import Machine
+from advisor.model.machine import Machine, Subset
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, Settings
 from advisor.model.site import PerformanceRatios, Ratio
 from advisor.predict.run_times.job_numbers import JobNumbers
@@ -112,6 +112,34 @@ def test_the_partitions_of_several_machines_have_their_own_queues(settings: Sett
     assert (together.sizes.tolist(), together.places.tolist()) == ([[36, 0, 0]], [0] * 6)
     pooled = jobs_of_site(settings, SEEN, 64, lambda _: 0.0)
     assert (pooled.jobs.on_premise, len(pooled.jobs)) == (None, 8)
+
+
+def seen_machines(settings: Settings, *machines: Machine) -> OwnJobs:
+    """Five jobs, of which every other one is of another partition, on machines as they were last seen."""
+    own_jobs(settings, [ended(n, queue="long" if n % 2 else "main") for n in range(1, 6)], {})
+    queues = tuple(SeenQueue.of(each, np.empty((0, 4)), np.empty((0, 3))) for each in machines)
+    snapshot.write(settings.paths.snapshot, Snapshot(state=SEEN, queues=queues))
+    return jobs_of_site(settings, SEEN, 0, lambda _: 0.0)
+
+
+def test_a_machine_all_of_whose_nodes_are_down_now_runs_no_job_on_nothing(settings: Settings) -> None:
+    own = seen_machines(settings, Machine(("main",), 0), Machine(("long",), 32))
+    assert own.jobs.processors.tolist() == [1, 3, 5]
+    assert own.jobs.held[:, 0].tolist() == [1, 3, 5]
+
+
+def test_where_no_node_is_usable_now_the_history_tells_the_size(settings: Settings) -> None:
+    own = seen_machines(settings, Machine(("main", "long"), 0))
+    assert (own.jobs.on_premise, own.jobs.machine, len(own.jobs)) == (None, 5, 5)
+
+
+def test_jobs_that_were_larger_than_what_is_usable_of_their_partition_now_are_replayed(
+    settings: Settings,
+) -> None:
+    part = Subset(("long",), size=4, nodes=1)
+    own = seen_machines(settings, Machine(("main", "long"), 32, 8, subsets=(part,)))
+    assert own.jobs.on_premise is not None
+    assert own.jobs.on_premise.held.tolist() == [[n, 0, 0, min(n, 4) * (n % 2)] for n in range(1, 6)]
 
 
 def test_without_learned_ratios_those_of_the_settings_convert(settings: Settings) -> None:

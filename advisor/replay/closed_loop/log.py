@@ -142,17 +142,16 @@ def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
 
 
 def on_premise_of(table: JobTable, machines: Sequence[Machine], processors: int) -> OnPremise | None:
-    """What the jobs of a table hold of a site's machines; None where these are not known.
+    """What the jobs of a table hold of a site's machines; None where no usable node of these is known.
 
     Args:
         table: Jobs that ran on-premise, or as if they had.
         processors: Of all nodes, of which some may not be usable at the moment. They count where there is one
             machine, and the others in proportion.
     """
-    if not machines:
+    if not any(one.processors for one in machines):
         return None
-    places = places_of(table, machines)
-    queues = np.array([*table.names.get("queue", ()), ""])[table.queue]
+    places, names = places_of(table, machines), table.names.get("queue", ())
     bound = [[part for part in one.subsets if part.partitions] for one in machines]
     more = max(map(len, bound))
     sizes = np.zeros((len(machines), _RESOURCES + more), np.int64)
@@ -161,11 +160,13 @@ def on_premise_of(table: JobTable, machines: Sequence[Machine], processors: int)
     for place, parts in enumerate(bound):
         for column, part in enumerate(parts, _RESOURCES):
             sizes[place, column] = part.size
-            rows = (places == place) & np.isin(queues, part.partitions)
+            codes = [code for code, name in enumerate(names) if name in part.partitions]
+            rows = (places == place) & np.isin(table.queue, codes)
             held[rows, column] = held[rows, 0]
-    if len(machines) == 1 and sizes[0, 0]:
+    if len(machines) == 1:
         sizes = sizes * processors // sizes[0, 0]
-    held[sizes[places] == 0] = 0
+    held[:, _RESOURCES:] = np.minimum(held[:, _RESOURCES:], sizes[places, _RESOURCES:])  # some may be down
+    held[:, 1:][sizes[places, 1:] == 0] = 0
     return OnPremise(sizes, places, held)
 
 
