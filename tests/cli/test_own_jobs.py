@@ -133,6 +133,11 @@ def test_where_no_node_is_usable_now_the_history_tells_the_size(settings: Settin
     assert (own.jobs.on_premise, own.jobs.machine, len(own.jobs)) == (None, 5, 5)
 
 
+def test_on_one_machine_ran_the_jobs_of_partitions_that_are_gone_or_not_managed(settings: Settings) -> None:
+    own = seen_machines(settings, Machine(("main",), 32))
+    assert len(own.jobs) == 5
+
+
 def test_jobs_that_were_larger_than_what_is_usable_of_their_partition_now_are_replayed(
     settings: Settings,
 ) -> None:

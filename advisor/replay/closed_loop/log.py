@@ -134,10 +134,11 @@ class LoopJobs:
 def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
     """The number of the machine of each row, by its partition; -1: none of them.
 
-    A job whose partition is not known is taken to be of the first.
+    A job whose partition is not known is taken to be of the first. Where there is one machine all are: a
+    partition may have had another name, or have had nodes of it that are not managed.
     """
-    number = places_by_partition(machines)
-    of_code = np.array([*(number.get(name, -1) for name in table.names.get("queue", ())), 0])
+    number, other = places_by_partition(machines), 0 if len(machines) == 1 else -1
+    of_code = np.array([*(number.get(name, other) for name in table.names.get("queue", ())), 0])
     return np.where(table.queue == UNKNOWN_CODE, 0, of_code[table.queue])
 
 
