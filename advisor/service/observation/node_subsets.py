@@ -14,6 +14,8 @@ from advisor.model.snapshot import QueuedJob
 
 _MAX_SUBSETS: Final = 8
 """Subsets of one machine: each makes a simulation slower."""
+_MAX_WORDS: Final = 64
+"""Different requests that are looked at: thousands of jobs may each name a node of its own."""
 
 
 class NamedBy(NamedTuple):
@@ -42,7 +44,7 @@ def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy)
     """The subsets of a machine's nodes to which jobs of a partition, or with some request, are bound.
 
     Of more than count, those are left out that bind the fewest jobs. A partition without a usable node binds
-    to none: nothing tells when its nodes come back. Of requests only those count that some job has.
+    to none: nothing tells when its nodes come back. Of requests only those count that most jobs have.
 
     Args:
         partitions: The machine's.
@@ -52,7 +54,7 @@ def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy)
     of_partition = {
         name: frozenset(node.name for node in nodes if name in node.partitions) for name in partitions
     }
-    of_word = {word: _with(word, nodes) for word in named.words}
+    of_word = {word: _with(word, nodes) for word, _ in named.words.most_common(_MAX_WORDS)}
     number: Counter[tuple[bool, frozenset[str]]] = Counter()
     for name, those in of_partition.items():
         number[False, those] += named.partitions[name]

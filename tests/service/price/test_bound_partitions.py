@@ -164,6 +164,18 @@ def test_jobs_that_name_nodes_keep_no_job_from_others() -> None:
     assert forecast_waits(queue)[19] == 181 * HOUR
 
 
+def test_of_jobs_that_name_many_nodes_those_that_most_jobs_name_count() -> None:
+    """All are of a partition that has one node less than the machine."""
+    nodes = tuple(make_node(f"n{n}", partitions=("cpu", "all") if n else ("all",)) for n in range(200))
+    jobs = [waits(n + 10, "cpu", node_list=f"n{n}") for n in range(200)]
+    jobs.append(waits(900, "cpu", node_list="n150"))
+    settings = make_settings(cluster={"on_premise_partitions": ["cpu", "all"]})
+    (machine,) = on_premise_queue(make_look(NOW, nodes, jobs), settings).machines
+    first, second, *others = machine.subsets
+    assert (first.partitions, len(first.words)) == (("cpu",), 63)  # that of n0 is not among them
+    assert (second.words, len(others)) == (("nodes:n150",), 6)
+
+
 def test_a_job_that_has_other_nodes_beside_those_that_it_names_waits_for_all_of_these() -> None:
     asks = {"processors": 8, "node_list": "c1"}
     queue = queue_of_nodes(SMALL, busy(1, "c1"), waits(10, "cpu", **asks), waits(11, "cpu", **asks))
