@@ -50,7 +50,7 @@ class Visitor(NamedTuple):
     """A job of another partition that runs on on-premise nodes.
 
     Attributes:
-        nodes: How many of these it has.
+        nodes: How many usable ones of these it has.
         partitions: Those of one of these nodes.
     """
 
@@ -71,7 +71,7 @@ def visitors(snapshot: ClusterSnapshot, settings: Settings) -> Mapping[int, Visi
         return {}
     found: dict[int, Visitor] = {}
     for node in snapshot.nodes:
-        if node.is_cloud or ours.isdisjoint(node.partitions):
+        if node.is_cloud or node.is_down or node.is_draining or ours.isdisjoint(node.partitions):
             continue
         for job_id in {queued.job.job_id for queued in snapshot.jobs_on.get(node.name, ())} & others.keys():
             nodes = found[job_id].nodes + 1 if job_id in found else 1

@@ -135,8 +135,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
 
 def _lost(unusable: Mapping[int, int], foreign: Mapping[int, Visitor]) -> Mapping[int, int]:
     """The nodes of running jobs that are not among those of the machines, by id."""
-    elsewhere = {job_id: one.queued.asked.nodes - one.nodes for job_id, one in foreign.items()}
-    return {**unusable, **{job_id: more + unusable.get(job_id, 0) for job_id, more in elsewhere.items()}}
+    return {**unusable, **{job_id: one.queued.asked.nodes - one.nodes for job_id, one in foreign.items()}}
 
 
 def _machines(

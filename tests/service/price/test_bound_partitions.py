@@ -136,6 +136,24 @@ def test_jobs_of_a_partition_that_is_not_ours_hold_our_nodes_while_they_run() ->
     assert (seen.total_processors, seen.free_processors) == (40, 10)
 
 
+def test_of_such_a_job_its_nodes_that_take_no_other_job_count_once() -> None:
+    """Of twelve nodes one of ours is drained, and both of the others."""
+    other = make_queued(
+        9, "RUNNING", queue="scavenger", processors=48, start_time=NOW, requested_time=HOUR,
+        nodes="b[1-2],c[1-8],x[1-2]",
+    )  # fmt: skip
+    other = replace(other, job=structs.replace(other.job, nodes=12))
+    drained = frozenset({"ALLOCATED", "DRAIN"})
+    beside = (make_node(f"x{n}", partitions=("scavenger",)) for n in (1, 2))
+    nodes = (*SMALL, BIG[0], *(replace(node, states=drained) for node in (BIG[1], *beside)))
+    settings = make_settings(cluster={"on_premise_partitions": ["cpu", "big"]})
+    look = make_look(NOW, nodes, (other, waits(20, "cpu")))
+    assert on_premise_queue(look, settings).lost == {9: 3}
+    assert forecast_waits(on_premise_queue(look, settings)) == {20: HOUR}
+    seen = cluster_state(look, settings)
+    assert (seen.total_processors, seen.free_processors) == (36, 0)
+
+
 FAST = tuple(replace(node, features=("x86", "fast")) for node in SMALL[:2])
 SLOW = tuple(replace(node, features=("x86",)) for node in SMALL[2:])
 
