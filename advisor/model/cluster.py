@@ -88,7 +88,7 @@ class Node:
     ``states`` are Slurm's words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Unknown words
     are kept; policy uses the predicates below and ignores the rest (docs/faults.md, F16). Jobs are matched
     with ``active_features``, a subset of ``features``. Slurm fills nodes of low ``weight`` first. None: not
-    known. ``gpus``: The number of its GPUs, of any type; ``gpu_type`` is empty where it has several types.
+    known. ``gpus``: The number of its GPUs, of any type; ``gpu_types``: Those that have a name.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Node:
     active_features: tuple[str, ...] | None = None
     weight: int | None = None
     gpus: int = 0
-    gpu_type: str = ""
+    gpu_types: tuple[str, ...] = ()
 
     @property
     def is_cloud(self) -> bool:

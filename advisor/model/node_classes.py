@@ -49,11 +49,11 @@ def gpu_count(generic_resources: str) -> int:
     return sum(int(match["number"] or 1) for part in parts if (match := _COUNTED.fullmatch(part.strip())))
 
 
-def gpu_type(generic_resources: str) -> str:
-    """The type of a node's GPUs; empty where it has none, none is named, or there are several."""
+def gpu_types(generic_resources: str) -> tuple[str, ...]:
+    """The types of a node's GPUs that are named, such as ``a100`` and ``v100``."""
     parts = _BESIDE.sub("", generic_resources).split(",")
-    types = {match["type"] or "" for part in parts if (match := _GPUS.fullmatch(part.strip()))}
-    return types.pop() if len(types) == 1 else ""
+    types = (match["type"] for part in parts if (match := _GPUS.fullmatch(part.strip())))
+    return tuple(sorted({name for name in types if name}))
 
 
 class ReservedUntil(msgspec.Struct, frozen=True, gc=False):

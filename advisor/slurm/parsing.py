@@ -20,7 +20,7 @@ from advisor.model.job_words import (
     feature_words,
     is_plain,
 )
-from advisor.model.node_classes import NOT_BY_NODE, gpu_count, gpu_type
+from advisor.model.node_classes import NOT_BY_NODE, gpu_count, gpu_types
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm import records
@@ -285,7 +285,7 @@ def _node(row: Mapping[str, str]) -> Node | None:
         active_features=tuple(word for word in (records.text(row["features_act"]) or "").split(",") if word),
         weight=records.whole(row["Weight"]),
         gpus=gpu_count(records.text(row["Gres"]) or ""),
-        gpu_type=gpu_type(records.text(row["Gres"]) or ""),
+        gpu_types=gpu_types(records.text(row["Gres"]) or ""),
     )
 
 

@@ -10,7 +10,7 @@ from advisor.files.owners import group_name, user_name
 from advisor.model.cluster import Node
 from advisor.model.job import Job
 from advisor.model.job_words import count_array_tasks, feature_words, is_plain
-from advisor.model.node_classes import gpu_type
+from advisor.model.node_classes import gpu_types
 from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.slurm.protocol import state_of
 
@@ -109,7 +109,7 @@ def node_of(node: Any) -> Node:
         active_features=tuple(_words(node.active_features)),
         weight=int(node.weight or 0),
         gpus=_gpus(node.configured_gres),
-        gpu_type=gpu_type(",".join(node.configured_gres or ())),
+        gpu_types=gpu_types(",".join(node.configured_gres or ())),
     )
 
 

@@ -185,18 +185,19 @@ def test_a_newer_release_says_it_in_a_column_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus", "kind"),
+    ("said", "gpus", "kinds"),
     [
-        ("gpu:a100:4(S:0-1),nvme:1", 4, "a100"),
-        ("gpu:2,gpu:v100:1", 3, ""),
-        ("gpu:2080ti:4,gpu:1g.5gb:7", 11, ""),
-        ("(null)", 0, ""),
-        ("lic:8", 0, ""),
+        ("gpu:a100:4(S:0-1),nvme:1", 4, ("a100",)),
+        ("gpu:v100:2,gpu:a100:1", 3, ("a100", "v100")),
+        ("gpu:2,gpu:v100:1", 3, ("v100",)),
+        ("gpu:2080ti:4,gpu:1g.5gb:7", 11, ()),
+        ("(null)", 0, ()),
+        ("lic:8", 0, ()),
     ],
 )
-def test_the_gpus_of_a_node_are_counted(said: str, gpus: int, kind: str) -> None:
+def test_the_gpus_of_a_node_are_counted(said: str, gpus: int, kinds: tuple[str, ...]) -> None:
     nodes, _ = recorded_nodes(one_node(Gres=said))
-    assert (nodes["burst1"].gpus, nodes["burst1"].gpu_type) == (gpus, kind)
+    assert (nodes["burst1"].gpus, nodes["burst1"].gpu_types) == (gpus, kinds)
 
 
 @of_each_release

@@ -84,5 +84,5 @@ def _with(word: str, nodes: Sequence[Node]) -> frozenset[str]:
             return frozenset()
     if word.startswith(GPU_TYPE):
         wanted = word.removeprefix(GPU_TYPE)
-        return frozenset(node.name for node in nodes if node.gpu_type == wanted)
+        return frozenset(node.name for node in nodes if wanted in node.gpu_types)
     return frozenset(node.name for node in nodes if word in (node.active_features or node.features))

@@ -213,7 +213,7 @@ def test_a_job_that_needs_nodes_of_its_partition_that_are_down_does_not_wait_for
 def test_types_of_gpus_are_told_apart() -> None:
     cards = {"a100": ("g1", 4), "v100": ("g2", 2)}
     nodes = tuple(
-        replace(make_node(name, partitions=("cpu",)), gpus=number, gpu_type=kind)
+        replace(make_node(name, partitions=("cpu",)), gpus=number, gpu_types=(kind,))
         for kind, (name, number) in cards.items()
     )
     full = replace(busy(1, "g2", processors=1), gpus=2)
@@ -224,6 +224,17 @@ def test_types_of_gpus_are_told_apart() -> None:
     assert wait_of_new_job(queue, "cpu", gres="gpu:a100:4", processors=1) == 0.0
     assert wait_of_new_job(queue, "cpu", gres="gpu:4", processors=1) == 0.0
     assert wait_of_new_job(queue, "cpu", gres="gpu:v100:2", processors=1) == 2 * HOUR
+
+
+def test_a_node_with_several_types_of_gpus_may_run_jobs_of_each() -> None:
+    nodes = tuple(
+        replace(make_node(name, partitions=("cpu",)), gpus=4, gpu_types=kinds)
+        for name, kinds in (("g1", ("a100",)), ("g2", ("a100", "v100")), ("g3", ()))
+    )
+    full = replace(busy(1, "g1", processors=1), gpus=4)
+    queue = queue_of_nodes(nodes, full, waits(2, "cpu", processors=1, gpus=1, gres="gpu:a100:1"))
+    assert forecast_waits(queue) == {2: 0.0}
+    assert [(part.words, part.size) for part in queue.machines[0].subsets] == [(("gpu:a100",), 8)]
 
 
 def test_what_ifs_bind_jobs_to_the_nodes_of_their_partition() -> None:
