@@ -20,8 +20,9 @@ _COUNTED: Final = re.compile(
 """The same for any type, such as ``gpu:2080ti:4``."""
 NOT_BY_NODE: Final = "not by node alone: "
 """Before resources by task or socket, or with processors or memory for each: they are not a node's alone."""
-_BESIDE: Final = re.compile(rf"\([^)]*\)|^{NOT_BY_NODE}")
-"""What stands beside the numbers: the sockets of sinfo, and our word for other requests."""
+_BESIDE: Final = re.compile(rf"\([^)]*\)|^(?:{NOT_BY_NODE}|by task or socket: )")
+"""What stands beside the numbers: the sockets of sinfo, and our word for other requests, also the hook's of
+earlier releases."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 """Features of nodes that are never launched as spot."""
 
@@ -49,6 +50,7 @@ def gpu_count(generic_resources: str) -> int:
     return sum(int(match["number"] or 1) for part in parts if (match := _COUNTED.fullmatch(part.strip())))
 
 
+@lru_cache(maxsize=1024)
 def gpu_types(generic_resources: str) -> tuple[str, ...]:
     """The types of a node's GPUs that are named, such as ``a100`` and ``v100``."""
     parts = _BESIDE.sub("", generic_resources).split(",")

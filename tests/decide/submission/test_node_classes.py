@@ -12,7 +12,7 @@ from advisor.decide.submission.capacity import choose
 from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.decide.submission.rules import may_move
 from advisor.model import Capacity
-from advisor.model.node_classes import Gpus, NodeClassState, class_for, gpus_asked
+from advisor.model.node_classes import Gpus, NodeClassState, class_for, gpu_count, gpus_asked
 from advisor.model.site import Room
 from tests.decide.cases import ask, make_cloud, make_job, make_settings
 
@@ -135,6 +135,11 @@ def test_words_for_gpus():
     assert gpus_asked("gpu") == Gpus(1, "")
     assert gpus_asked("gpu:a100-80g") == Gpus(1, "a100-80g")
     assert gpus_asked("shard:1") is None
+
+
+@pytest.mark.parametrize("word", ["", "not by node alone: ", "by task or socket: "])
+def test_gpus_are_counted_whatever_release_the_hook_is_of(word):
+    assert gpu_count(f"{word}gres:gpu:2") == 2
 
 
 def test_why_says_the_class():
