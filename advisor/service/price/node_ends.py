@@ -31,8 +31,9 @@ def node_ends(
 
     Args:
         members: The names of the nodes of each subset of the machine.
-        jobs_on: The jobs that run on each node. Of a job on several nodes each has the same share, rounded
-            down: that too much seems to be free is better than that a job seems to wait.
+        jobs_on: The jobs that run on each node. How a job is spread over several nodes is not known: each has
+            what does not fit on the others, one processor at least. That too much seems to be free is better
+            than that a job seems to wait.
         ends: Job id to its expected end, epoch seconds. Other jobs hold nothing.
         shares_memory: Whether jobs wait for memory.
 
@@ -40,10 +41,11 @@ def node_ends(
         One row for all nodes that are alike, shape ``(n, NODE_COLUMNS)``; none where there are too many.
     """
     counted: Counter[tuple[float, ...]] = Counter()
+    room_of = _room_of(nodes, jobs_on)
     for node in nodes:
         mask = sum(1 << number for number, names in enumerate(members) if node.name in names)
         held = [
-            (ends[queued.job.job_id], *_on_each(queued))
+            (ends[queued.job.job_id], *_at_least(queued, room_of[queued.job.job_id] - node.processors))
             for queued in jobs_on.get(node.name, ())
             if queued.job.job_id in ends
         ]
@@ -77,7 +79,22 @@ def _slots(held: list[tuple[float, int, int]]) -> list[float]:
     ]
 
 
-def _on_each(queued: QueuedJob) -> tuple[int, int]:
-    """Processors and memory that a job has on each of its nodes, at least one processor."""
-    asked = queued.asked
-    return max(1, asked.processors // asked.nodes), (asked.memory_mb or 0) // asked.nodes
+def _room_of(nodes: Sequence[Node], jobs_on: Mapping[str, Sequence[QueuedJob]]) -> Mapping[int, float]:
+    """Job id to the processors of all its nodes; infinite where some are not among these."""
+    room, number = Counter[int](), Counter[int]()
+    for node in nodes:
+        for queued in jobs_on.get(node.name, ()):
+            room[queued.job.job_id] += node.processors
+            number[queued.job.job_id] += 1
+    running = {queued.job.job_id: queued for those in jobs_on.values() for queued in those}
+    return {
+        job_id: room[job_id] if number[job_id] >= (queued.job.nodes or 1) else _UNLIMITED
+        for job_id, queued in running.items()
+    }
+
+
+def _at_least(queued: QueuedJob, elsewhere: float) -> tuple[int, int]:
+    """Processors and memory that a job has on a node; ``elsewhere``: the processors of its other nodes."""
+    processors, memory = queued.job.processors, queued.memory_mb
+    least = max(1, processors - int(min(elsewhere, processors)))
+    return least, memory * least // processors

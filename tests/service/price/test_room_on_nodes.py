@@ -109,6 +109,26 @@ def test_of_many_jobs_on_a_node_no_end_is_taken_to_be_later_than_it_is() -> None
     assert wait_of(queue_of(*jobs), whole_nodes=True) == 6.0
 
 
+@pytest.mark.parametrize(
+    ("processors", "asked", "hours"),
+    [
+        (40, {"processors": 30, "node_processors": 30}, 0.0),  # 8 of 40 on one, and 32 on the other
+        (72, {"processors": 8, "node_processors": 8}, 0.0),  # 32 and all
+        (79, {"processors": 1, "memory_mb": 6000, "memory_mb_per_node": 6000}, 0.0),
+        (79, {"processors": 1, "memory_mb": 6200, "memory_mb_per_node": 6200}, 1.0),
+    ],
+)
+def test_how_a_job_is_spread_over_its_nodes_is_not_known(
+    processors: int, asked: dict[str, Any], hours: float
+) -> None:
+    nodes = tuple(replace(NODES[0], name=f"n{n}", processors=40, partitions=("cpu",)) for n in (1, 2))
+    job = busy(1, "n[1-2]", 1.0, processors=processors, memory=20_000)
+    job = replace(job, job=structs.replace(job.job, nodes=2))
+    look = replace(make_look(NOW, nodes, (job,)), sharing=Sharing(memory=True, partitions={}))
+    queue = on_premise_queue(look, make_settings(cluster={"on_premise_partitions": ["cpu"]}))
+    assert wait_of(queue, **asked) == hours
+
+
 def test_one_long_job_beside_many_short_ones_keeps_no_job_from_the_node() -> None:
     """Forty jobs of one processor fill the node; all but one end within the hour."""
     node = replace(NODES[0], processors=40, partitions=("cpu",))
