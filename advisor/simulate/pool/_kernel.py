@@ -22,8 +22,11 @@ from advisor.simulate.pool._state import (
     FREE,
     RUNNING,
     Arrays,
+    Lasting,
+    add_to,
     fits,
     give,
+    has_room,
     is_held,
     note,
     release,
@@ -43,12 +46,14 @@ def _reserve(arrays: Arrays, row: int) -> None:
     jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
     needed, available, shadow = jobs[row].processors, scalars.free, scalars.now
     arrays.stock[EXTRA] = arrays.stock[FREE]
+    needs, extra, windows, limit = arrays.needs, arrays.stock[EXTRA], arrays.windows, jobs[row].limit
     for i in range(scalars.running):
         other = jobs[running[i]]
-        if available >= needed and other.planned_end > shadow and fits(arrays, row, EXTRA, shadow):
+        then = Lasting(shadow, shadow + limit)
+        if available >= needed and other.planned_end > shadow and has_room(needs, extra, windows, row, then):
             break
         available += other.processors
-        give(arrays, running[i], EXTRA, other.start, 1.0)
+        add_to(extra, needs, windows, running[i], Lasting(other.start, other.start + other.limit), 1.0)
         shadow = max(shadow, other.planned_end)
     is_enough = available >= needed and fits(arrays, row, EXTRA, shadow)
     scalars.shadow = shadow if is_enough else np.inf
@@ -119,15 +124,16 @@ def _backfill_easy(arrays: Arrays) -> None:
         return
     _reserve(arrays, queue[head])
     kept = head + 1
+    needs, left, windows = arrays.needs, arrays.stock[FREE], arrays.windows
     last = head + _DEPTH if np.any(arrays.windows[1] < np.inf) else scalars.waiting
     for i in range(head + 1, scalars.waiting):
         row = queue[i]
         job = jobs[row]
         is_open = scalars.free > 0 and not scalars.stops and job.processors <= scalars.free and i <= last
-        if is_open and not is_held(arrays, row):
+        when = Lasting(scalars.now, scalars.now + job.limit)
+        if is_open and has_room(needs, left, windows, row, when) and not is_held(arrays, row):
             ends_before = scalars.now + job.limit <= scalars.shadow
-            is_extra = job.processors <= scalars.extra and fits(arrays, row, EXTRA, scalars.now)
-            if (ends_before or is_extra) and fits(arrays, row, FREE, scalars.now):
+            if ends_before or (job.processors <= scalars.extra and fits(arrays, row, EXTRA, scalars.now)):
                 if not ends_before:
                     scalars.extra -= job.processors
                     give(arrays, row, EXTRA, scalars.now, -1.0)

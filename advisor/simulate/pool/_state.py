@@ -182,29 +182,46 @@ def note(arrays: Arrays, row: int, kind: int) -> None:
     scalars.events += 1
 
 
+class Lasting(NamedTuple):
+    """From when on, and until when, a job takes of further resources: its start and its planned end."""
+
+    start: float
+    end: float
+
+
 @compiled
-def _counts(arrays: Arrays, row: int, k: int, start: float) -> bool:
-    """Whether a job that starts then takes of a further resource within its window."""
-    begins, ends = arrays.windows[0, k], arrays.windows[1, k]
-    return bool(start < ends and start + arrays.jobs[row].limit > begins)
+def has_room(needs: Floats, left: Floats, windows: Floats, row: int, when: Lasting) -> bool:
+    """Whether enough of each further resource is left for a job.
+
+    It takes few arrays: a call with all of them costs more than the question, which is asked of thousands of
+    jobs at each end of one.
+    """
+    for k in range(len(left)):
+        if needs[row, k] > max(0.0, left[k]) and when.start < windows[1, k] and when.end > windows[0, k]:
+            return False
+    return True
+
+
+@compiled
+def add_to(left: Floats, needs: Floats, windows: Floats, row: int, when: Lasting, times: float) -> None:
+    """Add, so many times, what a job takes of each further resource."""
+    for k in range(len(left)):
+        if when.start < windows[1, k] and when.end > windows[0, k]:
+            left[k] += times * needs[row, k]
 
 
 @compiled
 def fits(arrays: Arrays, row: int, which: int, start: float) -> bool:
     """Whether a row of ``stock`` has what a job that starts then takes beside processors."""
-    is_enough = True
-    for k in range(arrays.stock.shape[1]):
-        left = max(0.0, arrays.stock[which, k])
-        is_enough = is_enough and (arrays.needs[row, k] <= left or not _counts(arrays, row, k, start))
-    return is_enough
+    when = Lasting(start, start + arrays.jobs[row].limit)
+    return has_room(arrays.needs, arrays.stock[which], arrays.windows, row, when)
 
 
 @compiled
 def give(arrays: Arrays, row: int, which: int, start: float, times: float) -> None:
     """Add to a row of ``stock``, so many times, what a job that starts then takes beside processors."""
-    for k in range(arrays.stock.shape[1]):
-        if _counts(arrays, row, k, start):
-            arrays.stock[which, k] += times * arrays.needs[row, k]
+    when = Lasting(start, start + arrays.jobs[row].limit)
+    add_to(arrays.stock[which], arrays.needs, arrays.windows, row, when, times)
 
 
 @compiled
