@@ -14,6 +14,9 @@ from advisor.model.snapshot import QueuedJob
 
 _MAX_SUBSETS: Final = 8
 """Subsets of one machine: each makes a simulation slower."""
+_MANY_JOBS: Final = 10_000
+_SUBSETS_OF_MANY: Final = 3
+"""As many subsets where so many jobs run or wait."""
 _MAX_WORDS: Final = 64
 """Different requests that are looked at: thousands of jobs may each name a node of its own."""
 
@@ -64,7 +67,8 @@ def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy)
     proper.sort(key=lambda key: -number[key])
     known = {node.name: node for node in nodes}
     found = []
-    for counts_gpus, those in proper[:_MAX_SUBSETS]:
+    is_large = named.partitions.total() >= _MANY_JOBS
+    for counts_gpus, those in proper[: _SUBSETS_OF_MANY if is_large else _MAX_SUBSETS]:
         there = [known[name] for name in those]
         words = [word for word, its in of_word.items() if its <= those and its]
         if counts_gpus:
