@@ -1,4 +1,4 @@
-"""The heap of true ends of running jobs, for compiled kernels."""
+"""The heap of true ends of running jobs, and a sort, for compiled kernels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.compiled import compiled
 
 Records: TypeAlias = Any
@@ -53,3 +54,21 @@ def heap_pop(ending: Records, size: int) -> None:
         position = child
     ending[position].time = time
     ending[position].job = job
+
+
+@compiled
+def sort_values(values: Floats) -> None:
+    """Sort values in place, ascending (Shell's sort).
+
+    numba's own sorts of several cached functions may be linked to one another, and crash (seen with 0.68). So
+    one function of the package alone has one (`advisor.decide.matching`).
+    """
+    gap = len(values) // 2
+    while gap > 0:
+        for i in range(gap, len(values)):
+            value, j = values[i], i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 2

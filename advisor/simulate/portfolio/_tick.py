@@ -14,7 +14,7 @@ import numpy as np
 
 from advisor.arrays import Floats
 from advisor.compiled import compiled
-from advisor.simulate.heap import Records
+from advisor.simulate.heap import Records, sort_values
 from advisor.simulate.portfolio.paid_hours import HOUR_SECONDS, into_hour, left_of_paid_hour
 from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Rules
@@ -244,7 +244,7 @@ def shadow_of(nodes: Records, scalars: Records, scratch: Floats, processors: int
     cluster = scalars[0]
     for i in range(cluster.nodes):
         scratch[i] = max(expected_end(nodes, i, cluster.now), cluster.now)
-    scratch[: cluster.nodes].sort()
+    sort_values(scratch[: cluster.nodes])
     return float(scratch[processors - 1])
 
 
