@@ -76,6 +76,7 @@ _UNFINISHED: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING",
 _MAX_PLACE_SECONDS: Final = 3600.0 + 600.0  # the most of hedge.slot_held_seconds, and to end
 _MAX_RECORD_CHARACTERS = 1024 * 1024
 _MAX_TEXT = 1000
+_MAX_HELD = 2**53  # sums of such numbers are still numbers of 64 bits
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([KMGTP]?)([cn]?)")
 _MEMORY_HELD = re.compile(r"(?:^|,)mem=([^,]+)")
@@ -304,7 +305,7 @@ def _outcome_of(
         end_time=float(end),
         state=state,
         processors_used=used or processors,
-        memory_held_mb=(_memory_mb(memory_held[1], processors, 1) or 0) if memory_held else 0,
+        memory_held_mb=min(_MAX_HELD, _memory_mb(memory_held[1], processors, 1) or 0) if memory_held else 0,
         gpus_held=_gpus_held(held),
         restarts=_whole(record.get("Restarts", "")) or 0,
         partition=_text(record["Partition"]),

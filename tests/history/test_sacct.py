@@ -169,6 +169,7 @@ def test_memory(memory: str, expected: int | None) -> None:
         ("cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=1500M", 1500, 2),
         ("gres/gpu:a100=2,gres/gpu:v100=1,mem=0", 0, 3),  # a site that counts GPUs by type alone
         ("gres/gpumem=8000,mem=?,fs/mem=9G", 0, 0),
+        ("mem=999999999999P", 2**53, 0),
         ("", 0, 0),
     ],
 )
