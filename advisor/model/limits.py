@@ -163,15 +163,11 @@ def _of_array(queued: QueuedJob) -> Limit | None:
 
 def _left_of_arrays(jobs: Iterable[QueuedJob]) -> dict[_Key, float]:
     """How many more tasks of each such array may run now."""
-    waiting = [queued for queued in jobs if queued.is_queued and queued.job.array_at_once is not None]
-    if not waiting:
-        return {}
     runs = Counter(queued.array_job_id for queued in jobs if queued.holds_processors)
     return {
-        (None, None, None, f"array {queued.array_job_id}"): max(
-            0.0, (queued.job.array_at_once or 0) - float(runs[queued.array_job_id])
-        )
-        for queued in waiting
+        limit[:4]: max(0.0, (queued.job.array_at_once or 0) - float(runs[queued.array_job_id]))
+        for queued in jobs
+        if (limit := _of_array(queued)) is not None
     }
 
 

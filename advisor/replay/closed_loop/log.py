@@ -50,9 +50,8 @@ class OnPremise(NamedTuple):
 
     def machines(self, begin: float, rules: Rules | None) -> Machines:
         """The machines, empty, at a moment; a row of this is a row of theirs."""
-        further = [
-            Further(size[1:].astype(np.float64), self.held[:, 1:].astype(np.float64)) for size in self.sizes
-        ]
+        needs = self.held[:, 1:].astype(np.float64)
+        further = [Further(size[1:].astype(np.float64), needs) for size in self.sizes]
         return Machines(self.sizes[:, 0].tolist(), self.places, begin, rules, further)
 
 

@@ -11,6 +11,7 @@ from advisor.model.errors import BadInput
 from advisor.model.machine import GPU_TYPE, NAMED_NODES, Subset, words_of
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import QueuedJob
+from advisor.service.observation.site_view import active_features
 
 _MAX_SUBSETS: Final = 8
 """Subsets of one machine: each makes a simulation slower."""
@@ -18,7 +19,7 @@ _MANY_JOBS: Final = 10_000
 _SUBSETS_OF_MANY: Final = 3
 """As many subsets where so many jobs run or wait."""
 _MAX_WORDS: Final = 64
-"""Different requests that are looked at: thousands of jobs may each name a node of its own."""
+"""At most so many requests are looked at, because thousands of jobs may each name another node."""
 
 
 class NamedBy(NamedTuple):
@@ -89,4 +90,4 @@ def _with(word: str, nodes: Sequence[Node]) -> frozenset[str]:
     if word.startswith(GPU_TYPE):
         wanted = word.removeprefix(GPU_TYPE)
         return frozenset(node.name for node in nodes if wanted in node.gpu_types)
-    return frozenset(node.name for node in nodes if word in (node.active_features or node.features))
+    return frozenset(node.name for node in nodes if word in active_features(node))
