@@ -32,10 +32,11 @@ from advisor.decide.spot.pools import lives_of, pools_for_run
 from advisor.model.advice import Capacity
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.promised.levels import Kind, PromiseLevels, may_be_lost
-from advisor.predict.promised.waits import PlannedWaits
+from advisor.predict.promised.waits import PlannedWaits, Plans
 from advisor.predict.run_times.grid import GRID
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs
+from advisor.replay.closed_loop.pool_runs import PoolRuns
 from advisor.simulate.pool.pool import Event, Pool
 
 Progress = Callable[[int, int], None]
@@ -89,7 +90,7 @@ class _Promise:
     kind: Kind
     third: int
     deadline: float
-    planned: float
+    plans: Plans
     ended: Floats
     core_seconds: float
     began: float = _NEVER
@@ -131,7 +132,8 @@ class PromiseReplay:
         self._open: dict[int, _Promise] = {}
         self._unjudged: dict[int, int] = {}
         self._alarms: list[tuple[float, int]] = []
-        self._planned_at, self._planned = -_NEVER, np.empty(0)
+        self._queue = PoolRuns(jobs.limit, LearnedRuns.edges)
+        self._planned_at, self._starts = -_NEVER, (np.empty(0), np.empty(0))
         low, high = np.log(_VALUES)
         drawn = np.random.default_rng(options.seed).random(len(jobs.table))[jobs.first : jobs.first + count]
         self._values: NDArray[np.float64] = np.exp(low + drawn * (high - low))
@@ -168,6 +170,8 @@ class PromiseReplay:
     def _take(self, event: Event) -> None:
         if event.has_started:
             self._turn_comes(event.row, event.time)
+        else:
+            self._queue.forget(event.row)
 
     def _due(self, row: int, now: float) -> None:
         promise = self._open.get(row)
@@ -193,7 +197,9 @@ class PromiseReplay:
         limit, processors = float(jobs.limit[row]), int(jobs.processors[row])
         self._pool.add(row, processors=processors, limit=limit, run=float(jobs.run[row]), order=float(row))
         self._runs.submitted(jobs, row)
-        ended = ended_of(self._runs.forecast(jobs, row))
+        chances = self._runs.forecast(jobs, row)
+        self._queue.see(row, chances)
+        ended = ended_of(chances)
         third = self._levels.third_of(processors * limit)
         self._levels.learn_size(processors * limit)
         outlook = self._outlook(row, ended, now)
@@ -204,7 +210,8 @@ class PromiseReplay:
         self._unjudged[user] = alike + 1
         offers = price_list(outlook, levels)
         chosen = self._choice(row, offers)
-        promise = _Promise(chosen.kind, third, now + chosen.ready, outlook.planned, ended, core_seconds)
+        plans = self._plans(row, now)
+        promise = _Promise(chosen.kind, third, now + chosen.ready, plans, ended, core_seconds)
         self._levels.made_one(chosen.kind, third)
         self.kind[row] = chosen.kind
         self.sooner[row] = offers[-1].ready - chosen.ready
@@ -279,7 +286,7 @@ class PromiseReplay:
         if promise.ends > now:
             waited = now - float(jobs.submit[row])
             if promise.began == _NEVER or options.keeps_place:
-                self._waits.learn(promise.planned, waited, has_started=True, since=promise.waited)
+                self._waits.learn(promise.plans, waited, has_started=True, since=promise.waited)
             self._alarm(promise.ends, row)
         else:
             del self._open[row]
@@ -324,17 +331,15 @@ class PromiseReplay:
             left = min(promise.ends, promise.deadline)
             left = left if self.options.keeps_place else min(left, promise.began)
             promise.waited = max(0.0, left - float(self.jobs.submit[row]))
-            self._waits.learn(promise.planned, promise.waited, has_started=False)
+            self._waits.learn(promise.plans, promise.waited, has_started=False)
 
     def _outlook(self, row: int, ended: Floats, now: float) -> Outlook:
-        if self._planned_at != now:
-            self._planned_at, self._planned = now, self._pool.forecast(self.jobs.limit)
-        planned = max(0.0, float(self._planned[row]) - now)
-        waits, shares = self._waits.spread(planned)
+        plans = self._plans(row, now)
+        waits, shares = self._waits.spread(plans)
         slowdown, limit = self.options.slowdown, float(self.jobs.limit[row])
         is_worth = self._pools and pools_for_run(self._pools, slowdown * mean_run(ended, limit), 1.0, tries=1)
         return Outlook(
-            planned=planned,
+            planned=plans.limits,
             waits=waits,
             shares=shares,
             ended=ended,
@@ -345,6 +350,13 @@ class PromiseReplay:
             keeps_place=self.options.keeps_place,
             spot=self._spot if is_worth else None,
         )
+
+    def _plans(self, row: int, now: float) -> Plans:
+        """The waits from now on that are planned for a job."""
+        if self._planned_at != now:
+            self._planned_at = now
+            self._starts = (self._pool.forecast(self.jobs.limit), self._queue.starts(self._pool))
+        return Plans(*(max(0.0, float(starts[row]) - now) for starts in self._starts))
 
     def _alarm(self, when: float, row: int) -> None:
         heapq.heappush(self._alarms, (when, row))

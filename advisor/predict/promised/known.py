@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.model.estimate import PromiseChances
 from advisor.predict.promised.levels import Kind, PromiseLevels
-from advisor.predict.promised.waits import PlannedWaits
+from advisor.predict.promised.waits import PlannedWaits, Plans
 
 
 class PromisesKnown:
@@ -24,16 +24,16 @@ class PromisesKnown:
         self.waits = PlannedWaits()
         self.levels = PromiseLevels(confidence, len(Kind))
 
-    def chances(self, planned: float, requested: float, expected: float, alike: int = 0) -> PromiseChances:
+    def chances(self, plans: Plans, requested: float, expected: float, alike: int = 0) -> PromiseChances:
         """The forecasts on which a job's promise is based.
 
         Args:
-            planned: Its wait by the plan of the queue, seconds.
+            plans: Its waits by the plans of the queue.
             requested: Processors times time limit of the job, core-seconds.
             expected: Processors times expected run time, core-seconds.
             alike: Promises to its user that are open.
         """
-        waits, shares = self.waits.spread(planned)
+        waits, shares = self.waits.spread(plans)
         third, levels = self.levels.third_of(requested), self.levels
         return PromiseChances(
             confidence=levels.confidence,

@@ -22,6 +22,7 @@ from advisor.model.estimate import NO_ESTIMATE, Estimate, Estimates, SizeEstimat
 from advisor.model.job import Job, JobOutcome, family, limit_seconds
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.known import PromisesKnown
+from advisor.predict.promised.waits import Plans
 from advisor.predict.run_times._histograms import PLACES, WAYS, Memory, look_up, request_bin
 from advisor.predict.run_times._pool import Pooled, Weights, adjust, ask, pool, tell
 from advisor.predict.run_times.grid import BINS, GRID, bin_of, quantile
@@ -220,9 +221,10 @@ def priced_estimates(
     chances = known.chances(job)
     run = known.estimate(chances, job)
     promise = None
-    if promised_jobs is not None and planned is not None and math.isfinite(planned):
+    if promised_jobs is not None and planned is not None and math.isfinite(planned) and wait.is_usable:
         requested, expected = job.processors * limit_seconds(job), job.processors * run.seconds
-        promise = known.promises.chances(planned, requested, expected, promised_jobs)
+        plans = Plans(planned, wait.seconds)
+        promise = known.promises.chances(plans, requested, expected, promised_jobs)
     return Estimates(
         wait=wait,
         run=run,

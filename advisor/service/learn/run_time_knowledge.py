@@ -24,6 +24,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
+from advisor.predict.promised.waits import Plans
 from advisor.predict.run_times.events import submissions_and_ends
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome
@@ -110,12 +111,11 @@ class RunTimeKnowledge:
         """Compare the intervals that a whole job on-premise was given with what it needed."""
         start = outcome.first_start_time if outcome.restarts else outcome.start_time
         if start is not None and start >= record.advice.time and record.is_of_one_job:
-            planned, waited = record.estimates.plan, start - record.advice.time
-            self._known.intervals.learn_wait(planned, waited)
-            if (expected := record.estimates.wait).is_usable:
-                self._known.errors.learn_wait(self._known.errors.wait(expected.seconds), waited)
-            if planned.is_usable:
-                self._known.promises.waits.learn(planned.seconds, waited, has_started=True)
+            waited, plans = start - record.advice.time, _plans_of(record)
+            self._known.intervals.learn_wait(record.estimates.plan, waited)
+            if plans is not None:
+                self._known.errors.learn_wait(self._known.errors.wait(plans.expected), waited)
+                self._known.promises.waits.learn(plans, waited, has_started=True)
         self._known.intervals.learn_run(record.estimates.run, outcome.run_seconds)
         self._is_changed = True
 
@@ -132,9 +132,9 @@ class RunTimeKnowledge:
             return
         first = self._first_advice(record, outcome)
         left_at = record.advice.time if record.advice.hedge is None else outcome.end_time
-        planned, waited = first.estimates.plan, left_at - first.advice.time
-        if planned.is_usable and waited > 0.0:
-            self._known.promises.waits.learn(planned.seconds, waited, has_started=False)
+        plans, waited = _plans_of(first), left_at - first.advice.time
+        if plans is not None and waited > 0.0:
+            self._known.promises.waits.learn(plans, waited, has_started=False)
             self._is_changed = True
 
     def judge_promise(self, record: AdviceRecord, outcome: JobOutcome) -> None:
@@ -247,6 +247,12 @@ class RunTimeKnowledge:
         known.promises.of_confidence(self._settings.promise.confidence)
         self._known = known
         return position
+
+
+def _plans_of(record: AdviceRecord) -> Plans | None:
+    """The waits that were planned for an advised job; None where they are unknown."""
+    planned, expected = record.estimates.plan, record.estimates.wait
+    return Plans(planned.seconds, expected.seconds) if planned.is_usable and expected.is_usable else None
 
 
 def _has_moved(newest: AdviceRecord) -> bool:

@@ -23,6 +23,7 @@ from advisor.model.site import Price
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
+from advisor.predict.promised.waits import Plans
 from advisor.predict.run_times.grid import GRID, bin_of
 from tests.decide.cases import CLUSTER, make_job, make_settings
 
@@ -49,7 +50,7 @@ def estimates(wait: float) -> Estimates:
         wait=Estimate(seconds=wait, variance=1.0),
         run=Estimate(seconds=HOUR, variance=1.0),
         run_chances=tuple(chances.tolist()),
-        promise=PromisesKnown().chances(wait, 4 * LIMIT, 4 * HOUR),
+        promise=PromisesKnown().chances(Plans(wait, wait), 4 * LIMIT, 4 * HOUR),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.predict.promised.known import PromisesKnown
+from advisor.predict.promised.waits import Plans
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 
 
@@ -13,9 +14,11 @@ def test_it_is_kept_with_the_run_times() -> None:
     for size in (1e3, 1e5, 1e7):
         known.promises.levels.learn_size(size)
     known.promises.levels.learn(2, 1, is_kept=False)
-    known.promises.waits.learn(9_000.0, 500.0, has_started=True)
+    known.promises.waits.learn(Plans(9_000.0, 9_000.0), 500.0, has_started=True)
     again = RunTimesOfJobs.from_arrays(known.to_arrays()).promises
-    assert again.chances(9_000.0, 1e6, 1e5) == known.promises.chances(9_000.0, 1e6, 1e5)
+    assert again.chances(Plans(9_000.0, 9_000.0), 1e6, 1e5) == known.promises.chances(
+        Plans(9_000.0, 9_000.0), 1e6, 1e5
+    )
     assert (again.levels.made, again.levels.kept) == (1, 0)
 
 
@@ -25,14 +28,18 @@ def test_arrays_of_an_older_release_or_damaged_ones_begin_anew() -> None:
     older = {name: array for name, array in arrays.items() if not name.startswith("promise")}
     for given in (damaged, older):
         found = RunTimesOfJobs.from_arrays(given).promises
-        assert found.chances(60.0, 1e6, 1e5) == PromisesKnown().chances(60.0, 1e6, 1e5)
+        assert found.chances(Plans(60.0, 60.0), 1e6, 1e5) == PromisesKnown().chances(
+            Plans(60.0, 60.0), 1e6, 1e5
+        )
 
 
 def test_promises_to_one_user_that_are_open_together_get_levels_of_their_own() -> None:
     known = PromisesKnown()
-    levels = {known.chances(9_000.0, 1e6, 1e5, alike).levels for alike in range(5)}
+    levels = {known.chances(Plans(9_000.0, 9_000.0), 1e6, 1e5, alike).levels for alike in range(5)}
     assert len(levels) == 5
-    assert known.chances(9_000.0, 1e6, 1e5, 0) == known.chances(9_000.0, 1e6, 1e5)
+    assert known.chances(Plans(9_000.0, 9_000.0), 1e6, 1e5, 0) == known.chances(
+        Plans(9_000.0, 9_000.0), 1e6, 1e5
+    )
 
 
 def test_another_confidence_has_levels_of_its_own() -> None:

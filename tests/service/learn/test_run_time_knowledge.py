@@ -35,6 +35,7 @@ from advisor.model.job import JobState
 from advisor.model.settings_promise import PromiseSettings
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.levels import Kind
+from advisor.predict.promised.waits import Plans
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
@@ -218,7 +219,7 @@ def test_kept_promises_teach_the_less_the_more_are_open(desk: Desk) -> None:
     desk.knowledge.learn()
 
     def odds() -> float:
-        level = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0).levels[Kind.FREE]
+        level = desk.saved().promises.chances(Plans(HOUR, HOUR), 2 * HOUR, 600.0).levels[Kind.FREE]
         return math.log(level / (1.0 - level))
 
     odds_by_number = [odds()]
@@ -331,9 +332,9 @@ def test_a_job_that_has_come_back_was_paid_for(desk: Desk) -> None:
     desk.knowledge.learn()
     back = structs.replace(outcome(1, wait=HOUR), restarts=1)
     made = promised(back, 1.0, free=2.0)
-    before = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+    before = desk.saved().promises.chances(Plans(HOUR, HOUR), 2 * HOUR, 600.0)
     desk.knowledge.judge_promise(structs.replace(made, advice=moved_by(made.advice)), back)
-    after = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+    after = desk.saved().promises.chances(Plans(HOUR, HOUR), 2 * HOUR, 600.0)
     assert after.levels[Kind.SOONEST] > before.levels[Kind.SOONEST]
 
 
@@ -345,7 +346,7 @@ def moved_by(advice: Advice, **changes: Any) -> Advice:
 def test_a_job_that_left_the_queue_has_waited_at_least_so_long(desk: Desk, *, keeps_place: bool) -> None:
     """It moves after half an hour and ends in the cloud after four: two hours were planned for it."""
     desk.knowledge.learn()
-    before = desk.saved().promises.waits.spread(2 * HOUR)
+    before = desk.saved().promises.waits.spread(Plans(2 * HOUR, 2 * HOUR))
     for number in range(200):
         ended = structs.replace(outcome(number, wait=0.6 * HOUR, run=3.4 * HOUR), partition="burst")
         made, hedge = advised(ended), Hedge(kind=HedgeKind.PROMISE, stop_seconds=math.inf)
@@ -355,21 +356,21 @@ def test_a_job_that_left_the_queue_has_waited_at_least_so_long(desk: Desk, *, ke
         for one in (made, moved):
             desk.store.link(one.advice.advice_id, number)
         desk.knowledge.learn_left(moved, ended)
-    waits, shares = desk.saved().promises.waits.spread(2 * HOUR)
+    waits, shares = desk.saved().promises.waits.spread(Plans(2 * HOUR, 2 * HOUR))
     assert shares[waits < 0.4 * HOUR].sum() < 0.3 * before[1][before[0] < 0.4 * HOUR].sum()
     assert (shares[waits < 1.8 * HOUR].sum() < 0.1) == keeps_place
 
 
 def test_a_promise_that_is_broken_in_the_cloud_teaches_something_else_than_one_on_premise(desk: Desk) -> None:
     desk.knowledge.learn()
-    fresh = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+    fresh = desk.saved().promises.chances(Plans(HOUR, HOUR), 2 * HOUR, 600.0)
     late = outcome(1, wait=HOUR)
     for _ in range(40):
         desk.knowledge.judge_promise(promised(late, 5.0, free=6.0), late)
     for moved in (late, structs.replace(late, partition=make_settings(Path()).cluster.burst_partition)):
-        before = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+        before = desk.saved().promises.chances(Plans(HOUR, HOUR), 2 * HOUR, 600.0)
         desk.knowledge.judge_promise(promised(moved, 1.0, free=2.0), moved)
-        after = desk.saved().promises.chances(HOUR, 2 * HOUR, 600.0)
+        after = desk.saved().promises.chances(Plans(HOUR, HOUR), 2 * HOUR, 600.0)
         is_moved = moved.partition != late.partition
         assert (after.levels[Kind.SOONEST] > before.levels[Kind.SOONEST]) == is_moved
         assert after.strains[Kind.SOONEST] > before.strains[Kind.SOONEST]
