@@ -230,10 +230,10 @@ class InterruptionLoop:
         """Help requeued jobs to their next node: at once, and off spot after too many interruptions."""
         to_place = self._record.to_place()
         self._left_at = {job_id: at for job_id, at in self._left_at.items() if job_id in to_place}
-        if not to_place and not self._instances():
-            return
         snapshot = self._view.fresh()
-        for_each((job for job in snapshot.jobs if _is_held_by_slurm(job)), self._free)
+        held = (job for job in snapshot.jobs if _is_held_by_slurm(job))
+        ours = [job for job in held if job.job.job_id in to_place or moved_by_us(job) is not None]
+        for_each(ours, self._free)
         if not to_place:
             return
         queued = {item.job.job_id: item for item in snapshot.jobs}
@@ -253,13 +253,11 @@ class InterruptionLoop:
                 self._record.placed([job_id])
                 self._hurried.pop(job_id, None)
                 self._kept_off.pop(job_id, None)
-        for_each((job for job in known if job.state == PENDING), lambda job: self._place(job, spot))
+        waiting = (job for job in known if job.state == PENDING and not _is_held_by_slurm(job))
+        for_each(waiting, lambda job: self._place(job, spot))
 
     def _place(self, queued: QueuedJob, spot: set[str]) -> None:
         job_id = queued.job.job_id
-        if _reason(queued) in _HELD_FOR_GOOD:
-            self._free(queued)
-            return
         changes: dict[str, str] = {}
         interruptions = self._record.interruptions_of(job_id)
         if queued.reason == "BeginTime" and self._hurried.get(job_id) != interruptions:
@@ -301,9 +299,8 @@ def _reason(queued: QueuedJob) -> str:
 
 
 def _is_held_by_slurm(queued: QueuedJob) -> bool:
-    """Whether Slurm holds a job that we moved since a launch failed, as after a kill of slurmctld."""
-    return (
-        queued.state == PENDING
-        and _reason(queued) == "launch_failed_requeued_held"
-        and moved_by_us(queued) is not None
-    )
+    """Whether Slurm holds a job for ever: a launch failed, or no node is as the job asks for.
+
+    The latter happens to moved jobs where there is no hook and some options are not seen (``-N1``).
+    """
+    return queued.state == PENDING and _reason(queued) in _HELD_FOR_GOOD

@@ -13,6 +13,7 @@ from advisor.model.job import Job
 from advisor.model.node_classes import NOT_BY_NODE
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
+from advisor.service.observation.advice_of_jobs import moved_by_us
 
 _WAITS_FOR_ROOM: Final = ("Priority", "Resources", "ReqNodeNotAvail", "Nodes required for job")
 """Beginnings of Slurm's reasons of a job that waits only for nodes; the last two: for those that are drained,
@@ -25,12 +26,12 @@ def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None
 
     It is a plain job in its first run that waits only for processors, in an on-premise partition, and that
     the hook has seen: what the users of other jobs said is unknown. Arrays are left out, as Slurm would
-    change running tasks as well, and so are placeholders.
+    change running tasks as well, and so are placeholders, and jobs that were moved and brought back.
     """
     job = queued.job
     recorded = parse_admin_comment(queued.admin_comment)
     is_plain = queued.array_job_id == job.job_id and job.array_tasks == 1 and job.placeholder_for is None
-    if recorded is None or not is_plain or queued.restarts:
+    if recorded is None or not is_plain or queued.restarts or moved_by_us(queued) is not None:
         return None
     if queued.state != PENDING or not queued.reason.startswith(_WAITS_FOR_ROOM):
         return None

@@ -129,12 +129,15 @@ def test_f26_a_requeued_job_keeps_its_id_and_starts_at_once(rig: Rig) -> None:
     assert [changes["starttime"] for changes in rig.job_updates()] == ["now"] * 2
 
 
-@pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
+@pytest.mark.parametrize(
+    "reason", ["launch failed requeued held", "launch_failed_requeued_held", "BadConstraints"]
+)
 @pytest.mark.parametrize("moved", [True, False])
 def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
     rig: Rig, reason: str, *, moved: bool
 ) -> None:
-    """Seen after a slurmctld was killed: EC2 had not interrupted it."""
+    """Seen after a slurmctld was killed, and without the hook where no cloud node is as the job asks for."""
+    rig.fleet.listed = []
     ours = {"admin_comment": comment()} if moved else {}
     rig.look([make_node("burst2", "MIXED")], [make_queued(9, reason=reason, queue="burst", **ours)])
     rig.slurm.told.clear()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
-from advisor.model import Job, Placement
+from advisor.model import Job, Mode, Placement
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.service.exchange.protocol import AdviseReply
@@ -30,6 +30,7 @@ from tests.service.doubles import Hands, make_look, make_queued
 
 STAYS = ask(estimates=make_estimates(wait=0.0))
 COMMENT = admin_comment(STAYS)
+MOVED = admin_comment(replace(STAYS, placement=Placement.BURST, partition="burst", mode=Mode.ACT))
 B = 3600.0
 
 
@@ -161,6 +162,7 @@ def test_a_moved_job_that_has_ended_before_the_next_poll_was_moved(world: World)
         {"queue": "elsewhere"},
         {"admin_comment": ""},
         {"admin_comment": "the admin's own words"},
+        {"admin_comment": MOVED},  # it was moved, and brought back by its user, or because Slurm held it
         {"name": "place-of-3"},
     ],
 )
