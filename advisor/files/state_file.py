@@ -71,7 +71,7 @@ class StateFile(Generic[Record]):
 
     def damaged(self, why: str) -> BadInput:
         """The error that says what is wrong with the content."""
-        mend = "It is kept beside, with the ending .bad"
+        mend = "The program that writes it renames it to .bad at its next start (docs/state-files.md)"
         return BadInput(f"damaged ({why[:200]})", where=str(self.path), mend=mend, code="state.damaged")
 
     def set_aside(self, why: str) -> None:

@@ -120,6 +120,9 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
                 "of open files",
                 code="file.later",
             ) from error
+        if isinstance(error, PermissionError):
+            mend = "Run the command as the service's user; if that user may not read it either, chown it"
+            raise _unusable(path, text, mend) from error
         raise _unusable(path, "it is a link" if error.errno == errno.ELOOP else text) from error
     if len(content) > most_bytes:
         raise _unusable(path, f"it is larger than {most_bytes} bytes")
@@ -142,10 +145,5 @@ def set_aside(path: Path) -> Path:
     return target
 
 
-def _unusable(path: Path, why: str) -> BadInput:
-    return BadInput(
-        why,
-        where=str(path),
-        mend="Find out what has written it; remove it, or let the service's user read it",
-        code="file.unusable",
-    )
+def _unusable(path: Path, why: str, mend: str = "Find out what has put it there, and remove it") -> BadInput:
+    return BadInput(why, where=str(path), mend=mend, code="file.unusable")

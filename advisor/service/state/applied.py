@@ -45,7 +45,18 @@ class SettingsHistory:
         self._is_alone = False
 
     def entries(self) -> tuple[Applied, ...]:
-        """All changes, oldest first."""
+        """All changes, oldest first.
+
+        Raises:
+            BadInput: This user may not read them (``file.unusable``): they are not lost, so not set aside.
+        """
+        try:
+            self._file.load()
+        except BadInput as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise
+        except RetryLater:
+            pass
         return self._file.read().entries
 
     def entry(self, number: int) -> Applied | None:

@@ -111,3 +111,12 @@ def test_the_doctor_says_that_the_disk_is_full(tmp_path: Path, monkeypatch: pyte
     item = found(settings, "folders")[0]
     assert (item.level, item.what) == (Level.ERROR, f"the disk of {tmp_path} has only 0.4 MB left")
     assert "go on by themselves" in item.mend
+
+
+def test_the_doctor_does_not_say_that_it_has_set_a_file_aside(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    (tmp_path / "drift.json").write_text("{")
+    (item,) = found(settings, "drift")
+    assert (tmp_path / "drift.json").exists()
+    assert "docs/state-files.md" in item.what
+    assert "kept" not in item.what

@@ -142,3 +142,23 @@ def test_what_root_writes_belongs_to_the_owner_of_the_folder(path: Path, history
     apply(history, {"budget.usd": 800.0})
     file = state / APPLIED_NAME
     assert [one.stat().st_uid for one in (file, file.parent)] == [65534, 65534]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_changes_that_this_user_may_not_read_are_not_lost(open_folder: Path) -> None:
+    file = open_folder / "advisor.toml"
+    file.write_text(FILE)
+    history = SettingsHistory(file, open_folder)
+    apply(history, {"budget.usd": 800.0})
+    kept = open_folder / APPLIED_NAME
+    kept.chmod(0o600)
+    for folder in (open_folder, kept.parent):  # the folder is open to all: the file could be set aside
+        folder.chmod(0o777)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(BadInput, match="Run the command as the service's user"):
+            history.entries()
+    finally:
+        os.seteuid(0)
+    assert [path.name for path in kept.parent.iterdir() if path.suffix == ".bad"] == []
+    assert [one.number for one in history.entries()] == [1]
