@@ -30,11 +30,15 @@ _SQLITE_PRAGMAS = (
 
 # SQLite's primary result codes, PostgreSQL's SQLSTATE classes
 _SQLITE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_AS_SERVICE = "Run the command as the service's user, who owns the file and its folder"
 _SQLITE_MEND = {
-    sqlite3.SQLITE_READONLY: ("read-only", "Give the service write access to the file and its folder"),
-    sqlite3.SQLITE_PERM: ("access denied", "Give the service access to the file and its folder"),
+    sqlite3.SQLITE_READONLY: ("read-only", f"{_AS_SERVICE}, or give that user write access to it"),
+    sqlite3.SQLITE_PERM: ("access denied", f"{_AS_SERVICE}, or give that user access to it"),
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "Check that the folder exists and may be written"),
-    sqlite3.SQLITE_NOTADB: ("not an SQLite database", "Check the path: another file has this name"),
+    sqlite3.SQLITE_NOTADB: (
+        "not an SQLite database",
+        "Check the path. If it is the history, it is damaged: restore a copy, or move it away",
+    ),
 }
 _SQLITE_ADMIN = {
     sqlite3.SQLITE_CORRUPT: (
@@ -267,7 +271,7 @@ class Database:
             raise BadInput(
                 error.strerror or type(error).__name__,
                 where=self.where,
-                mend="Check that the folder exists and the service may write there",
+                mend=f"Check that the folder exists. {_AS_SERVICE}",
                 code="history.unreadable",
             ) from error
 

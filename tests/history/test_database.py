@@ -252,6 +252,7 @@ def test_a_file_that_may_only_be_read(open_folder: Path, without_rights, make_ou
     with without_rights(), pytest.raises(BadInput) as caught, HistoryStore(f"sqlite:///{path}") as store:
         store.add([make_outcome(2)])
     assert caught.value.code == "history.unreadable"
+    assert "Run the command as the service's user" in caught.value.mend
     with HistoryStore(f"sqlite:///{path}") as store:
         assert [outcome.job.job_id for outcome in store.outcomes()] == [1]
 
