@@ -43,14 +43,13 @@ def init(
     """
     from advisor.config import DEFAULT_PATH
     from advisor.config.reference import starting_file
-    from advisor.service.admin.found_site import proposal_for
 
     path = file or DEFAULT_PATH
     if not dry_run and not force:
         _refuse_existing(path)
     envdir = lsf_envdir or _lsf_alone(slurm_bin)
     with working("asking the scheduler"):
-        found = proposal_for(ask_slurm(slurm_bin)) if envdir is None else _proposal_of_lsf(envdir)
+        found = _proposal_of_slurm(slurm_bin) if envdir is None else _proposal_of_lsf(envdir)
     text = starting_file(found.values, found.notes)
     if dry_run:
         typer.echo(text, nl=False)
@@ -98,6 +97,27 @@ def _lsf_alone(slurm_bin: Path | None) -> Path | None:
     """LSF_ENVDIR, on a host that has no Slurm."""
     named = os.environ.get("LSF_ENVDIR")
     return Path(named) if named and slurm_bin is None and shutil.which("scontrol") is None else None
+
+
+def _proposal_of_slurm(slurm_bin: Path | None) -> Proposal:
+    """Ask Slurm.
+
+    Raises:
+        BadInput: Slurm's commands are not there, or do not find slurmctld (``init.no_slurm``).
+    """
+    from advisor.model.errors import BadInput, RetryLater
+    from advisor.service.admin.found_site import proposal_for
+
+    try:
+        return proposal_for(ask_slurm(slurm_bin))
+    except (BadInput, RetryLater) as error:
+        raise BadInput(
+            f"Slurm does not answer: {error.what if isinstance(error, BadInput) else error}",
+            where=error.where if isinstance(error, BadInput) else "Slurm's commands",
+            mend="Run it on slurmctld's host, with --slurm-bin and SLURM_CONF if they are not where Slurm's "
+            "packages put them; without a cluster `advisor config sample` prints a file to start from",
+            code="init.no_slurm",
+        ) from error
 
 
 def _proposal_of_lsf(envdir: Path) -> Proposal:

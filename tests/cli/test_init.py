@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from advisor.cli import init as command
 from advisor.config import load
-from advisor.model.errors import BadInput
+from advisor.model.errors import BadInput, RetryLater
 from advisor.model.snapshot import Partition
 from advisor.service.admin.found_site import FoundSite
 from tests.commands import app
@@ -63,3 +63,18 @@ def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["init", "--output", str(tmp_path / "none" / "advisor.toml")])
     assert isinstance(done.exception, BadInput)
     assert "folder" in str(done.exception)
+
+
+def test_a_host_without_slurm_is_told_where_to_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_answer(_folder: Path | None) -> FoundSite:
+        raise RetryLater(
+            "scontrol ended with 1: scontrol: fatal: no configuration", code="slurm.command_failed"
+        )
+
+    monkeypatch.setattr(command, "ask_slurm", no_answer)
+    done = CliRunner().invoke(app, ["init", "--output", str(tmp_path / "advisor.toml")])
+    assert isinstance(done.exception, BadInput)
+    assert "no configuration" in done.exception.what
+    assert "SLURM_CONF" in done.exception.mend
