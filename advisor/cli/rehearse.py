@@ -25,6 +25,7 @@ from advisor.cli.rehearse_shipped import (
     StockOutOption,
     VcpusOption,
     rules_of,
+    shipped_of,
     shipped_rows,
 )
 from advisor.cli.tables import print_table
@@ -135,7 +136,7 @@ def rehearse(
         vcpus=vcpus,
         spot_vcpus=spot_vcpus,
     )
-    result = _rehearsed(asked, find_trace(trace), skip, jobs, nodes, options if shipped else None)
+    result = _rehearsed(asked, find_trace(trace), skip, jobs, nodes, options.asked_for(shipped))
     if out is not None:
         from advisor.service.admin.rehearsal_page import write_rehearsal
 
@@ -150,13 +151,14 @@ def _rehearsed(
     from advisor.replay.closed_loop.rehearse import rehearse as run
     from advisor.replay.sources import load_table
 
+    loops = None if shipped is None else shipped_of(asked, shipped)
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
         window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
         say_too_large(window.too_large, window.machine)
         result = run(window, asked, tick)
-        if shipped is not None:
-            rows, curve = shipped_rows(window, asked, shipped, tick)
+        if loops is not None:
+            rows, curve = shipped_rows(window, loops, tick)
             result["rows"] += rows
             result["curve"] += curve
     return result

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from advisor.model.settings import Settings
     from advisor.parallel import Tick
     from advisor.rehearsal.cloud_market import CloudMarket
+    from advisor.rehearsal.shipped import Shipped
     from advisor.replay.closed_loop.log import LoopJobs
     from advisor.replay.closed_loop.rehearse import Rehearsal
     from advisor.simulate.pool.rules import Rules
@@ -92,6 +93,31 @@ class ShippedOptions:
     vcpus: int | None
     spot_vcpus: int | None
 
+    def asked_for(self, shipped: bool) -> ShippedOptions | None:
+        """These options with ``--shipped``; None without it.
+
+        Raises:
+            BadInput: One of them is given without it (``rehearse.shipped``).
+        """
+        from advisor.model.errors import BadInput
+
+        given = (
+            *self.changes,
+            *self.spot_traces,
+            self.spot_prices,
+            *self.stock_outs,
+            self.vcpus,
+            self.spot_vcpus,
+        )
+        if not shipped and any(one is not None for one in given):
+            raise BadInput(
+                "only the shipped loops know these options, so that nothing would change",
+                where="--set, --spot-trace, --spot-prices, --stock-out, --vcpus, --spot-vcpus",
+                mend="Add --shipped, or leave them out",
+                code="rehearse.shipped",
+            )
+        return self if shipped else None
+
     def market(self, settings: Settings) -> CloudMarket:
         """The market of EC2."""
         from advisor.rehearsal import cloud_market
@@ -123,16 +149,12 @@ class ShippedOptions:
         return found
 
 
-def shipped_rows(
-    jobs: LoopJobs, asked: Rehearsal, options: ShippedOptions, tick: Tick
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rehearse the shipped loops; rows of the table, and of the curve."""
-    from advisor.rehearsal.shipped import Shipped, rehearse_shipped
-    from advisor.service.running.logs import configure
+def shipped_of(asked: Rehearsal, options: ShippedOptions) -> Shipped:
+    """What the options ask of the shipped loops; raises BadInput where they cannot be used."""
+    from advisor.rehearsal.shipped import Shipped
 
-    configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
     settings = options.settings()
-    shipped = Shipped(
+    return Shipped(
         settings=settings,
         world=asked.world,
         usd_per_core_hour=asked.usd_per_core_hour,
@@ -140,6 +162,16 @@ def shipped_rows(
         shares=asked.shares,
         processes=asked.processes,
     )
+
+
+def shipped_rows(
+    jobs: LoopJobs, shipped: Shipped, tick: Tick
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rehearse the shipped loops; rows of the table, and of the curve."""
+    from advisor.rehearsal.shipped import rehearse_shipped
+    from advisor.service.running.logs import configure
+
+    configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
     return rehearse_shipped(jobs, shipped, tick)
 
 

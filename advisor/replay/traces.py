@@ -145,7 +145,7 @@ def find_trace(spec: str) -> str:
     path = FOLDER / trace.file_name
     if not path.is_file():
         raise BadInput(
-            f"the log {trace.name} is not in {FOLDER} yet",
+            f"the log {trace.name} is not in the folder {FOLDER} yet",
             where="--trace",
             mend=f"Fetch it first: advisor traces get {trace.name}",
             code="trace.missing",

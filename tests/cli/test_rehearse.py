@@ -107,6 +107,8 @@ def test_the_page_has_every_curve(tmp_path: Path) -> None:
         (("--budget-share", "inf"), "rehearse.share"),
         (("--out", "/no/such/folder/page.html"), "plot.unwritable"),
         (("--trace", "/no/such.swf"), "trace.missing"),
+        (("--set", "budget.usd=5"), "rehearse.shipped"),
+        (("--stock-out", "spot@1+1"), "rehearse.shipped"),
     ],
 )
 def test_what_is_refused(words: tuple[str, ...], code: str) -> None:
@@ -114,6 +116,20 @@ def test_what_is_refused(words: tuple[str, ...], code: str) -> None:
     assert isinstance(done.exception, BadInput), done.output
     assert done.exception.code == code
     assert done.exception.mend
+
+
+@pytest.mark.parametrize(
+    "words", [("--stock-out", "x"), ("--spot-trace", "/no/such"), ("--set", "no.such=1")]
+)
+def test_options_of_the_loops_are_read_before_anything_is_simulated(
+    words: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_yet(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("advisor.replay.closed_loop.rehearse.rehearse", not_yet)
+    done = CliRunner().invoke(app, ["rehearse", *SMALL, "--shipped", *words])
+    assert isinstance(done.exception, BadInput), done.output
 
 
 @pytest.mark.parametrize("words", [("--boot", "inf"), ("--boot", "nan"), ("--slowdown", "nan")])
