@@ -223,7 +223,8 @@ class PathSettings(Section):
     )
     state: Path = setting(
         Path("/var/lib/advisor"),
-        "The folder of the history, the models and the launch journal. Only the services write there.",
+        "The folder of the history, the models and the launch journal. It belongs to the service's user; "
+        "slurmctld's user writes only into its folder `handover`.",
         why="The Filesystem Hierarchy Standard puts the state of a service under /var/lib.",
         expert=True,
     )

@@ -22,7 +22,7 @@ class CapacitySettings(Section):
     )
     use_spot: bool = setting(
         True,
-        "Whether jobs that may be requeued run on spot instances.",
+        "Whether moved jobs that may be requeued, and are not too long for it, run on spot instances.",
         why="A spot instance usually costs less than half of an on-demand one, and Slurm requeues a job "
         "that loses it.",
     )

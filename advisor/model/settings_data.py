@@ -51,8 +51,8 @@ class DataSettings(Section):
     )
     accounts: dict[str, Size] = setting(
         {},
-        'What each job of a Slurm account brings, such as `{ climate = "20GB" }`. What a job\'s comment '
-        "says comes first.",
+        'What each job of a Slurm account brings to the cloud, such as `{ climate = "20GB" }`; it takes '
+        "nothing back. A job whose comment has `data=` or `data-out=` brings and takes what that says.",
         why="The table is empty because only the site knows its projects' data.",
         expert=True,
     )

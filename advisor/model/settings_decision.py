@@ -21,13 +21,14 @@ class RuleSettings(Section):
 
     allow_users: tuple[str, ...] = setting(
         (),
-        "If this list is not empty, only jobs of these users may move.",
-        why="The list is empty because a pilot group, if any, is the site's choice.",
+        "If this list is not empty, only jobs of these users may move. Where `allow_accounts` has names "
+        "as well, a job must meet both. For a pilot see `cluster.pilot_users`.",
+        why="The list is empty because a site that moves jobs at all usually moves those of all users.",
     )
     allow_accounts: tuple[str, ...] = setting(
         (),
-        "If this list is not empty, only jobs of these Slurm accounts may move.",
-        why="The list is empty because a pilot project, if any, is the site's choice.",
+        "If this list is not empty, only jobs of these Slurm accounts may move; see `allow_users`.",
+        why="The list is empty because a site that moves jobs at all usually moves those of all accounts.",
     )
     deny_accounts: tuple[str, ...] = setting(
         (),
