@@ -20,6 +20,7 @@ from advisor.config import check as find_mistakes
 from advisor.config import load
 from advisor.config.definitions import by_key, section_models
 from advisor.decide.explanation.reasons import Reason
+from advisor.model.advice import Mode
 from advisor.model.errors import BadInput
 from advisor.testing.ec2 import Ec2Emulator
 from tests.commands import app
@@ -262,3 +263,29 @@ def test_every_page_for_admins_is_linked_from_the_readme() -> None:
 )
 def test_day_one_25_the_commands_of_an_installation_need_no_sudo(page: Path) -> None:
     assert not [line for line in code_of(page) if line.lstrip("$ ").startswith("sudo ")]
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("troubleshoot.md", "nothing is launched until today's spending is known"),
+        ("troubleshoot.md", "others can write"),
+        ("troubleshoot.md", "the snapshot of the cluster is too old"),
+        ("troubleshoot.md", "learning and the ledger pause"),
+        ("first-week.md", "Its wait here is not known"),
+        ("operate.md", "Its wait here is not known"),
+    ],
+)
+def test_a_message_that_a_page_quotes_is_one_of_ours(page: str, message: str) -> None:
+    assert message in text_of(PROJECT / "docs" / page)
+    assert any(message in text_of(module) for module in (PROJECT / "advisor").rglob("*.py"))
+
+
+def test_the_step_that_stops_all_moves_clears_the_modes_of_partitions() -> None:
+    settings = load(None, {}).settings.cluster
+    acting = settings.model_copy(update={"modes": {"onprem": Mode.ACT}, "default_mode": Mode.SHADOW})
+    assert acting.moves_jobs, "default_mode alone stops nothing where a partition has a mode of its own"
+    (row,) = re.findall(
+        r"^\| keep advising, move nothing \|.*$", text_of(PROJECT / "docs/operate.md"), re.MULTILINE
+    )
+    assert "'cluster.modes={}'" in row

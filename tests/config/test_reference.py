@@ -28,7 +28,7 @@ def test_the_reference_names_everything():
 
 
 def test_an_admin_can_hold_the_sample_in_the_head(tmp_path):
-    """At most 30 settings: those of docs/tune.md's five numbers, the partitions, the money, the cloud."""
+    """At most 30 settings: those of docs/tune.md's four numbers, the partitions, the money, the cloud."""
     shown = [line for line in sample().splitlines() if line.startswith("#") and line[1:2].isalpha()]
     everyday = [definition.name for definition in definitions() if not definition.expert]
     assert [line[1:].split(" = ")[0] for line in shown] == everyday
