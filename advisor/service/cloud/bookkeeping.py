@@ -87,8 +87,8 @@ class Bookkeeping:
                 if self._limits:
                     raise TellAdmin(
                         f"{self._budget.doubt}, and the history cannot be read ({error}): "
-                        "nothing is launched until the spending is known, or until a new day or budget "
-                        "period begins (UTC). Mend the history: `advisor doctor` says how",
+                        "nothing is launched until the spending is known, or until the next period of each "
+                        "budget has begun (UTC). Mend the history: `advisor doctor` says how",
                         code="budget.unknown",
                     ) from error
                 paid = ()
