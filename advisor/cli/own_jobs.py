@@ -62,36 +62,36 @@ def _last_snapshot(settings: Settings) -> Snapshot:
 
 
 def jobs_since(
-    settings: Settings, since: str, trace: Path | None, nodes: int, tick: Tick
+    settings: Settings, since: str, trace: Path | None, processors: int, tick: Tick
 ) -> tuple[SiteState, OwnJobs]:
     """The site as last seen, and the jobs of the window that was asked for.
 
     Args:
         since: The value of ``--since``; for a log it counts back from the log's end.
         trace: A log, whose site is unknown; None: the site's history.
-        nodes: Processors on-premise; 0: as known.
+        processors: Those on-premise (``--nodes``); 0: as known.
     """
     from advisor.model.site import SiteState
     from advisor.service.admin.since import parse_since
 
     if trace is None:
         seen = lasting_state(settings)
-        return seen, jobs_of_site(settings, seen, nodes, lambda _: parse_since(since, time.time()))
+        return seen, jobs_of_site(settings, seen, processors, lambda _: parse_since(since, time.time()))
 
     def begin(table: JobTable) -> float:
         ends = table.submit + table.wait.clip(0.0) + table.run
         return parse_since(since, float(ends.max()) if len(table) else time.time())
 
-    return SiteState(time=0.0, cluster=None), _jobs_of_log(trace, nodes, begin, tick)
+    return SiteState(time=0.0, cluster=None), _jobs_of_log(trace, processors, begin, tick)
 
 
-def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) -> OwnJobs:
+def jobs_of_site(settings: Settings, seen: SiteState, processors: int, begin: Begin) -> OwnJobs:
     """The jobs of the site's history, with what each said at its submission.
 
     Args:
         settings: The settings in force, which name the burst partition.
         seen: The site as last seen: its size, and the learned performance ratios.
-        nodes: Processors on-premise, as one machine; 0: as Slurm says, each machine with its own queue, else
+        processors: Those on-premise, as one machine; 0: as Slurm says, each machine with its own queue, else
             the most that were ever busy at once.
 
     Raises:
@@ -107,8 +107,8 @@ def jobs_of_site(settings: Settings, seen: SiteState, nodes: int, begin: Begin) 
     with HistoryStore(settings.history_url, read_only=True) as store:
         whole = own.in_epoch_seconds(store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds))
         in_cloud = in_burst(whole, settings.cluster.burst_partition)
-        machine = nodes or (0 if seen.cluster is None else seen.cluster.total_processors)
-        machines = () if nodes else _machines_seen(settings)
+        machine = processors or (0 if seen.cluster is None else seen.cluster.total_processors)
+        machines = () if processors else _machines_seen(settings)
         machine = machine or sum(one.processors for one in machines) or own.busiest(whole.select(~in_cloud))
         at_home = _on_premise(store, settings, seen, whole, in_cloud, machines)
         table = own.as_on_premise(whole, at_home)
@@ -185,18 +185,18 @@ def _on_premise(
     return found
 
 
-def _jobs_of_log(trace: Path, nodes: int, begin: Begin, tick: Tick) -> OwnJobs:
+def _jobs_of_log(trace: Path, processors: int, begin: Begin, tick: Tick) -> OwnJobs:
     """The jobs of a log; all may move, because a log does not know our partitions.
 
     Args:
-        nodes: Processors on-premise; 0: as its header says, else the most that were ever busy at once.
+        processors: Those on-premise; 0: as its header says, else the most that were ever busy at once.
     """
     from advisor.decide.submission.table_row import job_of
     from advisor.replay.closed_loop import own_jobs as own
     from advisor.replay.sources import load_table
 
     whole = own.in_epoch_seconds(load_table(trace, progress=lambda done, all_: tick("reading", done, all_)))
-    machine = nodes or whole.total_processors or own.busiest(whole)
+    machine = processors or whole.total_processors or own.busiest(whole)
     table = own.that_fit(replace(whole, total_processors=machine), machine)
     since = begin(table)
     jobs = own.window(table, since=since, machine=machine)

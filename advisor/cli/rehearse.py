@@ -62,7 +62,11 @@ ShareOption = Annotated[
 ]
 NodesOption = Annotated[
     int,
-    typer.Option(min=0, help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs)."),
+    typer.Option(
+        min=0,
+        metavar="PROCESSORS",
+        help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs).",
+    ),
 ]
 BootOption = Annotated[
     float, typer.Option(min=0.0, max=86_400.0, callback=finite, help="Boot time of a cloud node, seconds.")

@@ -48,6 +48,7 @@ NodesOption = Annotated[
     int,
     typer.Option(
         min=0,
+        metavar="PROCESSORS",
         help="Processors of the cluster on-premise; 0: as Slurm or the log's header says, else the most that "
         "were ever busy.",
     ),

@@ -1,4 +1,8 @@
-"""The LSF commands that change a job, and the refusals of LSF. Pure."""
+"""How a change of a job is said to LSF, and the refusals of LSF. Pure.
+
+A change is a mapping as `advisor.slurm.protocol` has it for ``scontrol update job``: its words are Slurm's,
+and ``partition`` is a queue of LSF.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from advisor.lsf.live_job import LiveJob
 from advisor.lsf.queued_jobs import name_of
 from advisor.model.errors import RetryLater
 
+# Words of a change that LSF has a command for, or that it may be told without (`LsfBackend.update_jobs`).
 _CHANGES: Final = frozenset(
     {
         "admincomment",
@@ -48,7 +53,14 @@ def values_of(changes: Mapping[int, Mapping[str, str]], word: str) -> dict[int, 
 
 
 def resources(changes: Mapping[str, str], job: LiveJob, on_premise: Container[str]) -> list[str]:
-    """How bmod sets what a job asks for: hosts of a capacity, or what its user asked for where it returns."""
+    """How bmod sets what a job asks for: hosts of a capacity, or what its user asked for where it returns.
+
+    Args:
+        on_premise: The names of the on-premise queues.
+
+    Returns:
+        Options of bmod; empty: nothing is to be set.
+    """
     asked = _OUR_SELECT.sub("", job.resource_request)
     if changes.get("features"):
         wanted = changes["features"].replace("-", "_").split("&")

@@ -60,7 +60,7 @@ class CloudMarket:
 
         Args:
             begin: When the rehearsal and each trace begin, epoch seconds.
-            vcpus: Number of vCPUs of a node; each of its processors counts as one.
+            nodes, vcpus: Nodes of the burst partition, and vCPUs of one: as many as it has processors.
             usd, spot_usd: Price of a node and hour by the settings, on-demand and spot.
         """
         price = self.spot_price or Trace(np.zeros(1), np.full(1, spot_usd / usd), _HOUR)

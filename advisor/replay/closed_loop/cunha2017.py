@@ -1,9 +1,9 @@
 """Cunha et al. 2017 in a closed loop: asked once, at the submission; k nearest neighbours, cutoff on doubt.
 
-Everything is as published (`advisor.decide.submission.placement.published`). A job moves if the tokens cover
-its time limit. Of the paper's two columns, with the cutoff and without, the one that would have saved more
-before the first job is taken: where the GA finds one neighbour best, every variance is infinite, and no job
-would move.
+Everything is as published (`advisor.decide.submission.placement.published`). A job moves if what the budget
+has accrued (tokens, see `World`) covers its time limit. Of the paper's two columns, with the cutoff and
+without, the one that would have saved more before the first job is taken: where the GA finds one neighbour
+best, every variance is infinite, and no job would move.
 """
 
 from __future__ import annotations

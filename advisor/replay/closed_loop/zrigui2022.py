@@ -2,7 +2,8 @@
 
 A job is small if it is forecast to run for less than the median of all jobs that have ended (sections 3.3 and
 4). The forest is trained anew every week, by what the simulated site has seen. A job that has waited for the
-threshold of section 3.4 goes before all others. It runs under EASY backfilling, and is never killed.
+threshold of section 3.4 goes before all others. The queue is scheduled by EASY backfilling, and a
+job that was taken for small and runs longer is not ended.
 """
 
 from __future__ import annotations
@@ -66,7 +67,11 @@ class Zrigui2022(Policy):
         self._model.learn(outcome)
 
     def _train(self, world: World, submissions: int) -> None:
-        """Train on all jobs that have ended, and follow those that wait or run."""
+        """Train on all jobs that have ended, and follow those that wait or run.
+
+        Args:
+            submissions: Number of jobs that were submitted so far.
+        """
         jobs = world.jobs
         table = jobs.table.select(slice(0, jobs.first + submissions))
         wait, run = table.wait.copy(), table.run.copy()

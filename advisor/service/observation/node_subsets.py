@@ -47,13 +47,14 @@ class NodesOf(NamedTuple):
 def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy) -> tuple[NodesOf, ...]:
     """The subsets of a machine's nodes to which jobs of a partition, or with some request, are bound.
 
-    Of more than count, those are left out that bind the fewest jobs. A partition without a usable node binds
-    to none: nothing tells when its nodes come back. Of requests only those count that most jobs have.
+    Where there are more than `_MAX_SUBSETS` (`_SUBSETS_OF_MANY`), those that bind most jobs are taken. A
+    partition without a usable node binds to none: nothing tells when its nodes come back. Of requests the
+    `_MAX_WORDS` are looked at that most jobs have.
 
     Args:
         partitions: The machine's.
-        nodes: Those that are usable.
-        named: By the jobs that run or wait.
+        nodes: The machine's usable nodes.
+        named: How many of the jobs that run or wait name each partition and request.
     """
     of_partition = {
         name: frozenset(node.name for node in nodes if name in node.partitions) for name in partitions

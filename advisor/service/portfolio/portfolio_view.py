@@ -59,7 +59,7 @@ class BurstView:
 
 
 class LastTwo:
-    """Mean of the last two run times (Deng et al., section 3.2) of similar jobs, else of the user."""
+    """Mean of the last two run times (Deng et al. 2013, section 3.2) of similar jobs, else of the user."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[object, ...], tuple[float, ...]] = {}
@@ -248,12 +248,12 @@ def _describe(
     now: float,
     boot_seconds: float,
 ) -> None:
-    """Fill in one node's row of the profile."""
+    """Fill in one node's row of the profile (`advisor.simulate.portfolio.state.NODE`)."""
     is_booting = node.power is not NodePower.UP
     free = max(since + boot_seconds, now + 1.0) if is_booting else now
     row["since"] = since
     row["begun"] = min((begun for begun, _ in ends), default=since if is_booting else now)
-    row["row"] = 0 if ends or not is_booting else -1
+    row["row"] = 0 if ends or not is_booting else -1  # which job it is does not matter: only -1 has a meaning
     if ends:
         # a job that waits for the boot has all its time before it
         free = max(end for _, end in ends) + (free - now if is_booting else 0.0)

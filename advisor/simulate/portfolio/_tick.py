@@ -40,7 +40,7 @@ GRACE_SECONDS = 3600.0
 """The hour that `JobOrder.WSPT` adds to each wait."""
 _SOON_SECONDS = 300.0
 ORDER_MATTERED, CHOICE_MATTERED = 1, 2
-"""Bits of ``forks``: another order of jobs, or choice of nodes, might have led to something else."""
+"""Bits of ``mattered``: another order of jobs, or choice of nodes, might have led to something else."""
 
 
 @compiled

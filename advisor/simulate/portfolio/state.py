@@ -1,4 +1,8 @@
-"""Arrays of the portfolio's two kernels: the cluster that runs a log, and the online simulator."""
+"""Arrays of the portfolio's two kernels: the cluster that runs a log, and the online simulator.
+
+The portfolio and its figures are those of Deng et al. 2013 (docs/designs/0011-portfolio.md); ``_tick`` is the
+module beside this one that both kernels call.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ WAITING = np.dtype(
 """A waiting job, in submission order; times in seconds.
 
 ``run`` is the true run time in the log's cluster and the expected one in the online simulator; ``weight``:
-see ``_tick.weight_of``.
+the factor of its wait in its priority (``_tick.weight_of``).
 """
 
 JOB = np.dtype(
@@ -84,8 +88,8 @@ choice; ``min_hold``, ``max_hold``: how long a choice holds; ``mattered``: bits 
 class Rules(NamedTuple):
     """Constants of a run; times in seconds.
 
-    ``release``: see ``Release``; ``runtimes``: whose run times policies go by; ``checkpoint``: the period in
-    which totals are recorded, which a single tick does not use.
+    ``release``: see `advisor.simulate.portfolio.policies.Release`; ``runtimes``: whose run times policies
+    go by; ``checkpoint``: the period in which totals are recorded, which a single tick does not use.
     """
 
     max_nodes: int
@@ -113,7 +117,11 @@ class Readiness(NamedTuple):
 
 
 class OnlineState(NamedTuple):
-    """Working arrays of the online simulator. ``idle_times``: times, and how many nodes get idle then."""
+    """Working arrays of the online simulator.
+
+    ``start``: when the plan started each waiting job, seconds, shape (jobs,); ``scratch``: space for
+    one number of each node, shape (max nodes,); ``idle_times``: times, and how many nodes get idle then.
+    """
 
     node: Records
     waiting: Records
