@@ -268,7 +268,7 @@ def test_day_one_25_the_commands_of_an_installation_need_no_sudo(page: Path) -> 
 @pytest.mark.parametrize(
     ("page", "message"),
     [
-        ("troubleshoot.md", "nothing is launched until today's spending is known"),
+        ("troubleshoot.md", "nothing is launched until it is known what was spent"),
         ("troubleshoot.md", "others can write"),
         ("troubleshoot.md", "the snapshot of the cluster is too old"),
         ("troubleshoot.md", "learning and the ledger pause"),

@@ -3,9 +3,8 @@
 Long jobs wait (LJW): a job that likely runs at most ``t`` is short and never waits. Short waits wait (SWW):
 no job waits longer than ``b``, and a job that likely would goes at once. With both, short jobs never wait and
 all others wait at most b. `advisor.decide.submission.waiting_policy` says which it is; ``advisor replay
-waiting``
-calls it as well. Nodes that are paid for already are never left idle by it. Then the site's budget: what was
-spent today and what this job would add.
+waiting`` calls it as well. Nodes that are paid for already are never left idle by it. Then the budgets: what
+was spent in their present periods, what is promised, and what this job would add.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         job: Its processors, and its account for the budgets.
         estimates: Predicted wait from now on, and run time, seconds.
-        cost_usd: Predicted cost of this job in it, US dollars; NaN when unknown.
+        capacity: The one that question 4 would choose; None where none is open.
+        cost_usd: Predicted cost of this job in that capacity, US dollars; NaN when unknown.
         trial: The speculative start it may have; None: it may have none.
         trial_cost_usd: Predicted cost of the trial, which ends at t.
         waited_seconds: How long it has waited already; 0 at its submission.

@@ -85,7 +85,7 @@ def _money(report: Mapping[str, Any]) -> Iterator[Condition]:
     if spend.get("launches_wait"):
         yield Condition(
             key="budget.doubt",
-            text=f"no cloud node is started until today's spending is known: {spend['in_doubt']}. Run "
+            text=f"no cloud node is started until it is known what was spent: {spend['in_doubt']}. Run "
             "`advisor doctor`",
         )
     if not spend:

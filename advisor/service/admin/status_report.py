@@ -196,7 +196,7 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
     report = result["control"].get("cloud_report") or {}
     spend, counters = report.get("spend") or {}, report.get("counters") or {}
     if spend.get("launches_wait"):
-        yield f"nothing is launched until today's spending is known: {spend['in_doubt']}"
+        yield f"nothing is launched until it is known what was spent: {spend['in_doubt']}"
     elif spend.get("rebuilt_today"):
         spent = f"today's spending was estimated anew ({spend['spent_today_usd']:.2f} USD)"
         yield f"{spend['rebuilt_today']}: {spent}; it may be too high"

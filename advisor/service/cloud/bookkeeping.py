@@ -1,4 +1,4 @@
-"""The cost of running instances, added to the day's spending, which is rebuilt if it is in doubt."""
+"""The cost of running instances, added to the record of spending, which is rebuilt if it is in doubt."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Bookkeeping:
         self._limits = limits_of(settings)
 
     def count(self, listed: Sequence[Instance]) -> None:
-        """Add the cost of the instances that EC2 lists to the day's spending of the accounts that use them.
+        """Add the cost of the instances that EC2 lists to the spending of the accounts that use them.
 
         Raises:
             AdvisorError: Earlier spending is in doubt and cannot be rebuilt yet. Running instances were
@@ -67,7 +67,7 @@ class Bookkeeping:
             raise problem
 
     def settle(self, instances: Callable[[], Sequence[Instance]]) -> None:
-        """Before a launch: make sure that the day's spending is known.
+        """Before a launch: make sure that it is known what was spent.
 
         Raises:
             AdvisorError: It is not known and cannot be rebuilt yet: nothing may be launched.

@@ -107,12 +107,12 @@ def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
     )
     yield GaugeMetricFamily(
         "advisor_spending_in_doubt",
-        "1: today's spending is unknown; nothing is launched until it is known.",
+        "1: it is not known what was spent; nothing is launched until it is.",
         value=float(spend["launches_wait"]),
     )
     yield GaugeMetricFamily(
         "advisor_spending_rebuilt_today",
-        "1: the record of today's spending was damaged and has been rebuilt.",
+        "1: the record of spending was damaged and has been rebuilt today.",
         value=float(spend["rebuilt_today"] is not None),
     )
     yield GaugeMetricFamily(

@@ -31,7 +31,7 @@ def usd_per_hour(option: Capacity, instance_type: str, prices: Prices) -> float:
 
 
 def expected_seconds(queued: QueuedJob | None) -> float:
-    """Expected run time in the cloud: the forecast at submission, else the time limit, else a day."""
+    """Expected seconds in the cloud: the forecast at submission, else the time limit, else a day."""
     if queued is None:
         return _MAX_SECONDS
     predicted = predicted_cloud_seconds(queued)
@@ -40,7 +40,7 @@ def expected_seconds(queued: QueuedJob | None) -> float:
 
 
 def worst_seconds(queued: QueuedJob | None, stop_seconds: float | None) -> float:
-    """Longest run time in the cloud: to its stop, else to its time limit, else a month.
+    """Longest run time in the cloud, seconds: to its stop, else its time limit, else a month; no job: a day.
 
     Args:
         stop_seconds: The stop of a hedged job in the watch loop's record; None: that of its AdminComment.

@@ -320,7 +320,7 @@ class ProvisionLoop:
         return dict.fromkeys((node for node in nodes if node in kept), capacity)
 
     def keep_budget(self) -> None:
-        """Once the day's money is spent or promised, start nothing more (`BudgetGuard`)."""
+        """Once a budget is spent or promised, start nothing more (`BudgetGuard`)."""
         self._give_back(self._guard.keep())
 
     def find_addresses(self) -> None:

@@ -1,8 +1,9 @@
 """The money and reserved nodes that moved jobs will use once their nodes are launched. Pure.
 
-The submit server counts a job's cost until a poll shows the job; the day's budget
-(:mod:`advisor.service.state.budget`) counts it from the launch of its node on. In between it is counted
-here: otherwise each of many simultaneous submissions would see a budget that is large enough for it alone.
+The submit server counts a job's cost until a poll shows the job; the record of
+spending (:mod:`advisor.service.state.budget`) counts it from the launch of its node on. In between it is
+counted here: otherwise each of many simultaneous submissions would see a budget that is large enough for it
+alone.
 """
 
 from __future__ import annotations

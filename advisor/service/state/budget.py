@@ -1,4 +1,4 @@
-"""The day's money: what was spent, what is promised to nodes, and whether another node may start.
+"""The budgets' money: what was spent, what is promised to nodes, and whether another node may start.
 
 Spent money is counted from running instances, from each launch until the instance is terminated or seen to
 be gone: after hours without an advisor, those hours are counted. Each counted stretch of time is stored until
@@ -6,9 +6,10 @@ the history has it (:meth:`SpendingBudget.paid`), so that every report adds up t
 (`advisor.model.bill`). The split by account serves only the budgets and errs on the expensive side: a boot is
 charged to the account that it is for, and jobs are those of the last snapshot of the queue.
 
-Promised money is what launched nodes will still cost by the forecasts of their jobs. It is written to disk
-before the launch, so that a restart forgets nothing. A launch is allowed only while spent, promised and the
-new node's money stay within the budget, which is exceeded only as far as running jobs exceed their forecasts.
+Promised money is what launched nodes may still cost: the longest runs of their jobs where a budget is set,
+else their forecasts (`advisor.service.cloud.reckoning`). It is written to disk before the launch, so that a
+restart forgets nothing. A launch is allowed only while spent, promised and the new node's money stay within
+each budget.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SpendingBudget:
 
     Attributes:
         file: The stored record, and whether it could be written.
-        doubt: Why today's spending is unknown until `rebuild`; empty if it is known.
+        doubt: Why what was spent is unknown until `rebuild`; empty if it is known.
         is_damaged: Whether the stored record was unusable and was set aside. False also at the first start.
     """
 
@@ -127,7 +128,7 @@ class SpendingBudget:
 
     @property
     def rebuilt_today(self) -> str:
-        """Why today's spending had to be rebuilt; empty if it was not."""
+        """Why the record of spending had to be rebuilt today; empty if it was not."""
         time = self._rebuilt.time
         return self._rebuilt.why if time is not None and day_of(time) == self._today() else ""
 
@@ -237,8 +238,8 @@ class SpendingBudget:
         """
         if self.is_in_the_way(limits):
             raise TellAdmin(
-                f"{self.doubt}: nothing is launched until today's spending is known. `advisor doctor` says "
-                "what to mend",
+                f"{self.doubt}: nothing is launched until it is known what was spent. `advisor doctor` "
+                "says what to mend",
                 code="budget.doubt",
             )
         with self._lock:

@@ -69,7 +69,7 @@ BUDGET: Final = KnownFile(
     name="budget.json",
     record=BudgetRecord,
     writer="service/state/budget.py",
-    loss="Nothing is launched while a budget is set, until the day's spending was rebuilt from the copy "
+    loss="Nothing is launched while a budget is set, until what was spent was rebuilt from the copy "
     "`budget.json.old`, the history and EC2's list of instances.",
 )
 BOOTS: Final = KnownFile(

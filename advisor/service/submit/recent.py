@@ -2,12 +2,12 @@
 
 `advisor control` looks at the queue every few seconds. Without this, a thousand submissions within that time
 would each be judged on the queue as it was before the first of them: all would stay (the queue looks empty)
-or all would be moved (the day's money looks unspent). So the submit server keeps its own account:
+or all would be moved (the budget looks unspent). So the submit server keeps its own account:
 
 * A job that stays joins the on-premise queue (:class:`QueueForecast`): queue size and queued work grow. If no
   job waits and its processors are free, it is taken to start at once, as first come first served would do,
   and takes them.
-* A job that is moved commits its predicted money to the day's spending, its nodes if they are reserved, and
+* A job that is moved commits its predicted money to what was spent, its nodes if they are reserved, and
   takes its place in the cloud's queue.
 * A new snapshot replaces the account of everything submitted before its poll began. A submission whose RPC
   is still under way at that moment (milliseconds) is then missing for one period. It is left out and not

@@ -75,7 +75,7 @@ def test_d3_d5_the_status_says_what_is_damaged(tmp_path: Path) -> None:
     spend = {"launches_wait": True, "in_doubt": "budget.json was damaged", "spent_today_usd": 0.0}
     counters = {"handovers_stuck": ["0.json"]}
     said = troubles(settings, cloud_report={"spend": spend, "counters": counters})
-    assert "nothing is launched until today's spending is known: budget.json was damaged" in said
+    assert "nothing is launched until it is known what was spent: budget.json was damaged" in said
     assert "by hand: 0.json" in said
     spend = {"launches_wait": False, "rebuilt_today": "budget.json was damaged", "spent_today_usd": 7.5}
     said = troubles(settings, cloud_report={"spend": spend, "counters": {}})
