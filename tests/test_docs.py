@@ -289,3 +289,13 @@ def test_the_step_that_stops_all_moves_clears_the_modes_of_partitions() -> None:
         r"^\| keep advising, move nothing \|.*$", text_of(PROJECT / "docs/operate.md"), re.MULTILINE
     )
     assert "'cluster.modes={}'" in row
+
+
+def test_a_path_that_a_message_names_is_a_setting() -> None:
+    found = set[str]()
+    for module in (PROJECT / "advisor").rglob("*.py"):
+        for line in text_of(module).splitlines():
+            if re.search(r"""["'][^"']*\bpaths\.[a-z_]+[^"'(]*["']""", line):
+                found |= set(re.findall(r"\bpaths\.[a-z_]+", line.replace("settings.paths", "")))
+    assert len(found) > 3
+    assert found <= by_key().keys()

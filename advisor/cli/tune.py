@@ -78,7 +78,7 @@ def tune(
     generations: Annotated[int, typer.Option(min=0, help="Generations of the genetic algorithm.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
     models: Annotated[
-        Path | None, typer.Option(help="Folder for the result; paths.models by default.")
+        Path | None, typer.Option(help="Folder for the result; by default models of paths.state.")
     ] = None,
     weekly: WeeklyOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Put nothing in force.")] = False,

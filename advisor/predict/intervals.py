@@ -130,7 +130,7 @@ class Intervals:
             raise BadInput(
                 "the array of the intervals is damaged",
                 where="run times",
-                mend="Remove the folder run-times below paths.models: `advisor control` learns them anew",
+                mend="Remove the folder models/run-times of paths.state: `advisor control` learns them anew",
                 code="run_times.arrays",
             )
         *result._waits, result._runs = (_Tails(*row) for row in array.tolist())

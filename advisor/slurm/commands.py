@@ -131,7 +131,8 @@ class Commands:
                 errors.seek(0)
                 message = errors.read(4 * _STDERR_CHARACTERS).decode("utf-8", "replace").strip()
                 raise RetryLater(
-                    f"{name} ended with {code}: {message[:_STDERR_CHARACTERS] or 'no message'}",
+                    f"{name} ended with {code}: {message[:_STDERR_CHARACTERS] or 'no message'}. "
+                    "Run `scontrol ping` as the user of this service",
                     code="slurm.command_failed",
                 )
             output.seek(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -30,6 +30,8 @@ _NEVER = (
     "job, which is never moved."
 )
 
+_NO_JOB_ID: Final = "this is no job id: write it as 95, or 95_2 for a task of an array"
+
 
 def routes(site: Site, answers: Answers) -> APIRouter:
     """The pages."""
@@ -39,14 +41,14 @@ def routes(site: Site, answers: Answers) -> APIRouter:
     def find(job: str = "") -> Response:
         job_id = job_id_of(job)
         if job_id is None:
-            raise RefusedError(400, "job is a job's id")
+            raise RefusedError(400, _NO_JOB_ID)
         return RedirectResponse(f"{site.first.web.path}/jobs/{job_id.name}", 303)
 
     @router.api_route("/jobs/{job}", methods=["GET", "HEAD"])
     def show(request: Request, job: str) -> Response:
         job_id = job_id_of(job)
         if job_id is None:
-            raise RefusedError(400, "job is a job's id")
+            raise RefusedError(400, _NO_JOB_ID)
         record, outcomes, finished = _known(site, job_id)
         _refuse(person_of(request), job_id, record, finished)
         if record is None:

@@ -43,6 +43,7 @@ def test_a_command_that_fails(tmp_path: Path) -> None:
     with pytest.raises(RetryLater, match="no controller") as caught:
         backend(tmp_path).snapshot(0.0)
     assert caught.value.code == "slurm.command_failed"
+    assert "scontrol ping" in str(caught.value)
 
 
 def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:

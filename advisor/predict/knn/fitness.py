@@ -93,7 +93,7 @@ def _too_short(table: JobTable, found: int, entries: int) -> BadInput:
     return BadInput(
         f"it has {found} of the {entries} jobs to test with, and no job that ended before them",
         where=f"history {table.name!r}",
-        mend="Ingest more finished jobs (`advisor ingest`), or ask for fewer test entries",
+        mend="Ingest more finished jobs (`advisor ingest`), or test on fewer jobs (--entries)",
         code="tuning.too_short",
     )
 

@@ -103,7 +103,7 @@ class RunTimes:
             raise BadInput(
                 "the arrays of the run times are damaged",
                 where="run times",
-                mend="Remove the folder run-times below paths.models: `advisor control` learns them anew",
+                mend="Remove the folder models/run-times of paths.state: `advisor control` learns them anew",
                 code="run_times.arrays",
             )
         return result

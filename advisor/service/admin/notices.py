@@ -154,7 +154,7 @@ def _models(report: Mapping[str, Any]) -> Iterator[Condition]:
         yield Condition(
             key=f"model.{kind}",
             text=f"the model {kind} is refused, and `advisor serve` goes on with what it has: {problem}. "
-            "Look who has written it; remove its folder below paths.models, then run "
+            "Look who has written it; remove its folder in models of paths.state, then run "
             f"{maker_of(kind)}",
         )
     for command, run in (report.get("trainings") or {}).items():

@@ -235,7 +235,7 @@ class HandoverFolder:
             found = [path for path in self._folder.iterdir() if path.name.endswith(".json")]
         except OSError as error:
             text = f"the hand-over folder {self._folder} cannot be read ({error.strerror}). "
-            text += "Give it to the service's user again, as systemd's RuntimeDirectory made it"
+            text += "Give it to the service's user and slurmctld's group again, with mode 2770"
             raise TellAdmin(text, code="handover.folder") from error
         paths = sorted(found, key=lambda path: (_number_of(path.name), path.name))
         names = {path.name for path in paths}
