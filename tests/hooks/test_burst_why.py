@@ -198,6 +198,19 @@ def test_what_it_cannot_answer(login: LoginNode, words: list[str], code: int, sa
     assert said in done.stderr
 
 
+def test_a_slurm_that_does_not_answer_knows_no_job_is_not_said(login: LoginNode) -> None:
+    login.shows("{}")
+    for complaint, said in (
+        (
+            "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+            "Slurm does not answer",
+        ),
+        ("slurm_load_jobs error: Invalid job id specified", "Slurm knows no job 99"),
+    ):
+        login._program("scontrol", f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
+        assert said in login.run("burst-why", "99").stderr
+
+
 @pytest.mark.parametrize(
     "comment",
     [
