@@ -80,6 +80,7 @@ def write_settings(
             error here.
         RetryLater: Another command or page is changing the settings.
     """
+    from advisor.config import check
     from advisor.config.editing import former_of, to_take_effect, write_back
     from advisor.config.redacting import redacted
 
@@ -103,12 +104,14 @@ def write_settings(
             for row in setting_rows(loaded_settings(config), list(asked))
             if row["key"] in asked
         ]
+        found = check(loaded_settings(config), None)
     former = former_of(path)
     return {
         "path": path,
         "former": former if former.exists() else None,
         "settings": rows,
         "change": number,
+        "findings": [finding for finding in found if finding.key in asked],
         "to_take_effect": [
             line
             for line in to_take_effect(asked, loaded.settings.paths.slurm_conf.parent)
@@ -166,13 +169,18 @@ def tell_written(console: Console, result: Mapping[str, Any]) -> None:
         if row["source"] == "environment":
             console.print(Text(f"  but {row['origin']} in this environment overrides the file", "yellow"))
     number, former = result["change"], result["former"]
-    told = "" if number is None else f" as change {number}, which running daemons take up by themselves"
-    if number is None and former is not None:
+    told, end = "", ". To apply the change:"
+    if number is not None:
+        told, end = f" as change {number}", ". What needs a restart or another file to be applied:"
+    elif former is not None:
         told = f"; the former file is {former}"
-    end = ". To apply the change:" if result["to_take_effect"] else "."
+    if not result["to_take_effect"]:
+        end = "." if number is None else ", which running daemons take up by themselves."
     console.print(Text(f"Written to {result['path']}{told}{end}"))
     for line in result["to_take_effect"]:
         console.print(Text(f"  {line}"))
+    for finding in result["findings"]:
+        console.print(Text(f"{finding.severity}: {finding.key}: {finding.what}. {finding.mend}", "yellow"))
 
 
 def default_path() -> Path:

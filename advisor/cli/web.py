@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -47,13 +47,14 @@ def web(
     from advisor.config.loading import changed
     from advisor.web.run import run
 
-    asked: dict[str, Any] = {
-        name: value for name, value in (("web.address", address), ("web.port", port)) if value is not None
-    }
+    asked = {"address": address, "port": port}
 
     def load() -> LoadedSettings:
         loaded = loaded_settings(config)
-        return changed(loaded, asked) if asked else loaded
+        for name, value in asked.items():
+            if value is not None:
+                loaded = changed(loaded, {f"web.{name}": value}, f"--{name}")
+        return loaded
 
     options = () if config is None else (f"--config={config.absolute()}",)
     run(load=load, command=_COMMAND, options=options)

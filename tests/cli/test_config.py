@@ -177,6 +177,16 @@ def test_set_stands_in_the_history_with_who_and_why_and_can_be_undone(file, tmp_
     assert file.read_text() == before
 
 
+def test_set_says_what_check_finds_and_that_daemons_do_not_take_up_all(file, tmp_path):
+    (tmp_path / "state").mkdir()
+    file.write_text(f'[paths]\nstate = "{tmp_path / "state"}"\n')
+    text = words(call("set", "paths.database_url='postgresql://u:secret@h/d'", "--config", str(file)))
+    assert "it contains a password, and every user may read the settings" in text
+    assert "secret" not in text
+    assert "by themselves" not in text
+    assert "systemctl restart advisor-serve advisor-control" in text
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

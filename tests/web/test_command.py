@@ -80,6 +80,16 @@ def test_a_port_somebody_else_has_is_said_and_ends_with_2(
     assert "Address already in use" in said
 
 
+def test_a_port_that_is_none_is_said_of_its_own_option(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["advisor", "web", "--config", str(config), "--port", "99999"])
+    with pytest.raises(SystemExit) as caught:
+        run()
+    assert caught.value.code == 2
+    assert "error: --port, web.port: 99999 is too large" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("address", ["203.0.113.7", "no such host"])
 def test_an_address_that_is_not_ours(address: str) -> None:
     with pytest.raises(BadInput, match=re.escape(address)):

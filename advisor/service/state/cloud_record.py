@@ -35,7 +35,7 @@ class BootTimes:
 
 
 class CloudRecord:
-    """The record of boots, in a small file, replaced atomically; the day's `budget` is stored beside it.
+    """The record of boots, in a small file, replaced atomically; the `budget` is stored beside it.
 
     If the file cannot be read it is set aside. Then one more failed boot protects the cloud.
     """
