@@ -23,7 +23,7 @@ class Reserved(NamedTuple):
 
     Attributes:
         begin: Epoch seconds; 0 where it has begun.
-        takes: Of each of the machine's sizes.
+        takes: Of each of the machine's sizes, or of those without its subsets.
         inside: Id of a running job to the number of its nodes that take no other job within that time.
     """
 
@@ -79,12 +79,18 @@ def _reserved_at(reservations: Iterable[Reservation], moment: float) -> frozense
 
 
 def reserved_of(
-    snapshot: ClusterSnapshot, machines: Sequence[Machine], unusable: frozenset[str]
+    snapshot: ClusterSnapshot,
+    machines: Sequence[Machine],
+    unusable: frozenset[str],
+    members: Sequence[Sequence[frozenset[str]]],
 ) -> tuple[tuple[Reserved, ...], ...]:
     """What reservations take of each machine, from when until when; empty where there is none at all.
 
     Times at which several are in force are one row, as they may have the same nodes. Of more rows than count
     the first is kept, and those that take most.
+
+    Args:
+        members: The names of the nodes in each subset of each machine.
     """
     now = snapshot.time
     coming = [one for one in snapshot.reservations if one.end > now and one.nodes - unusable]
@@ -95,7 +101,7 @@ def reserved_of(
     placed = _placed([node for node in snapshot.nodes if node.name not in unusable], machines)
     found: list[list[tuple[float, float, tuple[int, ...], _Reserved]]] = [[] for _ in machines]
     for begin, end, reserved in _in_force(coming, now, every):
-        for place, takes in _takes(reserved, machines, placed).items():
+        for place, takes in _takes(reserved, machines, placed, members).items():
             found[place].append((begin if begin > now else 0.0, end, takes, reserved))
     insides: dict[_Reserved, Mapping[int, int]] = {}
     rows = []
@@ -149,19 +155,41 @@ def _placed(nodes: Iterable[Node], machines: Sequence[Machine]) -> dict[str, tup
 
 
 def _takes(
-    reserved: _Reserved, machines: Sequence[Machine], placed: Mapping[str, tuple[Node, int]]
+    reserved: _Reserved,
+    machines: Sequence[Machine],
+    placed: Mapping[str, tuple[Node, int]],
+    members: Sequence[Sequence[frozenset[str]]],
 ) -> dict[int, tuple[int, ...]]:
-    """What is taken of each machine that loses something; of parts of nodes, processors alone."""
-    sums: dict[int, list[float]] = {}
+    """What is taken of each machine that loses something; of parts of nodes, processors alone.
+
+    Of the subsets of a machine that is reserved as a whole nothing is said: no job starts there anyway.
+    """
+    of_machine: dict[int, list[tuple[Node, float]]] = {}
     for names, share in ((reserved.whole, 1.0), *((nodes, share) for _, share, nodes in reserved.parts)):
         for node, place in (placed[name] for name in names if name in placed):
-            taken = sums.setdefault(place, [0.0, 0.0, 0.0])
-            taken[0] += share * node.processors
-            if share == 1.0:
-                taken[1] += node.memory_mb
-                taken[2] += node.gpus
-    rounded = {place: machines[place].of_those_there(*map(round, taken)) for place, taken in sums.items()}
-    return {place: takes for place, takes in rounded.items() if any(takes)}
+            of_machine.setdefault(place, []).append((node, share))
+    found = {}
+    for place, nodes in of_machine.items():
+        machine = machines[place]
+        processors, memory, gpus = _sums(nodes)
+        takes = machine.of_those_there(processors, memory, gpus)
+        if processors < machine.processors:
+            for subset, names in zip(machine.subsets, members[place], strict=True):
+                processors, _, gpus = _sums((node, share) for node, share in nodes if node.name in names)
+                takes += (gpus if subset.counts_gpus else processors,)
+        if any(takes):
+            found[place] = takes
+    return found
+
+
+def _sums(nodes: Iterable[tuple[Node, float]]) -> tuple[int, int, int]:
+    """Processors, memory (MiB) and GPUs of nodes of which a share is reserved."""
+    processors, memory, gpus = 0.0, 0, 0
+    for node, share in nodes:
+        processors += share * node.processors
+        if share == 1.0:
+            memory, gpus = memory + node.memory_mb, gpus + node.gpus
+    return round(processors), memory, gpus
 
 
 def _inside(snapshot: ClusterSnapshot, reserved: _Reserved, unusable: frozenset[str]) -> Mapping[int, int]:

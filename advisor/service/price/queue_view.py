@@ -12,7 +12,7 @@ from advisor.arrays import Floats
 from advisor.model.cluster import Node
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, never_starts
-from advisor.model.machine import Machine, PartitionTerms, places_by_partition
+from advisor.model.machine import Asked, Machine, PartitionTerms, places_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
@@ -128,7 +128,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         lost=_lost(nodes_among(snapshot, unusable), foreign),
         nodes=nodes,
         on_node=snapshot.jobs_on,
-        reserved=reserved_of(snapshot, machines, unusable),
+        reserved=reserved_of(snapshot, machines, unusable, [each.members for each in nodes]),
         held=held_jobs((*running, *waiting)),
     )
 
@@ -355,8 +355,7 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
             subset.held_by(asked.on(inside.get(job_id, 0)))
             for subset, inside in zip(machine.subsets, part.nodes.inside, strict=True)
         ]
-        for _, _, resource, _, inside in windows:
-            rest.append(machine.held_by(asked.on(asked.nodes - inside.get(job_id, 0)))[resource])
+        rest += [_outside(part, job_id, asked, resource, inside) for _, _, resource, _, inside in windows]
         running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))
     waiting = [(row.needs[0], row.limit, row.run, *row.needs[1:]) for row in rows]
     return ClosedQueue(
@@ -367,6 +366,15 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
         _limited(part, rows),
         np.array((0.0, *part.queue.held.left)),
     )
+
+
+def _outside(part: _Part, job_id: int, asked: Asked, resource: int, reserved: Mapping[int, int]) -> int:
+    """What a running job has of a resource on nodes that are not reserved."""
+    number, nodes = resource - len(part.machine.sizes) + len(part.machine.subsets), reserved.get(job_id, 0)
+    if number < 0:
+        return part.machine.held_by(asked.on(asked.nodes - nodes))[resource]
+    there = part.nodes.inside[number].get(job_id, 0)
+    return part.machine.subsets[number].held_by(asked.on(there - nodes))
 
 
 def _limited(part: _Part, rows: Sequence[_Row]) -> Floats:

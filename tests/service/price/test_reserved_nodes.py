@@ -179,3 +179,30 @@ def test_nothing_is_compiled_within_an_answer() -> None:
         forecast = QueueForecast(snapshot.queues, profiles_of(snapshot))
         forecast.join(Submission(time=NOW, processors=2, requested_seconds=HOUR, queue="cpu"))
     assert [set(function.signatures) for function in functions] == compiled
+
+
+def test_a_job_bound_to_nodes_that_are_reserved_waits_for_these() -> None:
+    """Two of its partition's three nodes are reserved, and the machine has others that are idle."""
+    nodes = tuple(make_node(f"c{n}", partitions=("cpu",)) for n in range(1, 6))
+    nodes += tuple(make_node(f"b{n}", partitions=("cpu", "big")) for n in (1, 2, 3))
+    run: dict[str, Any] = {"start_time": NOW, "requested_time": HOUR, "processors": 2}
+    inside, beside = (
+        make_queued(number, "RUNNING", queue="cpu", nodes=name, **run)
+        for number, name in ((1, "b1"), (2, "b3"))
+    )
+
+    def queue(*waiting: QueuedJob, begin: float = -1.0) -> OnPremiseQueue:
+        look = make_look(NOW, nodes, (inside, beside, *waiting))
+        settings = make_settings(cluster={"on_premise_partitions": ["cpu", "big"]})
+        return on_premise_queue(replace(look, reservations=(kept("b1,b2", begin, 5.0),)), settings)
+
+    def big(job_id: int, processors: int, limit: float = 1.0) -> QueuedJob:
+        asks: dict[str, Any] = {"queue": "big", "processors": processors, "requested_time": limit * HOUR}
+        return make_queued(job_id, reason="Resources", **asks)
+
+    assert hours(queue(big(3, 2))) == {3: 0.0}
+    assert hours(queue(big(3, 4))) == {3: 1.0}
+    assert hours(queue(big(3, 8))) == {3: 5.0}
+    assert hours(queue(big(3, 6, 2.0), begin=1.0)) == {3: 5.0}
+    assert hours(queue(big(3, 4, 2.0), begin=0.5)) == {3: 1.0}
+    assert hours(queue(waits(3, 1.0, processors=20))) == {3: 0.0}
