@@ -9,6 +9,7 @@ interruptions, and for a promised job after one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -210,7 +211,9 @@ class InterruptionLoop:
             return
         if self._has_newer(instance_id, end.end_time):
             return  # that instance served the node when the job ended
-        before = self._gone_since[instance_id] - end.end_time  # EC2's list is read once a period
+        # EC2's list is read once a period, and much later where this process was away
+        taken_at = min(self._gone_since[instance_id], self._record.ended_at(instance_id) or math.inf)
+        before = taken_at - end.end_time
         if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
             return  # it failed by itself, earlier
         self._slurm.requeue_ended([job_id])

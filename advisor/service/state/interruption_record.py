@@ -34,12 +34,15 @@ class InterruptionRecord:
         self._to_place = content.to_place
         self._own_exclusions = content.own_exclusions
         self.totals = content.totals
+        self._ended_at: dict[str, float] = {}  # by EC2's clock; the poll of spot requests tells it anew
 
     def note(self, notices: Iterable[Notice], now: float) -> list[Notice]:
         """Remember notices; returns the new ones (EC2 sends messages more than once)."""
         news = []
         with self._lock:
             for notice in notices:
+                if notice.kind is NoticeKind.ENDED and notice.time:
+                    self._ended_at.setdefault(notice.instance_id, min(notice.time, now))
                 kinds = self._notices.setdefault(notice.instance_id, {})
                 if notice.kind.value in kinds:
                     continue
@@ -57,6 +60,11 @@ class InterruptionRecord:
         with self._lock:
             known = self._notices.get(instance_id, {})
             return any(kind.value in known for kind in kinds)
+
+    def ended_at(self, instance_id: str) -> float | None:
+        """When an instance ended by EC2's own word, epoch seconds; None if this process was not told."""
+        with self._lock:
+            return self._ended_at.get(instance_id)
 
     def given_up(self, instance_ids: Iterable[str], now: float) -> None:
         """Note that these instances' nodes were powered down: their notices concern no node any more."""
@@ -159,6 +167,7 @@ class InterruptionRecord:
                 for name, kinds in self._notices.items()
                 if name in instances or abs(now - max(kinds.values(), default=0.0)) < _SETTLING_SECONDS
             }
+            self._ended_at = {name: time for name, time in self._ended_at.items() if name in notices}
             counted = {text for text in self._counted if text.partition("/")[0] in instances}
             # between its end on one node and its next place a job may not be in the queue for a moment
             jobs |= {int(job) for text in counted if (job := text.partition("/")[2]).isdigit()}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from advisor.ec2.interruptions import Notice, NoticeKind
 from advisor.model import Capacity
 from advisor.service.exchange.handover import decode
 from advisor.slurm.running_jobs import JobEnd
@@ -86,6 +87,26 @@ def test_f25_a_job_that_fails_by_itself_is_not_run_again_after_a_restart(rig: Ri
     rig.round()
     assert not [call for call in rig.slurm.told if call[0] == "requeue_ended"]
     assert rig.record.interruptions_of(7) == 0
+
+
+@pytest.mark.parametrize(("end_time", "requeued"), [(1_800_000_010.0, 1), (1_799_999_900.0, 0)])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_f25_a_job_that_was_lost_while_control_was_away_is_requeued(
+    rig: Rig, end_time: float, requeued: int, *, restarts: bool
+) -> None:
+    """EC2 says when it took the machine; the list of instances, read five minutes later, does not."""
+    rig.hands.pass_by(300.0)
+    if restarts:
+        rig.restart()
+    rig.fleet.listed = [make_instance("burst1", **TAKEN), make_instance("burst2")]
+    rig.source.requests = [
+        Notice(kind=NoticeKind.ENDED, instance_id="i-burst1", time=1_800_000_008.0, source="poll")
+    ]
+    rig.look([make_node("burst1", "IDLE"), make_node("burst2", "MIXED")])
+    rig.fails_on_burst1(job_end(end_time=end_time))
+    rig.round()
+    rig.round()
+    assert len([call for call in rig.slurm.told if call[0] == "requeue_ended"]) == requeued
 
 
 def interrupt(rig: Rig, job_id: int, times: int) -> None:
