@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from advisor.history import sacct
-from advisor.model.errors import BadInput, RetryLater
+from advisor.model.errors import AdvisorError, BadInput, RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands, release_in, reservations_of
+from advisor.slurm.commands import Commands, named, release_in, reservations_of
 from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.records import Layout, Unread
 
@@ -140,13 +140,20 @@ class CliBackend:
             for name, value in changes.items()
         ]
         attempts = PARTITION_ATTEMPTS if "partition" in changes else 1
-        for ids in _in_lists(job_ids):
+        for ids in self._names(job_ids):
             try:
                 self._change("update", f"jobid={ids}", *pairs, attempts=attempts)
             except RetryLater as refusal:
                 if attempts == 1 or refusal.code != _REFUSED or not self._are_pending(ids):
                     raise
                 self._change("update", f"jobid={ids}", *pairs, attempts=_PENDING_ATTEMPTS)
+
+    def _names(self, job_ids: Collection[int]) -> Iterator[str]:
+        for ids in _in_lists(job_ids):
+            try:
+                yield named(self._commands, ids)
+            except AdvisorError:  # scontrol says why
+                yield ids
 
     def _are_pending(self, ids: str) -> bool:
         try:
@@ -203,16 +210,16 @@ class CliBackend:
         Without ``Incomplete`` slurmctld also runs a job again that has ended since it was last seen to run.
         """
         for ids in _in_lists(job_ids):
-            self._commands.text("scontrol", "requeue", "Incomplete", ids)
+            self._commands.text("scontrol", "requeue", "Incomplete", named(self._commands, ids))
 
     def requeue_ended(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         for ids in _in_lists(job_ids):
-            self._commands.text("scontrol", "requeue", ids)
+            self._commands.text("scontrol", "requeue", named(self._commands, ids))
 
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        for ids in _in_lists(job_ids):
+        for ids in self._names(job_ids):
             self._commands.text("scontrol", "release", ids)
 
     def ping(self) -> bool:

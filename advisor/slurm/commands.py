@@ -23,6 +23,7 @@ from advisor.slurm import parsing
 _STDERR_CHARACTERS: Final = 500
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Longest output that is read: 500,000 jobs of half a kilobyte."""
+_TASK: Final = re.compile(r"([0-9]+) ([0-9]+_[0-9]+)\s*")
 _MAX_LINES_BYTES: Final = 64 * MAX_BYTES
 
 
@@ -215,6 +216,19 @@ def _readable(given: bytes) -> IO[bytes]:
     file.write(given)
     file.seek(0)
     return file
+
+
+def named(commands: Commands, job_ids: str) -> str:
+    """Comma-separated job ids as scontrol and scancel need them: a task of an array as ``20_5``.
+
+    The last task of an array has the array's own id, by which they change, requeue or signal all its tasks.
+
+    Raises:
+        RetryLater: slurmctld does not say, or does not know the only job.
+    """
+    shown = commands.text("squeue", "--noheader", "--states=all", f"--jobs={job_ids}", "--format=%A %i")
+    tasks = {match[1]: match[2] for match in map(_TASK.fullmatch, shown.splitlines()) if match}
+    return ",".join(tasks.get(job_id, job_id) for job_id in job_ids.split(","))
 
 
 def reservations_of(commands: Commands) -> tuple[Reservation, ...]:

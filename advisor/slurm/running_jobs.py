@@ -15,7 +15,7 @@ from typing import Final
 
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import expand, fold
-from advisor.slurm.commands import Commands
+from advisor.slurm.commands import Commands, named
 
 _SIGNAL: Final = re.compile(
     r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"
@@ -100,7 +100,7 @@ class RunningJobs:
         if asked is None:
             return ""
         only_shell = ["--batch"] if asked.to_batch_shell else []
-        self._commands.text("scancel", f"--signal={asked.name}", *only_shell, f"{job_id:d}")
+        self._commands.text("scancel", f"--signal={asked.name}", *only_shell, named(self._commands, f"{job_id:d}"))
         return asked.name
 
     def excluded_nodes(self, job_id: int) -> str:

@@ -30,6 +30,7 @@ def arguments_of(folder: Path) -> list[list[str]]:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Path:
+    install(tmp_path, "squeue", "true")
     install(
         tmp_path,
         "scontrol",

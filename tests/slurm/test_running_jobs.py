@@ -58,6 +58,8 @@ class Answers:
         self.signals: list[Sequence[str]] = []
 
     def text(self, command: str, *arguments: str) -> str:
+        if command == "squeue" and "--jobs=7" in arguments:
+            return "7 7_4\n9 7_1\n"
         if command == "squeue":
             assert arguments == ("-h", "-t", "FAILED", "-w", "burst[1-2]", "-o", "%A %N")
             return "7 burst1\n9 burst[2-3]\n"
@@ -78,7 +80,7 @@ def test_a_job_that_the_accounting_does_not_know_yet_is_warned_when_it_does() ->
             jobs.warn(7)
     assert answers.signals == []
     assert jobs.warn(7) == "USR1"
-    assert answers.signals == [("--signal=USR1", "--batch", "7")]
+    assert answers.signals == [("--signal=USR1", "--batch", "7_4")]  # 7 is the whole array
 
 
 def test_a_job_that_the_accounting_never_knows_gets_the_signal_of_its_script() -> None:
