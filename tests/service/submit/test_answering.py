@@ -169,6 +169,15 @@ def test_a_feature_of_too_few_nodes_is_not_preferred(tmp_path: Path) -> None:
     assert (reply.partition, reply.prefer) == ("burst", None)
 
 
+@pytest.mark.parametrize("tasks", ["1-3", "5"])
+def test_an_array_prefers_nothing_as_its_tasks_would_never_start_after_a_return(
+    tmp_path: Path, tasks: str
+) -> None:
+    reply = answer_one(tmp_path, ask(array=tasks)).reply
+    assert (reply.partition, reply.prefer, reply.features) == ("burst", None, None)
+    assert answer_one(tmp_path, ask(array=tasks, requeue=False)).reply.features == "on-demand"
+
+
 def test_a_users_constraint_is_kept_in_the_preference(tmp_path: Path) -> None:
     assert answer_one(tmp_path, ask(features="x86")).reply.prefer == "x86&spot"
     snapshot = make_snapshot(features=("spot", "a", "b"))
