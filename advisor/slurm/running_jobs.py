@@ -100,7 +100,9 @@ class RunningJobs:
         if asked is None:
             return ""
         only_shell = ["--batch"] if asked.to_batch_shell else []
-        self._commands.text("scancel", f"--signal={asked.name}", *only_shell, named(self._commands, f"{job_id:d}"))
+        self._commands.text(
+            "scancel", f"--signal={asked.name}", *only_shell, named(self._commands, f"{job_id:d}")
+        )
         return asked.name
 
     def excluded_nodes(self, job_id: int) -> str:

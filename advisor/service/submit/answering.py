@@ -379,8 +379,8 @@ def _node_features(
     named. A job that may not be requeued gets a hard constraint, for a preference could still end on spot.
     Where Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated
     in it; where the user's is more than a plain conjunction, or long, nothing is added to it (`is_plain`;
-    a job that may not be requeued stays here then). An array gets no preference: slurmctld (22.05) never starts
-    a task that prefers what no node of its partition has, as after a return on-premise.
+    a job that may not be requeued stays here then). An array gets no preference: slurmctld (22.05) never
+    starts a task that prefers what no node of its partition has, as after a return on-premise.
     """
     if not (job.plain_constraint and (advice.prefer or advice.require)):
         return None, None
