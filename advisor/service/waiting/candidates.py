@@ -44,10 +44,11 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
     """A waiting job as it is now, with the fields of its submission that only the hook has seen.
 
     ``queued`` is squeue's job, which its user may have changed since; ``submitted`` is the ledger's. None
-    where the job waits in other partitions than it was submitted to: a user or admin has chosen them.
+    where the job waits in other partitions than it was submitted to, as a user or admin has chosen them, or
+    is the last task of an array, which looks like a plain job.
     """
     now = queued.job
-    if (submitted.queue or "").split(",") != list(queued.partitions):
+    if submitted.array_tasks > 1 or (submitted.queue or "").split(",") != list(queued.partitions):
         return None
     return replace(
         now,

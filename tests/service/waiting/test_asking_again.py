@@ -183,8 +183,11 @@ def test_the_question_has_what_the_hook_saw_and_what_the_user_changed_since(worl
     assert job.submit_time == world.slurm.jobs[7].job.submit_time  # since when it has waited
 
 
-def test_a_job_whose_partition_was_changed_by_hand_is_left_alone(world: World) -> None:
-    world.submitted = replace(world.submitted, queue="other")
+@pytest.mark.parametrize("submitted", [{"queue": "other"}, {"array_tasks": 3}])
+def test_a_job_whose_partition_was_changed_by_hand_or_an_arrays_last_task_is_left_alone(
+    world: World, submitted: dict[str, Any]
+) -> None:
+    world.submitted = replace(world.submitted, **submitted)
     world.slurm.put(7)
     world.round()
     assert (world.asked, world.moved) == ([], [])
