@@ -19,6 +19,7 @@ _DOWN: Final = frozenset({"unavail", "unreach", "closed_LIM"})
 _TAKEN: Final = frozenset({"closed_Full", "closed_Excl"})
 """Words of bhosts for a host that is closed by the jobs on it."""
 _MAX_PRIORITY: Final = re.compile(r"^\s*MAX_USER_PRIORITY\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
+_ABSOLUTE: Final = re.compile(r"^\s*ABS_RUNLIMIT\s*=\s*[Yy]", re.MULTILINE)
 _DEFAULT: Final = "This is the default queue."
 
 
@@ -137,6 +138,11 @@ def read_max_priority(text: str) -> int | None:
     """``MAX_USER_PRIORITY`` of ``bparams -l``; None where users' jobs have no priorities."""
     found = _MAX_PRIORITY.search(text)
     return int(found[1]) if found else None
+
+
+def read_has_absolute_limits(text: str) -> bool:
+    """Whether ``bparams -l`` has ``ABS_RUNLIMIT = Y``: run limits are not normalised by CPU factors."""
+    return _ABSOLUTE.search(text) is not None
 
 
 def read_groups(text: str) -> dict[str, tuple[str, ...]]:

@@ -259,11 +259,10 @@ class LsfBackend:
     def _rows(self, jobs: Iterable[LiveJob], now: float) -> Iterator[QueuedJob]:
         return queued_jobs(
             jobs,
-            queues=self._site.last.queues,
+            site=self._site.last,
             comments=self._book.comments,
             now=now,
             memory_unit=self._installation.memory_unit,
-            max_priority=self._site.last.max_priority,
         )
 
     # ---------------------------------------------------------------------------------------- changing

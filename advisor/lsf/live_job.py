@@ -56,7 +56,9 @@ class LiveJob:
         processors: ``bsub -n``, the smaller number.
         submit_time, begin_time, start_time, end_time: Epoch seconds; a begin time of 0: at once; None while
             it has not started, or not ended.
-        run_limit_seconds: ``-W``; None without one. A queue's limit is not in the record.
+        run_limit_seconds: ``-W`` as the record has it (:func:`~advisor.lsf.run_limit.limit_as_given`); None
+            without one. A queue's limit is not in the record.
+        limit_factor: The CPU factor of the host by which the limit is normalised.
         asked_hosts: ``-m``.
         hosts: One entry for each slot; empty while it waits.
         priority: ``-sp``; None: its user gave none, and no one has since.
@@ -79,6 +81,7 @@ class LiveJob:
     start_time: int | None = None
     end_time: int | None = None
     run_limit_seconds: int | None = None
+    limit_factor: float = 1.0
     resource_request: str = ""
     dependency: str = ""
     asked_hosts: tuple[str, ...] = ()
@@ -114,7 +117,7 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
     user = fields.text("user")
     limit = _run_limit(fields)
     fields.text("host specification")
-    fields.real("host factor")
+    factor = fields.real("host factor")
     fields.whole("umask")
     queue, resources = fields.text("queue"), fields.text("resource request")
     _skip_texts(fields, "submission host, folder, checkpoint folder, input, output, error, home, job file", 8)
@@ -134,7 +137,8 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
     job = LiveJob(
         job_id=job_id, array_index=index, state="PSUSP" if options2 & _SUB2_HOLD else "PEND", user=user,
         queue=queue, processors=max(1, processors), submit_time=submitted, begin_time=begin,
-        run_limit_seconds=limit if limit is not None and limit > 0 else None, resource_request=resources,
+        run_limit_seconds=limit if limit is not None and limit > 0 else None, limit_factor=factor,
+        resource_request=resources,
         dependency=dependency, asked_hosts=hosts, name=name, command=command, project=project,
         description="" if is_ibm_lsf or not len(fields) else fields.text("description"),
         is_ibm_lsf=is_ibm_lsf,
@@ -208,7 +212,7 @@ class Change:
     priority: int | None = None
 
     def applied_to(self, job: LiveJob) -> LiveJob:
-        """The job with the change."""
+        """The job with the change; mbatchd logs a limit as bmod was told it."""
         name = self.name
         if name is not None and job.array_index:
             match = _ARRAY.fullmatch(name)
@@ -223,6 +227,7 @@ class Change:
             begin_time=job.begin_time if self.begin_time is None else self.begin_time,
             deferred=job.deferred or bool(self.begin_time),
             run_limit_seconds=limit,
+            limit_factor=job.limit_factor if self.run_limit_seconds is None else 1.0,
             resource_request=_either(self.resource_request, job.resource_request),
             dependency=_either(self.dependency, job.dependency),
             asked_hosts=job.asked_hosts if self.asked_hosts is None else self.asked_hosts,

@@ -11,6 +11,8 @@ from advisor.lsf.job_finish import JobFinish
 from advisor.lsf.joining import OUR_WORDS, token_of
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.resource_request import MemoryUnit, read_resource_request
+from advisor.lsf.run_limit import limit_as_given
+from advisor.lsf.site import LsfSite
 from advisor.model.job import Job
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 
@@ -57,41 +59,40 @@ def rows_of(jobs: Iterable[LiveJob]) -> dict[int, tuple[LiveJob, int]]:
 def queued_jobs(
     jobs: Iterable[LiveJob],
     *,
-    queues: Mapping[str, Queue],
+    site: LsfSite,
     comments: Mapping[int, str],
     now: float,
     memory_unit: MemoryUnit,
-    max_priority: int | None = None,
 ) -> Iterator[QueuedJob]:
     """The rows of the queue.
 
     Args:
         comments: The advice of each job that has one, as its AdminComment has it under Slurm.
         now: Epoch seconds.
-        max_priority: ``MAX_USER_PRIORITY``: half of it is what a job has whose user gives none.
     """
     for job_id, (job, tasks) in rows_of(jobs).items():
-        hosts = tuple(dict.fromkeys(job.hosts))
+        hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
         yield QueuedJob(
-            job=_job(job_id, job, tasks, queues.get(job.queue), memory_unit),
+            job=_job(job_id, job, tasks, site, memory_unit),
             state=_STATES.get(job.state, job.state),
             partitions=(job.queue,),
             array_job_id=job.job_id,
             start_time=None if job.start_time is None else float(job.start_time),
             restarts=job.restarts,
-            priority=_priority(job, queues.get(job.queue), max_priority),
-            reason=_reason(job, queues.get(job.queue), now),
+            priority=_priority(job, queue, site.max_priority),
+            reason=_reason(job, queue, now),
             nodes=",".join(hosts),
             admin_comment=comments.get(job_id, comments.get(job.job_id, "")) or _asked_about(job),
         )
 
 
-def _job(job_id: int, job: LiveJob, tasks: int, queue: Queue | None, unit: MemoryUnit) -> Job:
+def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, unit: MemoryUnit) -> Job:
     asked = read_resource_request(job.resource_request, job.processors, unit)
-    limit = job.run_limit_seconds
-    if limit is None and queue is not None:
-        minutes = queue.max_minutes if queue.default_minutes is None else queue.default_minutes
-        limit = None if minutes is None else 60 * minutes
+    given = job.run_limit_seconds
+    if given is None:
+        limit = _limit_of_queue(site.queues.get(job.queue))
+    else:
+        limit = limit_as_given(given, job.limit_factor, is_absolute=site.has_absolute_limits)
     # a select section chooses hosts, as a list of them does
     chosen = "select" in job.resource_request and job.resource_request
     return Job(
@@ -100,7 +101,7 @@ def _job(job_id: int, job: LiveJob, tasks: int, queue: Queue | None, unit: Memor
         processors=len(job.hosts) or job.processors,
         user=short_text(job.user),
         queue=job.queue,
-        requested_time=None if limit is None else float(limit),
+        requested_time=limit,
         nodes=len(set(job.hosts)) or asked.nodes,
         memory_mb=asked.memory_mb,
         memory_mb_per_node=asked.memory_mb_per_node,
@@ -118,8 +119,16 @@ def _job(job_id: int, job: LiveJob, tasks: int, queue: Queue | None, unit: Memor
     )
 
 
+def _limit_of_queue(queue: Queue | None) -> float | None:
+    """Of a job that gives no limit, seconds."""
+    if queue is None:
+        return None
+    minutes = queue.max_minutes if queue.default_minutes is None else queue.default_minutes
+    return None if minutes is None else 60.0 * minutes
+
+
 def _priority(job: LiveJob, queue: Queue | None, most: int | None) -> int:
-    """That of its queue first, then its own."""
+    """That of its queue first, then its own: half of the most where its user has given none."""
     of_queue = 0 if queue is None else queue.priority
     if most is None:
         return of_queue

@@ -25,6 +25,27 @@ _GRACE_SECONDS: Final = 600.0
 """A job that has reached its limit (``bsub -W``) may take ten minutes to end."""
 
 
+def limit_as_given(seconds: float, factor: float, *, is_absolute: bool = False) -> float:
+    """The limit of ``bsub -W`` in seconds, from that of a ``JOB_NEW`` record, which mbatchd has normalised.
+
+    It multiplies the limit by the CPU factor of the host for which it is meant, unless lsb.params has
+    ``ABS_RUNLIMIT=Y``. The record has that factor with two digits after the point. A number that no whole
+    minutes would give was not multiplied.
+
+    Examples:
+        >>> limit_as_given(60_000, 100.0), limit_as_given(36_000, 100.0, is_absolute=True)
+        (600.0, 36000.0)
+        >>> limit_as_given(3600, 116.1)
+        3600.0
+    """
+    if is_absolute or factor <= 0.0:
+        return float(seconds)
+    minutes = seconds / factor / 60.0
+    whole = round(minutes)
+    is_whole = whole > 0 and abs(minutes - whole) <= 0.01 + minutes * 0.005 / factor
+    return 60.0 * whole if is_whole else float(seconds)
+
+
 def choose_run_limit(one: int, other: int, run_seconds: float | None) -> float | None:
     """The run limit in seconds among run limit and flags, in any order; None if there is none, or two.
 

@@ -20,12 +20,14 @@ class LsfSite:
         hosts: Names of the hosts of each queue.
         hardware: Host name to its hardware.
         max_priority: ``MAX_USER_PRIORITY`` of lsb.params; None: users' jobs have no priorities.
+        has_absolute_limits: ``ABS_RUNLIMIT``.
     """
 
     queues: Mapping[str, answers.Queue] = field(default_factory=dict)
     hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
     max_priority: int | None = None
+    has_absolute_limits: bool = False
 
 
 class SiteReader:
@@ -54,11 +56,13 @@ class SiteReader:
         has_groups = any(word.endswith("/") for queue in queues for word in queue.hosts)
         groups = answers.read_groups(self._commands.text("bmgroup", "-r", "-w")) if has_groups else {}
         names = {host.name for host in hosts}
+        parameters = self._commands.text("bparams", "-l")
         self.last = LsfSite(
             queues={queue.name: queue for queue in queues},
             hosts={queue.name: answers.hosts_of(queue, groups, names) for queue in queues},
             hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
-            max_priority=answers.read_max_priority(self._commands.text("bparams", "-l")),
+            max_priority=answers.read_max_priority(parameters),
+            has_absolute_limits=answers.read_has_absolute_limits(parameters),
         )
         self._read_at = now
         return self.last

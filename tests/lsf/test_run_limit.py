@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.lsf.answers import read_has_absolute_limits
 from advisor.lsf.run_limit import choose_run_limit
 
 minutes = st.integers(1, 10 * 366 * 1440)
@@ -64,3 +65,10 @@ def test_a_limit_far_below_the_run_is_none_in_seconds() -> None:
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
 def test_the_order_never_matters(one: int, other: int) -> None:
     assert choose_run_limit(one, other, None) == choose_run_limit(other, one, None)
+
+
+def test_absolute_limits_are_read_of_bparams() -> None:
+    said = "System default queues:\n    DEFAULT_QUEUE = normal\n\nRun limits:\n    ABS_RUNLIMIT = {}\n"
+    assert read_has_absolute_limits(said.format("Y"))
+    assert not read_has_absolute_limits(said.format("N"))
+    assert not read_has_absolute_limits("    MAX_USER_PRIORITY = 100\n")

@@ -1,0 +1,64 @@
+"""Live jobs as rows of the queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.lsf.events import EventsReader
+from advisor.lsf.queued_jobs import queued_jobs
+from advisor.lsf.site import LsfSite
+from advisor.model.snapshot import QueuedJob
+
+JOB_NEW = (
+    '"JOB_NEW" "22" 1795485267 {number} 1002 {options} {processors} 1795485267 0 0 -65535 0 0 "ann"'
+    ' -1 -1 -1 -1 -1 -1 -1 -1 -1 {limit} -1 "head" {factor:6.2f} 18 "normal" "{resources}" "head" "/tmp"'
+    ' "" "" "" "" "/home/ann" "1795485267.224" 0 "" "" "{name}" "sleep 8" 0 "" "proj" {processors}'
+    ' "DEFAULT" "" 6160 0 "" "" "" -1 "" ""\n'
+)
+USUAL: dict[str, Any] = {
+    "number": 7, "options": 33619971, "processors": 1, "limit": -1, "factor": 1.0, "resources": "",
+    "name": "relax",
+}  # fmt: skip
+
+
+def row(folder: Path, *after: str, site: LsfSite = LsfSite(), **changes: Any) -> QueuedJob:  # noqa: B008 - frozen
+    """The one row of a job, as volclava writes it down."""
+    path = folder / "lsb.events"
+    path.write_text(JOB_NEW.format(**USUAL | changes) + "".join(after))
+    reader = EventsReader(path)
+    found = reader.look()
+    reader.close()
+    assert not found.malformed, found.problems
+    (one,) = queued_jobs(found.jobs, site=site, comments={}, now=1795485300.0, memory_unit="MB")
+    return one
+
+
+@pytest.mark.parametrize(
+    ("limit", "factor", "is_absolute", "asked"),
+    [
+        (600, 1.0, False, 600.0),
+        (60_000, 100.0, False, 600.0),  # `bsub -W 10` on volclava with a CPU factor of 100
+        (827_366_400, 342.0, False, 2_419_200.0),  # of a record of IBM's, whose job ended with 2419200
+        (533_736, 12.354, False, 43_200.0),  # the record has the factor 12.35; 43,203 is no whole minute
+        (36_000, 100.0, True, 36_000.0),
+        (3_600, 116.1, False, 3_600.0),  # 31 s are no limit of bsub's
+        (600, 0.0, False, 600.0),
+        (-1, 100.0, False, None),
+    ],
+)
+def test_a_run_limit_is_what_its_user_gave(
+    tmp_path: Path, *, limit: int, factor: float, is_absolute: bool, asked: float | None
+) -> None:
+    site = LsfSite(has_absolute_limits=is_absolute)
+    assert row(tmp_path, limit=limit, factor=factor, site=site).job.requested_time == asked
+
+
+def test_a_limit_that_bmod_was_told_is_not_normalised_in_its_record(tmp_path: Path) -> None:
+    changed = (  # `bmod -W 50`, as volclava has logged it
+        '"JOB_MODIFY2" "22" 1795485270 "7" 8388608 2048 0 1002 "ann" 1795485270 18 2147483646 0 0 0 0'
+        ' -1 -1 -1 -1 -1 -1 -1 -1 -1 3000 -1 "/home/ann" "" "head" "" 0 2147483646 "" 0\n'
+    )
+    assert row(tmp_path, changed, limit=180_000, factor=100.0).job.requested_time == 3_000.0
