@@ -93,8 +93,7 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, unit: MemoryUnit)
         limit = _limit_of_queue(site.queues.get(job.queue))
     else:
         limit = limit_as_given(given, job.limit_factor, is_absolute=site.has_absolute_limits)
-    # a select section chooses hosts, as a list of them does
-    chosen = "select" in job.resource_request and job.resource_request
+    chosen = job.resource_request if asked.chooses_hosts else None  # as a list of hosts chooses them
     return Job(
         job_id=job_id,
         submit_time=float(job.submit_time),
@@ -113,7 +112,7 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, unit: MemoryUnit)
         licenses=short_text(asked.licenses),
         gres=short_text(asked.gres),
         dependency=short_text(job.dependency),
-        node_list=short_text(",".join(job.asked_hosts)) or short_text(chosen or None),
+        node_list=short_text(",".join(job.asked_hosts)) or short_text(chosen),
         interactive=job.interactive,
         deferred=job.deferred,
     )

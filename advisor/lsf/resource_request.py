@@ -15,6 +15,8 @@ from typing import Final, Literal, TypeAlias
 MemoryUnit: TypeAlias = Literal["KB", "MB", "GB", "TB"]
 
 _SECTION: Final = re.compile(r"\b(rusage|span)\s*\[([^\[\]]*)\]")
+_HARMLESS: Final = re.compile(r"\b(?:rusage|span|order)\s*\[[^\[\]]*\]")
+"""Sections that choose no hosts."""
 _TERM: Final = re.compile(r"\s*(\w+)\s*=\s*([^,:]*)")
 _AMOUNT: Final = re.compile(
     r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGTPE]?)B?(?:/(job|host|task))?", re.IGNORECASE
@@ -35,12 +37,14 @@ class ResourceRequest:
     Attributes:
         memory_mb, memory_mb_per_node: MiB of the whole job, and of each of its hosts.
         nodes: Number of hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
+        chooses_hosts: Whether it says more, such as ``select[...]`` or, bare, ``bigmem``, or is not understood.
         licenses, gres: Other shared resources, and GPUs: ``name=number`` joined by commas.
     """
 
     memory_mb: int | None = None
     memory_mb_per_node: int | None = None
     nodes: int | None = None
+    chooses_hosts: bool = False
     licenses: str | None = None
     gres: str | None = None
 
@@ -58,7 +62,7 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
     sections = _SECTION.findall(text)
     names = [name for name, _ in sections]
     if "||" in text or "{" in text or len(set(names)) < len(names):
-        return ResourceRequest()
+        return ResourceRequest(chooses_hosts=True)
     by_name = dict(sections)
     nodes = _nodes(by_name.get("span", ""), processors)
     terms = _terms(by_name.get("rusage", ""))
@@ -69,6 +73,7 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
         memory_mb=whole,
         memory_mb_per_node=per_node,
         nodes=nodes,
+        chooses_hosts=bool(_HARMLESS.sub("", text).strip()),
         licenses=_joined({name: value for name, value in counted.items() if name not in gpus}),
         gres=_joined(gpus),
     )

@@ -87,8 +87,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         licenses, reservation, dependency: The user's values; each keeps a job on-premise by rule.
         gres: Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a
             job on-premise.
-        node_list: Nodes named by the user (``--nodelist``; under LSF ``-m``, else the request with its
-            ``select[...]``); keeps a job on-premise.
+        node_list: Nodes named by the user (``--nodelist``; under LSF ``-m``, else a request that
+            chooses hosts); keeps a job on-premise.
         interactive: True for srun and salloc (no batch script).
         explicit_partition: True when the user named a partition; the advisor never overrides it.
         heterogeneous: True for a component of a heterogeneous job.

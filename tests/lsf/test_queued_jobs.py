@@ -62,3 +62,8 @@ def test_a_limit_that_bmod_was_told_is_not_normalised_in_its_record(tmp_path: Pa
         ' -1 -1 -1 -1 -1 -1 -1 -1 -1 3000 -1 "/home/ann" "" "head" "" 0 2147483646 "" 0\n'
     )
     assert row(tmp_path, changed, limit=180_000, factor=100.0).job.requested_time == 3_000.0
+
+
+def test_a_request_that_chooses_hosts_counts_as_a_list_of_them(tmp_path: Path) -> None:
+    assert row(tmp_path, resources="bigmem rusage[mem=100]").job.node_list == "bigmem rusage[mem=100]"
+    assert row(tmp_path, resources="rusage[mem=100] span[hosts=1]").job.node_list is None

@@ -68,3 +68,24 @@ def test_licences_and_gpus() -> None:
 @given(st.text(max_size=100), st.integers(1, 10**6))
 def test_any_text_is_survived(text: str, processors: int) -> None:
     assert isinstance(read_resource_request(f"rusage[{text}]", processors), ResourceRequest)
+
+
+@pytest.mark.parametrize(
+    ("text", "chooses"),
+    [
+        ("select[mem>100] rusage[mem=4]", True),
+        ("bigmem", True),  # as users of LSF have written it for thirty years
+        ("mem>1000 && bigmem", True),
+        ("bigmem rusage[mem=100]", True),
+        ("same[model]", True),
+        ("affinity[core(2)]", True),
+        ("1*{rusage[mem=20]} + 2*{rusage[mem=30]}", True),
+        ("rusage[mem=20] || rusage[swp=10]", True),
+        ("rusage[mem=20] rusage[mem=30]", True),
+        ("rusage[mem=20", True),
+        (" order[mem] rusage[mem=2G:duration=1h] span [ptile=4] ", False),
+        ("", False),
+    ],
+)
+def test_what_chooses_hosts(text: str, *, chooses: bool) -> None:
+    assert read_resource_request(text, 8).chooses_hosts is chooses
