@@ -18,6 +18,7 @@ from advisor.lsf.fields import Fields, MalformedRecord
 _SUB_NAME: Final = 0x01
 _SUB_QUEUE: Final = 0x02
 _SUB_HOST: Final = 0x04
+_SUB_EXCLUSIVE: Final = 0x40
 _SUB_PRE_EXECUTION: Final = 0x100000
 _SUB_MAIL_USER: Final = 0x400000
 _SUB_RERUNNABLE: Final = 0x4000
@@ -42,7 +43,9 @@ _RUN_LIMIT: Final = 9
 _DELETED: Final = -2
 _UNCHANGED_PROCESSORS: Final = 2147483646
 _MAX_ELEMENTS: Final = 100_000
-_ARRAY: Final = re.compile(r"(.*)\[([0-9,:\- ]+)\](?:%[0-9]+)?", re.DOTALL)
+_ARRAY: Final = re.compile(r"(.*)\[([0-9,:\- ]+)\](?:%([0-9]{1,9}))?", re.DOTALL)
+_LIMIT_ALONE: Final = re.compile(r"%([0-9]{1,9})")
+"""All that ``bmod -J`` may change of an array."""
 _RANGE: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6})(?::([0-9]{1,6}))?)?")
 
 
@@ -63,6 +66,8 @@ class LiveJob:
         hosts: One entry for each slot; empty while it waits.
         priority: ``-sp``; None: its user gave none, and no one has since.
         rerunnable: Whether it is started again if its host fails.
+        exclusive: Whether it gets whole hosts (``-x``).
+        array_at_once: How many elements of its array may run at a time (``[1-100]%5``); None: all.
         deferred: Whether it was submitted held or with a begin time.
         is_ibm_lsf: Whether a release of IBM LSF wrote the record: queue and description of a waiting job are
             then read from bjobs.
@@ -93,6 +98,8 @@ class LiveJob:
     priority: int | None = None
     rerunnable: bool = False
     interactive: bool = False
+    exclusive: bool = False
+    array_at_once: int | None = None
     explicit_queue: bool = False
     deferred: bool = False
     is_ibm_lsf: bool = False
@@ -144,13 +151,17 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
         is_ibm_lsf=is_ibm_lsf,
         priority=None if priority < 0 else priority,
         rerunnable=bool(options & _SUB_RERUNNABLE),
-        interactive=bool(options & _SUB_INTERACTIVE), explicit_queue=bool(options & _SUB_QUEUE),
+        interactive=bool(options & _SUB_INTERACTIVE), exclusive=bool(options & _SUB_EXCLUSIVE),
+        explicit_queue=bool(options & _SUB_QUEUE),
         deferred=bool(begin or options2 & _SUB2_HOLD),
     )  # fmt: skip
     match = None if index else _ARRAY.fullmatch(name)
     if match is None:
         return (job,)
-    return tuple(replace(job, array_index=one, name=f"{match[1]}[{one}]") for one in elements(match[2]))
+    return tuple(
+        replace(job, array_index=one, name=f"{match[1]}[{one}]", array_at_once=int(match[3] or 0) or None)
+        for one in elements(match[2])
+    )
 
 
 def _tail(fields: Fields, options: int, *, is_ibm_lsf: bool) -> tuple[int, int, int]:
@@ -213,16 +224,20 @@ class Change:
 
     def applied_to(self, job: LiveJob) -> LiveJob:
         """The job with the change; mbatchd logs a limit as bmod was told it."""
-        name = self.name
+        name, at_once = self.name, job.array_at_once
         if name is not None and job.array_index:
-            match = _ARRAY.fullmatch(name)
-            name = f"{match[1] if match else name}[{job.array_index}]"
+            if limits := _LIMIT_ALONE.fullmatch(name):
+                name, at_once = None, int(limits[1]) or None
+            else:
+                match = _ARRAY.fullmatch(name)
+                name = f"{match[1] if match else name}[{job.array_index}]"
         limit = job.run_limit_seconds if self.run_limit_seconds is None else self.run_limit_seconds or None
         return replace(
             job,
             queue=_either(self.queue, job.queue),
             explicit_queue=job.explicit_queue or self.queue is not None,
             name=_either(name, job.name),
+            array_at_once=at_once,
             processors=self.processors or job.processors,
             begin_time=job.begin_time if self.begin_time is None else self.begin_time,
             deferred=job.deferred or bool(self.begin_time),

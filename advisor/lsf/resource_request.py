@@ -37,13 +37,15 @@ class ResourceRequest:
     Attributes:
         memory_mb, memory_mb_per_node: MiB of the whole job, and of each of its hosts.
         nodes: Number of hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
-        chooses_hosts: Whether it says more, such as ``select[...]`` or, bare, ``bigmem``, or is not understood.
+        node_processors: Slots that one of its hosts must have, where ``span`` says so; None: any will do.
+        chooses_hosts: Whether it says more (``select[...]``, or ``bigmem`` alone), or is not understood.
         licenses, gres: Other shared resources, and GPUs: ``name=number`` joined by commas.
     """
 
     memory_mb: int | None = None
     memory_mb_per_node: int | None = None
     nodes: int | None = None
+    node_processors: int | None = None
     chooses_hosts: bool = False
     licenses: str | None = None
     gres: str | None = None
@@ -64,7 +66,7 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
     if "||" in text or "{" in text or len(set(names)) < len(names):
         return ResourceRequest(chooses_hosts=True)
     by_name = dict(sections)
-    nodes = _nodes(by_name.get("span", ""), processors)
+    nodes, on_one = _nodes(by_name.get("span", ""), processors)
     terms = _terms(by_name.get("rusage", ""))
     whole, per_node = _memory(terms.get("mem", ""), processors, nodes, unit)
     counted = {name: value for name, value in terms.items() if name not in _NOT_COUNTED}
@@ -73,6 +75,7 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
         memory_mb=whole,
         memory_mb_per_node=per_node,
         nodes=nodes,
+        node_processors=on_one if on_one and on_one > 1 else None,
         chooses_hosts=bool(_HARMLESS.sub("", text).strip()),
         licenses=_joined({name: value for name, value in counted.items() if name not in gpus}),
         gres=_joined(gpus),
@@ -86,13 +89,14 @@ def _terms(section: str) -> dict[str, str]:
     return {name: value.strip() for name, value in found if names.count(name) == 1}
 
 
-def _nodes(span: str, processors: int) -> int | None:
+def _nodes(span: str, processors: int) -> tuple[int | None, int | None]:
+    """Number of hosts, and slots that one of them must have; None: any will do."""
     terms = _terms(span)
-    if _NUMBER.fullmatch(terms.get("hosts", "")):
-        return int(terms["hosts"]) or None
-    if _NUMBER.fullmatch(tile := terms.get("ptile", "")) and int(tile):
-        return -(-processors // int(tile))
-    return None
+    if _NUMBER.fullmatch(terms.get("hosts", "")) and (hosts := int(terms["hosts"])):
+        return hosts, -(-processors // hosts)
+    if _NUMBER.fullmatch(found := terms.get("ptile", "")) and (tile := int(found)):
+        return -(-processors // tile), min(tile, processors)
+    return None, None
 
 
 def _memory(text: str, processors: int, nodes: int | None, unit: MemoryUnit) -> tuple[int | None, int | None]:

@@ -164,3 +164,8 @@ def test_the_script_knows_the_protocols_fields(script: ModuleType) -> None:
         {"JOB_NAME": "a[1-2]", "RES_REQ": "rusage[mem=1:lic=1:ngpus=1] span[ptile=1]"}, SETTINGS
     )
     assert asked.keys() <= known
+
+
+def test_a_job_of_one_host_needs_all_its_slots_there(script: ModuleType) -> None:
+    asked = script.resources_of({"RES_REQ": "span[hosts=1]"}, script.DEFAULTS, 64)
+    assert (asked["min_nodes"], asked["max_nodes"]) == (1, 1)

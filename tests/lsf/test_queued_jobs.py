@@ -67,3 +67,21 @@ def test_a_limit_that_bmod_was_told_is_not_normalised_in_its_record(tmp_path: Pa
 def test_a_request_that_chooses_hosts_counts_as_a_list_of_them(tmp_path: Path) -> None:
     assert row(tmp_path, resources="bigmem rusage[mem=100]").job.node_list == "bigmem rusage[mem=100]"
     assert row(tmp_path, resources="rusage[mem=100] span[hosts=1]").job.node_list is None
+
+
+def test_what_its_hosts_must_have(tmp_path: Path) -> None:
+    """What the forecasts and the size of the cloud's hosts are compared with."""
+    assert row(tmp_path, processors=64, resources="span[hosts=1]").job.node_processors == 64
+    assert row(tmp_path, options=33619971 | 0x40).asked.whole_nodes
+    assert not row(tmp_path).asked.whole_nodes
+
+
+def test_how_many_of_an_array_run_at_a_time(tmp_path: Path) -> None:
+    changed = (  # `bmod -J %2`, as volclava has logged it
+        '"JOB_MODIFY2" "22" 1795485270 "7" 8388609 4096 0 1002 "ann" 1795485270 18 2147483646 0 0 0 0'
+        ' "%2" -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 "/home/ann" "" "head" "" 0 2147483646 "" 0\n'
+    )
+    assert row(tmp_path, name="scan[1-9]%3").job.array_at_once == 3
+    fewer = row(tmp_path, changed, name="scan[1-9]%3").job
+    assert (fewer.name, fewer.array_at_once) == ("scan", 2)
+    assert row(tmp_path, name="scan[1-9]").job.array_at_once is None

@@ -44,19 +44,21 @@ def test_the_sites_unit_is_for_numbers_without_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes"),
+    ("text", "nodes", "on_one"),
     [
-        ("span[hosts=1]", 1),
-        ("span[ptile=16]", 8),
-        ("span[ptile=100]", 2),
-        ("span[hosts=-1]", None),
-        ("span[ptile='!']", None),
-        ("span[ptile=0]", None),
-        ("cu[maxcus=1]", None),
+        ("span[hosts=1]", 1, 128),
+        ("span[ptile=16]", 8, 16),
+        ("span[ptile=100]", 2, 100),
+        ("span[ptile=1]", 128, None),
+        ("span[hosts=-1]", None, None),
+        ("span[ptile='!']", None, None),
+        ("span[ptile=0]", None, None),
+        ("cu[maxcus=1]", None, None),
     ],
 )
-def test_hosts(text: str, nodes: int | None) -> None:
-    assert read_resource_request(text, 128).nodes == nodes
+def test_hosts(text: str, nodes: int | None, on_one: int | None) -> None:
+    asked = read_resource_request(text, 128)
+    assert (asked.nodes, asked.node_processors) == (nodes, on_one)
 
 
 def test_licences_and_gpus() -> None:
