@@ -20,6 +20,7 @@ _TAKEN: Final = frozenset({"closed_Full", "closed_Excl"})
 """Words of bhosts for a host that is closed by the jobs on it."""
 _MAX_PRIORITY: Final = re.compile(r"^\s*MAX_USER_PRIORITY\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
 _ABSOLUTE: Final = re.compile(r"^\s*ABS_RUNLIMIT\s*=\s*[Yy]", re.MULTILINE)
+_PER_TASK: Final = re.compile(r"^\s*RESOURCE_RESERVE_PER_(?:TASK|SLOT)\s*=\s*[Yy]", re.MULTILINE)
 _DEFAULT: Final = "This is the default queue."
 
 
@@ -143,6 +144,11 @@ def read_max_priority(text: str) -> int | None:
 def read_has_absolute_limits(text: str) -> bool:
     """Whether ``bparams -l`` has ``ABS_RUNLIMIT = Y``: run limits are not normalised by CPU factors."""
     return _ABSOLUTE.search(text) is not None
+
+
+def read_reserves_per_task(text: str) -> bool:
+    """Whether ``bparams -l`` says that ``rusage[mem=4]`` is for each slot, and not for each host."""
+    return _PER_TASK.search(text) is not None
 
 
 def read_groups(text: str) -> dict[str, tuple[str, ...]]:

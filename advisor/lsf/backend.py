@@ -186,8 +186,9 @@ class LsfBackend:
         )
 
     def config(self) -> Mapping[str, str]:
-        """See :class:`~advisor.model.scheduler.Scheduler`: a job is rerunnable where its user says so."""
-        return {"ClusterName": self._settings.cluster.name, "JobRequeue": "0"}
+        """Whether jobs are rerunnable is their users' word; they wait for the memory of their ``rusage``."""
+        words = {"JobRequeue": "0", "SelectTypeParameters": "CR_Core_Memory"}
+        return {"ClusterName": self._settings.cluster.name, **words}
 
     def name(self) -> str:
         """LSF's name of the cluster; empty where `lsid` does not say."""

@@ -10,7 +10,7 @@ from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish
 from advisor.lsf.joining import OUR_WORDS, token_of
 from advisor.lsf.live_job import LiveJob
-from advisor.lsf.resource_request import MemoryUnit, read_resource_request
+from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, read_resource_request
 from advisor.lsf.run_limit import limit_as_given
 from advisor.lsf.site import LsfSite
 from advisor.model.job import Job
@@ -72,8 +72,11 @@ def queued_jobs(
     """
     for job_id, (job, tasks) in rows_of(jobs).items():
         hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
+        asked = read_resource_request(
+            job.resource_request, job.processors, memory_unit, per_task=site.reserves_per_task
+        )
         yield QueuedJob(
-            job=_job(job_id, job, tasks, site, memory_unit),
+            job=_job(job_id, job, tasks, site, asked),
             state=_STATES.get(job.state, job.state),
             partitions=(job.queue,),
             array_job_id=job.job_id,
@@ -82,12 +85,12 @@ def queued_jobs(
             priority=_priority(job, queue, site.max_priority),
             reason=_reason(job, queue, now),
             nodes=",".join(hosts),
+            memory_mb=asked.memory_mb or (asked.memory_mb_per_node or 0) * (len(hosts) or asked.nodes or 1),
             admin_comment=comments.get(job_id, comments.get(job.job_id, "")) or _asked_about(job),
         )
 
 
-def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, unit: MemoryUnit) -> Job:
-    asked = read_resource_request(job.resource_request, job.processors, unit)
+def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRequest) -> Job:
     given = job.run_limit_seconds
     if given is None:
         limit = _limit_of_queue(site.queues.get(job.queue))

@@ -51,10 +51,13 @@ class ResourceRequest:
     gres: str | None = None
 
 
-def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -> ResourceRequest:
+def read_resource_request(
+    text: str, processors: int, unit: MemoryUnit = "MB", *, per_task: bool = False
+) -> ResourceRequest:
     """Read a resource requirement string of a job with so many slots.
 
-    `unit` is the site's ``LSF_UNIT_FOR_LIMITS``, for numbers without a unit.
+    `unit` is the site's ``LSF_UNIT_FOR_LIMITS``, for numbers without a unit; `per_task` its
+    ``RESOURCE_RESERVE_PER_TASK``, for those without a method.
 
     Examples:
         >>> asked = read_resource_request("select[type==any] rusage[mem=2G:matlab=1] span[ptile=8]", 16)
@@ -68,7 +71,7 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
     by_name = dict(sections)
     nodes, on_one = _nodes(by_name.get("span", ""), processors)
     terms = _terms(by_name.get("rusage", ""))
-    whole, per_node = _memory(terms.get("mem", ""), processors, nodes, unit)
+    whole, per_node = _memory(terms.get("mem", ""), processors, nodes, unit, per_task=per_task)
     counted = {name: value for name, value in terms.items() if name not in _NOT_COUNTED}
     gpus = {name: value for name, value in counted.items() if "gpu" in name.lower()}
     return ResourceRequest(
@@ -99,15 +102,18 @@ def _nodes(span: str, processors: int) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _memory(text: str, processors: int, nodes: int | None, unit: MemoryUnit) -> tuple[int | None, int | None]:
+def _memory(
+    text: str, processors: int, nodes: int | None, unit: MemoryUnit, *, per_task: bool
+) -> tuple[int | None, int | None]:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
         return None, None
     amount = float(match[1]) * _MB_OF[match[2].upper() or unit[0]]
     hosts = 1 if processors == 1 else nodes
-    if match[3] == "job":
+    method = (match[3] or ("task" if per_task else "host")).lower()
+    if method == "job":
         return _mb(amount), None
-    if match[3] == "task":
+    if method == "task":
         return _mb(amount * processors), None
     return (_mb(amount * hosts) if hosts else None), _mb(amount)
 

@@ -21,6 +21,7 @@ class LsfSite:
         hardware: Host name to its hardware.
         max_priority: ``MAX_USER_PRIORITY`` of lsb.params; None: users' jobs have no priorities.
         has_absolute_limits: ``ABS_RUNLIMIT``.
+        reserves_per_task: ``RESOURCE_RESERVE_PER_TASK``.
     """
 
     queues: Mapping[str, answers.Queue] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class LsfSite:
     hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
     max_priority: int | None = None
     has_absolute_limits: bool = False
+    reserves_per_task: bool = False
 
 
 class SiteReader:
@@ -63,6 +65,7 @@ class SiteReader:
             hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
             max_priority=answers.read_max_priority(parameters),
             has_absolute_limits=answers.read_has_absolute_limits(parameters),
+            reserves_per_task=answers.read_reserves_per_task(parameters),
         )
         self._read_at = now
         return self.last

@@ -11,6 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
+from advisor.service.observation.sharing import sharing_of
+from advisor.service.price.queue_view import forecast_waits, on_premise_queue
 from advisor.service.waiting.unadvised import is_unadvised
 from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
 
@@ -365,3 +368,14 @@ def test_a_new_events_file_loses_nothing(site: Site) -> None:
     site.stand_in.begin_new_events_file()
     assert site.rows() == before
     assert set(before) == {running, waiting}
+
+
+def test_a_forecast_knows_that_jobs_wait_for_memory(site: Site) -> None:
+    site.submit("-n", str(site.slots), "-W", "60", "sleep", "600")
+    words = ("-W", "60", "-R", "rusage[mem=15000]", "sleep", "5")  # of the 24,105 MiB of its one host
+    first, second = site.submit(*words), site.submit(*words)
+    snapshot = site.lsf.snapshot(time.time())
+    sharing = sharing_of(site.lsf.config(), site.lsf.partitions())
+    settings = Settings.model_validate({"cluster": {"on_premise_partitions": (HERE,)}})
+    waits = forecast_waits(on_premise_queue(replace(snapshot, sharing=sharing), settings))
+    assert waits[second] - waits[first] == pytest.approx(3600.0, abs=60.0)

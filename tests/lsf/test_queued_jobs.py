@@ -24,6 +24,9 @@ USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
+START = '"JOB_START" "22" 1795485272 7 4 0 0 1.0 4 "a" "a" "b" "b" "" "" 0 0 "select[type == local]"\n'
+
+
 def row(folder: Path, *after: str, site: LsfSite = LsfSite(), **changes: Any) -> QueuedJob:  # noqa: B008 - frozen
     """The one row of a job, as volclava writes it down."""
     path = folder / "lsb.events"
@@ -85,3 +88,11 @@ def test_how_many_of_an_array_run_at_a_time(tmp_path: Path) -> None:
     fewer = row(tmp_path, changed, name="scan[1-9]%3").job
     assert (fewer.name, fewer.array_at_once) == ("scan", 2)
     assert row(tmp_path, name="scan[1-9]").job.array_at_once is None
+
+
+def test_the_memory_that_it_waits_for_or_has(tmp_path: Path) -> None:
+    asked = {"processors": 4, "resources": "rusage[mem=3000]"}
+    assert row(tmp_path, **asked).memory_mb == 3_000  # on how many hosts nobody knows
+    assert row(tmp_path, START, **asked).memory_mb == 6_000
+    assert row(tmp_path, site=LsfSite(reserves_per_task=True), **asked).memory_mb == 12_000
+    assert row(tmp_path, processors=4).memory_mb == 0

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.lsf.answers import read_reserves_per_task
 from advisor.lsf.resource_request import ResourceRequest, read_resource_request
 
 
@@ -41,6 +42,14 @@ def test_the_sites_unit_is_for_numbers_without_one() -> None:
     assert read_resource_request("rusage[mem=4]", 1, "GB").memory_mb == 4096
     assert read_resource_request("rusage[mem=4M]", 1, "GB").memory_mb == 4
     assert read_resource_request("rusage[mem=4096]", 1, "KB").memory_mb == 4
+
+
+def test_the_sites_method_is_for_numbers_without_one() -> None:
+    asked = read_resource_request("rusage[mem=4G] span[hosts=1]", 8, per_task=True)
+    assert (asked.memory_mb, asked.memory_mb_per_node) == (32_768, None)
+    assert read_resource_request("rusage[mem=4G/host] span[hosts=1]", 8, per_task=True).memory_mb == 4096
+    assert read_reserves_per_task("slots:\n    RESOURCE_RESERVE_PER_TASK = Y\n")
+    assert not read_reserves_per_task("slots:\n    RESOURCE_RESERVE_PER_TASK = N\n")
 
 
 @pytest.mark.parametrize(
