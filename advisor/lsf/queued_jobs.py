@@ -21,6 +21,7 @@ _STATES: Final = {
     "PEND": PENDING, "PSUSP": PENDING, "RUN": RUNNING, "SSUSP": _SUSPENDED, "USUSP": _SUSPENDED,
     "UNKWN": _SUSPENDED,  # its host does not answer: it holds its slots, and nothing is done about it
 }  # fmt: skip
+_DEPENDENCY: Final = "Dependency"
 _CHANGED: Final = "changed by bmod, in a way that lsb.events of this release does not tell"
 
 
@@ -72,6 +73,7 @@ def queued_jobs(
     """
     for job_id, (job, tasks) in rows_of(jobs).items():
         hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
+        said = site.reasons.get((job.job_id, job.array_index))
         asked = read_resource_request(
             job.resource_request, job.processors, memory_unit, per_task=site.reserves_per_task
         )
@@ -83,7 +85,7 @@ def queued_jobs(
             start_time=None if job.start_time is None else float(job.start_time),
             restarts=job.restarts,
             priority=_priority(job, queue, site.max_priority),
-            reason=_reason(job, queue, now),
+            reason=_reason(job, queue, now, said),
             nodes=",".join(hosts),
             memory_mb=asked.memory_mb or (asked.memory_mb_per_node or 0) * (len(hosts) or asked.nodes or 1),
             admin_comment=comments.get(job_id, comments.get(job.job_id, "")) or _asked_about(job),
@@ -117,7 +119,7 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRe
         node_processors=asked.node_processors,
         licenses=short_text(asked.licenses),
         gres=short_text(asked.gres),
-        dependency=short_text(job.dependency),
+        dependency=None if _is_fulfilled(job, site) else short_text(job.dependency),
         node_list=short_text(",".join(job.asked_hosts)) or short_text(chosen),
         interactive=job.interactive,
         deferred=job.deferred,
@@ -147,14 +149,19 @@ def _asked_about(job: LiveJob) -> str:
     return job.description if token_of(job.description) else ""
 
 
-def _reason(job: LiveJob, queue: Queue | None, now: float) -> str:
-    """Why a job waits, in Slurm's words; lsb.events does not say whether a dependency is fulfilled."""
+def _is_fulfilled(job: LiveJob, site: LsfSite) -> bool:
+    """Whether LSF says that a job with a dependency waits for something else; lsb.events does not."""
+    return not site.reasons.get((job.job_id, job.array_index), _DEPENDENCY).startswith(_DEPENDENCY)
+
+
+def _reason(job: LiveJob, queue: Queue | None, now: float, said: str | None) -> str:
+    """Why a job waits, in Slurm's words; `said` is what LSF says; None: nothing."""
     if job.state == "PSUSP":
         return "JobHeldUser"
     if job.state != "PEND":
         return ""
     if job.begin_time > now:
         return "BeginTime"
-    if job.dependency:
-        return "Dependency"
+    if said or (said is None and job.dependency):
+        return said or _DEPENDENCY
     return "Priority" if queue is None or queue.is_up else "PartitionInactive"

@@ -6,8 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
+
 from advisor.lsf import answers
 from advisor.lsf.commands import LsfCommands
+from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
+from advisor.model.errors import RetryLater
+
+log = structlog.get_logger(__name__)
 
 _SECONDS: Final = 30.0
 
@@ -19,6 +25,7 @@ class LsfSite:
     Attributes:
         hosts: Names of the hosts of each queue.
         hardware: Host name to its hardware.
+        reasons: Why jobs wait; those are not known that are not in it.
         max_priority: ``MAX_USER_PRIORITY`` of lsb.params; None: users' jobs have no priorities.
         has_absolute_limits: ``ABS_RUNLIMIT``.
         reserves_per_task: ``RESOURCE_RESERVE_PER_TASK``.
@@ -27,6 +34,7 @@ class LsfSite:
     queues: Mapping[str, answers.Queue] = field(default_factory=dict)
     hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
+    reasons: Reasons = field(default_factory=dict)
     max_priority: int | None = None
     has_absolute_limits: bool = False
     reserves_per_task: bool = False
@@ -63,9 +71,18 @@ class SiteReader:
             queues={queue.name: queue for queue in queues},
             hosts={queue.name: answers.hosts_of(queue, groups, names) for queue in queues},
             hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
+            reasons=self._reasons(),
             max_priority=answers.read_max_priority(parameters),
             has_absolute_limits=answers.read_has_absolute_limits(parameters),
             reserves_per_task=answers.read_reserves_per_task(parameters),
         )
         self._read_at = now
         return self.last
+
+    def _reasons(self) -> Reasons:
+        """None where no job waits, or bjobs does not say it: the forecasts do without."""
+        try:
+            return read_reasons(self._commands.text("bjobs", *REASONS_ARGUMENTS))
+        except RetryLater as error:
+            log.debug("lsf.no_reasons", why=str(error))
+            return {}

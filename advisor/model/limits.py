@@ -1,4 +1,7 @@
-"""Limits of users, accounts, QOS, arrays and licences that hold waiting jobs, read from Slurm's reasons."""
+"""Limits of users, accounts, QOS, arrays and licences that hold waiting jobs, read from Slurm's reasons.
+
+Those of LSF (:mod:`advisor.lsf.pend_reasons`) are of users, projects and queues.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ _FOR_EVER: Final = ("perjob", "pernode", "timelimit", "submit", "notallowed", "q
 """In reasons of jobs that no other job's end lets start."""
 _SPENT: Final = ("grpwall", "minutes")
 """In those of limits of all jobs of a QOS or account that no job's end lifts."""
+_OF_LSF: Final = re.compile(r"(user|project|queue|queueuser)(?:slot|job|mem)limit")
 _SEVERAL: Final = re.compile(r"qos|assoc|max[a-z]*peraccount$")
 
 
@@ -29,9 +33,9 @@ def limit_of(queued: QueuedJob) -> Limit | None:
     if reason in {"JobArrayTaskLimit", "Licenses"}:
         array, licences = f"array {queued.array_job_id}", f"licences {job.licenses}"
         return Limit(other=licences if reason == "Licenses" else array, reason=reason)
-    if not _SEVERAL.match(word):
-        return None
     unit = next((unit for part, unit in _OF_WORDS if part in word), "processors")
+    if not _SEVERAL.match(word):
+        return _of_lsf(queued, unit)
     if "peruser" in word:
         return Limit(user=job.user, qos=job.qos, unit=unit, reason=reason)
     if "peraccount" in word:
@@ -42,6 +46,23 @@ def limit_of(queued: QueuedJob) -> Limit | None:
         return Limit(account=job.account, unit=unit, reason=reason)
     qos = job.qos if word.startswith("qos") else None
     return Limit(user=job.user, account=None if qos else job.account, qos=qos, unit=unit, reason=reason)
+
+
+def _of_lsf(queued: QueuedJob, unit: str) -> Limit | None:
+    """A queue's counts no job of another queue, nor of the cloud's."""
+    found, job = _OF_LSF.fullmatch(queued.reason.casefold()), queued.job
+    if found is None:
+        return None
+    whose, reason = found[1], queued.reason
+    if whose == "user":
+        return Limit(user=job.user, unit=unit, reason=reason)
+    if whose == "project":
+        return Limit(account=job.account, unit=unit, reason=reason)
+    return Limit(other=_of_queue(queued, job.user if whose == "queueuser" else ""), unit=unit, reason=reason)
+
+
+def _of_queue(queued: QueuedJob, user: str | None) -> str:
+    return f"queue {queued.partitions[0]} {user}"
 
 
 def never_starts(queued: QueuedJob) -> bool:
@@ -181,6 +202,8 @@ def _number(queued: QueuedJob, numbers: Mapping[_Key, int]) -> int:
         (None, None, qos, ""),
         (None, None, None, f"array {queued.array_job_id}"),
         (None, None, None, f"licences {queued.job.licenses}"),
+        (None, None, None, _of_queue(queued, user)),
+        (None, None, None, _of_queue(queued, "")),
     )
     return next((numbers[key] for key in keys if key in numbers), 0)
 

@@ -192,6 +192,22 @@ def finish(job: StandInJob) -> str:
     )
 
 
+def reasons_page(jobs: Collection[StandInJob]) -> str:
+    """``bjobs -p``; of dependencies, on the start or end of one job."""
+    waiting = [job for job in jobs if job.state == "PEND"]
+    waits_for = {str(job.number) for job in waiting}
+    live = {str(job.number) for job in jobs}
+    page = "JOBID   USER    STAT  QUEUE       FROM_HOST      JOB_NAME           SUBMIT_TIME\n"
+    for job in waiting:
+        verb, _, other = job.dependency.rstrip(")").partition("(")
+        depends = other in (waits_for if verb == "started" else live)
+        why = "Job dependency condition not satisfied" if depends else "Job slot limit reached"
+        index = f"[{job.index}]" if job.index else ""
+        name = f"{job.name.partition('[')[0]}{index}"
+        page += f"{job.number:<7} {job.user} PEND  {job.queue} head {name} Nov 29 21:31\n {why}: 1 host;\n"
+    return page
+
+
 def jobs_json(jobs: Iterable[StandInJob]) -> str:
     """``bjobs -json``."""
     rows = [

@@ -367,9 +367,10 @@ class LsfStandIn:
 
         return self._each(words, resume)
 
-    def _bjobs(self, _user: int, _words: list[str]) -> Said:
-        """``bjobs -u all -json -o "jobid stat queue jobindex"``, whatever was asked."""
-        return records.jobs_json(job for job in self._jobs.values() if job.state not in ENDED), "", 0
+    def _bjobs(self, _user: int, words: list[str]) -> Said:
+        """``bjobs -u all -json -o "jobid stat queue jobindex"``, or ``bjobs -p``."""
+        page = records.reasons_page if words[-1:] == ["-p"] else records.jobs_json
+        return page([job for job in self._jobs.values() if job.state not in ENDED]), "", 0
 
     def _bhosts(self, _user: int, _words: list[str]) -> Said:
         taken = {host: self._taken(host) for host in self._hosts}

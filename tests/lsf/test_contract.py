@@ -27,6 +27,7 @@ from advisor.lsf.answers import read_max_priority
 from advisor.lsf.backend import LsfBackend
 from advisor.lsf.installation import Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
+from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
 from advisor.lsf.queued_jobs import name_of
 from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.cluster import NodePower
@@ -85,6 +86,10 @@ class Site:
     def priority(self) -> int | None:
         """The highest that a user's job may have."""
         return read_max_priority(self.run("bparams", "-l"))
+
+    def reasons(self) -> Reasons:
+        """Why jobs wait, once LSF has looked at them."""
+        return read_reasons(self.run("bjobs", *REASONS_ARGUMENTS))
 
     def fill(self) -> int:
         """Have a job that takes all slots."""
@@ -379,3 +384,13 @@ def test_a_forecast_knows_that_jobs_wait_for_memory(site: Site) -> None:
     settings = Settings.model_validate({"cluster": {"on_premise_partitions": (HERE,)}})
     waits = forecast_waits(on_premise_queue(replace(snapshot, sharing=sharing), settings))
     assert waits[second] - waits[first] == pytest.approx(3600.0, abs=60.0)
+
+
+def test_a_job_whose_dependency_is_fulfilled_waits_like_any_other(site: Site) -> None:
+    running = site.fill()
+    waits, free = (site.submit("-w", f"{verb}({running})", "sleep", "5") for verb in ("ended", "started"))
+    site.until(lambda: {waits, free} <= {job_id for job_id, _ in site.reasons()})
+    rows = {queued.job.job_id: queued for queued in site.another().snapshot(time.time()).jobs}
+    assert (rows[waits].reason, rows[free].reason) == ("Dependency", "Priority")
+    assert (rows[waits].job.dependency, rows[free].job.dependency) == (f"ended({running})", None)
+    assert (rows[waits].is_queued, rows[free].is_queued) == (False, True)

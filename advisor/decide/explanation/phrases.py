@@ -25,7 +25,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.MAY_MOVE: "Neither the user nor a rule of the site keeps it on-premise.",
         Reason.PARTITION_OFF: "The advisor is switched off for the partition {detail}.",
         Reason.LIMITED: (
-            "A limit of Slurm ({detail}) holds other jobs of its user, account or QOS, and it counts jobs in "
+            "A limit ({detail}) holds other jobs of its user, account or QOS, and it counts jobs in "
             "the cloud as well."
         ),
         Reason.FALLEN_BACK: "The forecasts for its partition have not held for a week: {detail}.",
