@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,7 +34,7 @@ from advisor.lsf.site import LsfSite, SiteReader
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
+from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +120,7 @@ class LsfBackend:
             looked = self._look()
             return ClusterSnapshot(
                 time=now,
-                jobs=tuple(self._rows(looked.jobs, now)),
+                jobs=tuple(self._rows(rows_of(looked.jobs), now)),
                 nodes=self._nodes(hosts, site),
                 seconds=self._monotonic() - began,
                 malformed=looked.malformed + len(unread.rows),
@@ -151,15 +151,13 @@ class LsfBackend:
             waiting = [
                 job for job in jobs if job.state in {"PEND", "PSUSP"} and not self._is_too_new(job, now)
             ]
-            begins = {job_id: job.begin_time for job_id, (job, _) in rows_of(waiting).items()}
-            rows = list(self._rows(waiting, now))
-        return {
-            row.job.job_id: None
-            if row.job.job_id in known
-            else SubmittedJob(queued=row, eligible_time=None if row.is_held else begins[row.job.job_id])
-            for row in rows
-            if row.state == PENDING
-        }
+            rows = rows_of(waiting)
+            new = {job_id: row for job_id, row in rows.items() if job_id not in known}
+            found: dict[int, SubmittedJob | None] = dict.fromkeys(rows)
+            for queued in self._rows(new, now):
+                begins = None if queued.is_held else new[queued.job.job_id][0].begin_time
+                found[queued.job.job_id] = SubmittedJob(queued=queued, eligible_time=begins)
+        return found
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
@@ -257,9 +255,9 @@ class LsfBackend:
         self._book.settle({*queues, *(job.job_id for job in looked.jobs)}, queues, time.time())
         return looked
 
-    def _rows(self, jobs: Iterable[LiveJob], now: float) -> Iterator[QueuedJob]:
+    def _rows(self, rows: Mapping[int, tuple[LiveJob, int]], now: float) -> Iterator[QueuedJob]:
         return queued_jobs(
-            jobs,
+            rows,
             site=self._site.last,
             comments=self._book.comments,
             now=now,

@@ -58,7 +58,7 @@ def rows_of(jobs: Iterable[LiveJob]) -> dict[int, tuple[LiveJob, int]]:
 
 
 def queued_jobs(
-    jobs: Iterable[LiveJob],
+    rows: Mapping[int, tuple[LiveJob, int]],
     *,
     site: LsfSite,
     comments: Mapping[int, str],
@@ -68,10 +68,11 @@ def queued_jobs(
     """The rows of the queue.
 
     Args:
+        rows: See :func:`rows_of`.
         comments: The advice of each job that has one, as its AdminComment has it under Slurm.
         now: Epoch seconds.
     """
-    for job_id, (job, tasks) in rows_of(jobs).items():
+    for job_id, (job, tasks) in rows.items():
         hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
         said = site.reasons.get((job.job_id, job.array_index))
         asked = read_resource_request(

@@ -10,10 +10,10 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec import structs
@@ -23,12 +23,14 @@ from advisor.decide.submission.policy import moves_nothing
 from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
+from advisor.lsf import backend
 from advisor.lsf.answers import read_max_priority
 from advisor.lsf.backend import LsfBackend
 from advisor.lsf.installation import Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
+from advisor.lsf.live_job import LiveJob
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
-from advisor.lsf.queued_jobs import name_of
+from advisor.lsf.queued_jobs import name_of, queued_jobs
 from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
@@ -394,3 +396,21 @@ def test_a_job_whose_dependency_is_fulfilled_waits_like_any_other(site: Site) ->
     assert (rows[waits].reason, rows[free].reason) == ("Dependency", "Priority")
     assert (rows[waits].job.dependency, rows[free].job.dependency) == (f"ended({running})", None)
     assert (rows[waits].is_queued, rows[free].is_queued) == (False, True)
+
+
+def test_of_jobs_that_are_known_nothing_is_read_but_their_ids(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It happens each second, with thousands of jobs."""
+    site.fill()
+    known, array, new = site.submit("sleep", "5"), site.submit("-J", "a[1-3]", "sleep", "5"), site.submit("x")
+    read: list[int] = []
+
+    def queued(rows: Mapping[int, tuple[LiveJob, int]], **more: Any) -> Iterator[QueuedJob]:
+        read.extend(rows)
+        return queued_jobs(rows, **more)
+
+    monkeypatch.setattr(backend, "queued_jobs", queued)
+    found = site.lsf.waiting({known, array})
+    assert {job_id: one is None for job_id, one in found.items()} == {known: True, array: True, new: False}
+    assert read == [new]

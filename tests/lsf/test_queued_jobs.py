@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.lsf.events import EventsReader
-from advisor.lsf.queued_jobs import queued_jobs
+from advisor.lsf.queued_jobs import queued_jobs, rows_of
 from advisor.lsf.site import LsfSite
 from advisor.model.snapshot import QueuedJob
 
@@ -35,7 +35,7 @@ def row(folder: Path, *after: str, site: LsfSite = LsfSite(), **changes: Any) ->
     found = reader.look()
     reader.close()
     assert not found.malformed, found.problems
-    (one,) = queued_jobs(found.jobs, site=site, comments={}, now=1795485300.0, memory_unit="MB")
+    (one,) = queued_jobs(rows_of(found.jobs), site=site, comments={}, now=1795485300.0, memory_unit="MB")
     return one
 
 
