@@ -19,7 +19,7 @@ from advisor.files.state_file import StateFile
 from advisor.history.ingest import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.lsf import answers
-from advisor.lsf.bjobs_fields import BJOBS_ARGUMENTS, needs_bjobs, read_waiting, with_bjobs
+from advisor.lsf.bjobs_fields import BjobsOfWaiting
 from advisor.lsf.changing import RefusedByLsf, ids_of, obstacle, resources, values_of
 from advisor.lsf.cloud_hosts import CloudHosts, HostsAskedFor
 from advisor.lsf.commands import LsfCommands
@@ -41,6 +41,7 @@ log = structlog.get_logger(__name__)
 _JOBS_A_CALL: Final = 200
 _ESUB_SECONDS: Final = 2.0
 """What an esub was told of a job is in the ledger by then; younger jobs are not asked about."""
+_SHOWN_SECONDS: Final = 60.0
 _JOIN_SECONDS: Final = 120.0
 """A job that is older gets no advice from its submission any more."""
 
@@ -74,6 +75,7 @@ class LsfBackend:
         self._ended: list[LiveJob] = []
         self._lock = threading.RLock()
         self._site = SiteReader(self._commands, monotonic)
+        self._bjobs = BjobsOfWaiting(self._commands, monotonic)
         self.cloud_hosts = (
             None if asked_for is None else CloudHosts(settings, asked_for, close=self._close_host)
         )
@@ -241,15 +243,15 @@ class LsfBackend:
         return frozenset({self._settings.cluster.burst_partition, *queues})
 
     def _is_too_new(self, job: LiveJob, now: float) -> bool:
-        """Whether an esub may have asked about a job, and its advice is still on its way."""
-        return self._settings.submit.every_user and now - job.submit_time < _ESUB_SECONDS
+        """Whether an esub may have asked about it, and its advice is on its way, or bjobs is to show it."""
+        age = now - job.submit_time
+        is_hidden = job.is_unshown and age < _SHOWN_SECONDS
+        return is_hidden or (self._settings.submit.every_user and age < _ESUB_SECONDS)
 
-    def _look(self) -> JobsInEvents:
-        """The live jobs; what is kept of their advice is settled by them."""
+    def _look(self, *, fresh: bool = False) -> JobsInEvents:
+        """The live jobs; what is kept of their advice is settled by them. `fresh`: to change something."""
         looked = self._events.look()
-        if needs_bjobs(looked.jobs):
-            shown = read_waiting(self._commands.text("bjobs", *BJOBS_ARGUMENTS))
-            looked = replace(looked, jobs=with_bjobs(looked.jobs, shown))
+        looked = replace(looked, jobs=self._bjobs.completed(looked.jobs, fresh=fresh))
         self._ended += looked.finished if self._settings.submit.every_user else ()
         queues = {job_id: job.queue for job_id, (job, _) in rows_of(looked.jobs).items()}
         self._book.settle({*queues, *(job.job_id for job in looked.jobs)}, queues, time.time())
@@ -280,7 +282,7 @@ class LsfBackend:
         bswitch also takes jobs that run; one that has begun meanwhile is put back.
         """
         with self._lock:
-            before = {job_id: job for job_id, (job, _) in rows_of(self._look().jobs).items()}
+            before = {job_id: job for job_id, (job, _) in rows_of(self._look(fresh=True).jobs).items()}
             refusals = [
                 RefusedByLsf(job_id, why)
                 for job_id, said in changes.items()
@@ -324,7 +326,7 @@ class LsfBackend:
                     self._commands.text("bswitch", queue, *map(name_of, ids[begin : begin + _JOBS_A_CALL]))
                 except RetryLater as error:
                     said[queue] = str(error)
-        looked = self._look().jobs if queues else ()
+        looked = self._look(fresh=True).jobs if queues else ()
         begun = {one for job in looked if job.switched_running for one in (full_id(job), job.job_id)}
         after = {job_id: job for job_id, (job, _) in rows_of(looked).items()}
         refusals: list[RefusedByLsf] = []

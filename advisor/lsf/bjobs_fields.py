@@ -1,4 +1,4 @@
-"""Queue and description of waiting jobs as bjobs shows them, for releases of IBM LSF. Pure.
+"""Queue and description of waiting jobs as bjobs shows them, for releases of IBM LSF.
 
 The records of changes (JOB_MODIFY2) in ``lsb.events`` are read in the order of volclava only. On a release of
 IBM's a user's change of a waiting job is therefore taken from bjobs.
@@ -7,14 +7,16 @@ IBM's a user's change of a waiting job is therefore taken from bjobs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from advisor.lsf.commands import LsfCommands
 from advisor.lsf.live_job import LiveJob
 
 BJOBS_ARGUMENTS: Final = ("-u", "all", "-p", "-json", "-o", "jobid jobindex queue job_description")
 """Arguments of bjobs for all waiting jobs."""
+_SECONDS: Final = 10.0
 _WAITING: Final = frozenset({"PEND", "PSUSP"})
 
 
@@ -24,11 +26,6 @@ class BjobsRow:
 
     queue: str
     description: str
-
-
-def needs_bjobs(jobs: Iterable[LiveJob]) -> bool:
-    """Whether bjobs has to be called for some of these jobs."""
-    return any(job.is_ibm_lsf and job.state in _WAITING for job in jobs)
 
 
 def read_waiting(text: str) -> dict[tuple[int, int], BjobsRow]:
@@ -56,8 +53,38 @@ def with_bjobs(jobs: Iterable[LiveJob], shown: Mapping[tuple[int, int], BjobsRow
     return tuple(_completed(job, shown) if job.is_ibm_lsf and job.state in _WAITING else job for job in jobs)
 
 
+class BjobsOfWaiting:
+    """Asks bjobs about all waiting jobs: where one is new, and every ten seconds. Not thread-safe.
+
+    Args:
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(self, commands: LsfCommands, monotonic: Callable[[], float]) -> None:
+        self._commands = commands
+        self._monotonic = monotonic
+        self._asked: set[tuple[int, int]] = set()
+        self._asked_at = float("-inf")
+        self._shown: Mapping[tuple[int, int], BjobsRow] = {}
+
+    def completed(self, jobs: tuple[LiveJob, ...], *, fresh: bool) -> tuple[LiveJob, ...]:
+        """The jobs; with `fresh` bjobs is asked now, because something is changed by the answer.
+
+        Raises:
+            RetryLater: LSF does not answer.
+        """
+        waiting = {(job.job_id, job.array_index) for job in jobs if job.is_ibm_lsf and job.state in _WAITING}
+        if not waiting:
+            return jobs
+        now = self._monotonic()
+        if fresh or now - self._asked_at >= _SECONDS or not waiting <= self._asked:
+            self._shown = read_waiting(self._commands.text("bjobs", *BJOBS_ARGUMENTS))
+            self._asked, self._asked_at = waiting, now
+        return with_bjobs(jobs, self._shown)
+
+
 def _completed(job: LiveJob, shown: Mapping[tuple[int, int], BjobsRow]) -> LiveJob:
     row = shown.get((job.job_id, job.array_index))
     if row is None:
-        return replace(job, is_changed=True)
+        return replace(job, is_changed=True, is_unshown=True)
     return replace(job, queue=row.queue, description=row.description)

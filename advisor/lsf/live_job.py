@@ -72,6 +72,7 @@ class LiveJob:
         is_ibm_lsf: Whether a release of IBM LSF wrote the record: queue and description of a waiting job are
             then read from bjobs.
         is_changed: Whether the job was changed in a way that cannot be read: the advisor does not touch it.
+        is_unshown: Whether bjobs, which may be some seconds behind, does not show it yet, or not any more.
         switched_running: Whether the job was switched to another queue while it ran, and stays in that queue.
     """
 
@@ -104,6 +105,7 @@ class LiveJob:
     deferred: bool = False
     is_ibm_lsf: bool = False
     is_changed: bool = False
+    is_unshown: bool = False
     switched_running: bool = False
     restarts: int = 0
 

@@ -11,9 +11,10 @@ import pytest
 
 from advisor.files.state_file import StateFile
 from advisor.lsf.backend import LsfBackend
-from advisor.lsf.bjobs_fields import BjobsRow, read_waiting, with_bjobs
+from advisor.lsf.bjobs_fields import BjobsOfWaiting, BjobsRow, read_waiting, with_bjobs
+from advisor.lsf.commands import LsfCommands
 from advisor.lsf.events import EventsReader
-from advisor.lsf.installation import read_installation
+from advisor.lsf.installation import Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
 from advisor.model.settings import Settings
@@ -146,3 +147,48 @@ def test_jobs_are_advised_and_moved(site: Site) -> None:
     assert {rows[job_id].partitions for job_id in (plain, array)} == {("aws",)}
     assert {rows[job_id].admin_comment for job_id in (plain, array, own)} == {COMMENT}
     assert rows[own].partitions == rows[changed].partitions == ("normal",)
+
+
+class Bjobs(LsfCommands):
+    """Commands that are counted, and show no job where the test says so."""
+
+    def __init__(self, installation: Installation) -> None:
+        super().__init__(installation)
+        self.calls = 0
+        self.is_behind = False
+
+    def text(self, name: str, *arguments: str) -> str:
+        self.calls += name == "bjobs"
+        return '{"RECORDS": []}' if name == "bjobs" and self.is_behind else super().text(name, *arguments)
+
+
+@pytest.fixture
+def bjobs(site: Site, monkeypatch: pytest.MonkeyPatch) -> Bjobs:
+    made = Bjobs(read_installation(site.stand_in.environment_folder, "any"))
+    monkeypatch.setattr(site.lsf, "_bjobs", BjobsOfWaiting(made, time.monotonic))
+    return made
+
+
+def test_bjobs_is_not_asked_each_second(site: Site, bjobs: Bjobs) -> None:
+    """It shows all jobs that wait: thousands."""
+    first = site.submit("sleep", "5")
+    found = [site.lsf.waiting(()) for _ in range(3)]
+    assert (bjobs.calls, [list(one) for one in found]) == (1, [[first]] * 3)
+    site.submit("sleep", "5")
+    site.lsf.waiting(())
+    assert bjobs.calls == 2, "a new job is asked about at once"
+    site.run("bswitch", "aws", str(first))
+    site.lsf.update_jobs({first: {"admincomment": COMMENT}})
+    assert bjobs.calls == 3, "nothing is changed by an old answer"
+
+
+def test_a_job_that_bjobs_is_still_to_show_is_not_given_up(site: Site, bjobs: Bjobs) -> None:
+    """On large sites bjobs is answered by a process that knows the jobs of some seconds ago."""
+    bjobs.is_behind = True
+    job_id = site.submit("sleep", "5")
+    assert not site.lsf.waiting(())
+    bjobs.is_behind = False
+    site.submit("sleep", "5")
+    one = site.lsf.waiting(())[job_id]
+    assert one is not None
+    assert is_unadvised(one.queued)
