@@ -7,6 +7,7 @@ IBM's a user's change of a waiting job is therefore taken from bjobs.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,18 +15,31 @@ from typing import Final
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.live_job import LiveJob
 
-BJOBS_ARGUMENTS: Final = ("-u", "all", "-p", "-json", "-o", "jobid jobindex queue job_description")
+BJOBS_ARGUMENTS: Final = (
+    "-u",
+    "all",
+    "-p",
+    "-json",
+    "-o",
+    "jobid jobindex queue job_description combined_resreq",
+)
 """Arguments of bjobs for all waiting jobs."""
+_GPUS: Final = re.compile(r"\bngpus_\w+\s*=\s*[0-9.]+")
 _SECONDS: Final = 10.0
 _WAITING: Final = frozenset({"PEND", "PSUSP"})
 
 
 @dataclass(frozen=True, slots=True)
 class BjobsRow:
-    """The fields of one job as bjobs shows them; an empty description: the job has none."""
+    """The fields of one job as bjobs shows them; an empty description: the job has none.
+
+    Attributes:
+        gpus: ``ngpus_physical=1.00`` where the job, its application profile or its queue asks for GPUs.
+    """
 
     queue: str
     description: str
+    gpus: str = ""
 
 
 def read_waiting(text: str) -> dict[tuple[int, int], BjobsRow]:
@@ -40,7 +54,8 @@ def read_waiting(text: str) -> dict[tuple[int, int], BjobsRow]:
         job, index, queue = words.get("JOBID", ""), words.get("JOBINDEX") or "0", words.get("QUEUE", "")
         if job.isdecimal() and index.isdecimal() and queue and "JOB_DESCRIPTION" in words:
             description = words["JOB_DESCRIPTION"]
-            found[int(job), int(index)] = BjobsRow(queue, "" if description == "-" else description)
+            gpus = ",".join(_GPUS.findall(words.get("COMBINED_RESREQ", "")))
+            found[int(job), int(index)] = BjobsRow(queue, "" if description == "-" else description, gpus)
     return found
 
 
@@ -87,4 +102,4 @@ def _completed(job: LiveJob, shown: Mapping[tuple[int, int], BjobsRow]) -> LiveJ
     row = shown.get((job.job_id, job.array_index))
     if row is None:
         return replace(job, is_changed=True, is_unshown=True)
-    return replace(job, queue=row.queue, description=row.description)
+    return replace(job, queue=row.queue, description=row.description, gpus=row.gpus)

@@ -34,6 +34,7 @@ _SUB2_BLOCK: Final = 0x04
 _SUB2_INPUT_SPOOL: Final = 0x80
 _SUB2_COMMAND_SPOOL: Final = 0x100
 _SUB2_PRIORITY: Final = 0x200
+_SUB2_RESERVATION: Final = 0x8000
 _SUB2_DESCRIPTION: Final = 0x2000
 _TEXTS_BEFORE_PROJECT: Final = (0x08, 0x10, 0x20)
 """Options with one text each: input, output and error file."""
@@ -68,6 +69,8 @@ class LiveJob:
         rerunnable: Whether it is started again if its host fails.
         exclusive: Whether it gets whole hosts (``-x``).
         array_at_once: How many elements of its array may run at a time (``[1-100]%5``); None: all.
+        gpus: What it asks for of them by ``-gpu``, or by its profile or queue; of releases of IBM LSF.
+        reserved: Whether it is for an advance reservation (``-U``).
         deferred: Whether it was submitted held or with a begin time.
         is_ibm_lsf: Whether a release of IBM LSF wrote the record: queue and description of a waiting job are
             then read from bjobs.
@@ -100,6 +103,8 @@ class LiveJob:
     rerunnable: bool = False
     interactive: bool = False
     exclusive: bool = False
+    gpus: str = ""
+    reserved: bool = False
     array_at_once: int | None = None
     explicit_queue: bool = False
     deferred: bool = False
@@ -156,6 +161,7 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
         interactive=bool(options & _SUB_INTERACTIVE), exclusive=bool(options & _SUB_EXCLUSIVE),
         explicit_queue=bool(options & _SUB_QUEUE),
         deferred=bool(begin or options2 & _SUB2_HOLD),
+        reserved=bool(options2 & _SUB2_RESERVATION),
     )  # fmt: skip
     match = None if index else _ARRAY.fullmatch(name)
     if match is None:

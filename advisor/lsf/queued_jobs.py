@@ -22,6 +22,7 @@ _STATES: Final = {
     "UNKWN": _SUSPENDED,  # its host does not answer: it holds its slots, and nothing is done about it
 }  # fmt: skip
 _DEPENDENCY: Final = "Dependency"
+_RESERVATION: Final = "of bsub -U"
 _CHANGED: Final = "changed by bmod, in a way that lsb.events of this release does not tell"
 
 
@@ -119,7 +120,8 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRe
         whole_nodes=job.exclusive,
         node_processors=asked.node_processors,
         licenses=short_text(asked.licenses),
-        gres=short_text(asked.gres),
+        gres=short_text(asked.gres or job.gpus),
+        reservation=_RESERVATION if job.reserved else None,
         dependency=None if _is_fulfilled(job, site) else short_text(job.dependency),
         node_list=short_text(",".join(job.asked_hosts)) or short_text(chosen),
         interactive=job.interactive,

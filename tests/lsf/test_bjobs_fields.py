@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from advisor.lsf.events import EventsReader
 from advisor.lsf.installation import Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
+from advisor.lsf.queued_jobs import queued_jobs, rows_of
+from advisor.lsf.site import LsfSite
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.waiting.unadvised import is_unadvised
@@ -27,8 +30,8 @@ JOB_NEW = (
     '"JOB_NEW" "9.13" 1495678422 101 506 {options} 4 1495678422 0 0 -65535 0 0 "ann"'
     ' -1 -1 -1 -1 -1 -1 -1 -1 -1 3600 -1 "" 116.10 18 "normal" "rusage[mem=100]" "login1" "/home/ann"'
     ' "" "" "" "" "/home/ann" "1495678422.101" 0 "{dependency}"{event} "" "flow" "solve; sleep 30" 0 ""'
-    ' "physics" {port}4 "X86_64" "" "" "" "" 5136 0 "" "" "" 70 -1 -1 64 "" "" -1 "" 0 -1 "" 0 0 0 "" -1'
-    ' "" -1 "" "/home/ann" "" "" "" 0 -1 0 "" "" 0 ""\n'
+    ' "physics" {port}4 "X86_64" "" "" "" "" {options2} 0 "" "" "" 70 -1 -1 64 "" "" -1 "" 0 -1 "" 0 0 0 ""'
+    ' -1 "" -1 "" "/home/ann" "" "" "" 0 -1 0 "" "" 0 ""\n'
 )
 
 
@@ -44,8 +47,9 @@ def look(folder: Path, *lines: str) -> tuple[LiveJob, ...]:
     return found.jobs
 
 
-def line(options: int = 0x2000001, dependency: str = "", event: str = "", port: str = "") -> str:
-    return JOB_NEW.format(options=options, dependency=dependency, event=event, port=port)
+def line(options: int = 0x2000001, *, options2: int = 5136, **changes: str) -> str:
+    words = {"dependency": "", "event": "", "port": ""} | changes
+    return JOB_NEW.format(options=options, options2=options2, **words)
 
 
 def test_a_job_as_it_was_submitted(tmp_path: Path) -> None:
@@ -64,6 +68,14 @@ def test_fields_that_only_some_jobs_have(tmp_path: Path) -> None:
     assert (interactive.interactive, interactive.priority) == (True, 70)
     (plain,) = look(tmp_path, line(options=0x42000001))  # volclava's bit of a command after the job
     assert plain.priority == 70
+
+
+def test_gpus_and_a_reservation_keep_a_job_here(tmp_path: Path) -> None:
+    """Neither is in what its user asked for with ``-R``."""
+    shown = {(101, 0): BjobsRow("normal", "", "ngpus_physical=1.00")}
+    jobs = with_bjobs(look(tmp_path, line(options2=5136 | 0x8000)), shown)
+    (one,) = queued_jobs(rows_of(jobs), site=LsfSite(), comments={}, now=1495678500.0, memory_unit="MB")
+    assert (one.job.gres, one.job.reservation) == ("ngpus_physical=1.00", "of bsub -U")
 
 
 def test_a_start_with_a_short_list_of_hosts(tmp_path: Path) -> None:
@@ -92,6 +104,11 @@ def test_rows_of_bjobs() -> None:
         '{"JOBID":"9","QUEUE":"long"},{"JOBID":"x"},7]}'
     )
     assert read_waiting(text) == {(7, 2): BjobsRow("normal", ""), (8, 0): BjobsRow("long", "no-burst")}
+    resources = "select[(ngpus>0) && (type == any)] order[gpu_maxfactor] rusage[ngpus_physical=1.00]"
+    row = {"JOBID": "7", "QUEUE": "gpu", "JOB_DESCRIPTION": "-", "COMBINED_RESREQ": resources}
+    assert read_waiting(json.dumps({"RECORDS": [row]})) == {
+        (7, 0): BjobsRow("gpu", "", "ngpus_physical=1.00")
+    }
     assert read_waiting("No unfinished job found") == read_waiting('{"RECORDS": 1}') == {}
 
 
