@@ -36,6 +36,8 @@ _AFTER_LIMIT: Final = layout(
 )
 _NETWORK: Final = layout("-:s -:d")
 _ENERGY: Final = layout("-:s -:f -:f -:f -:f -:f")
+_NO_INDEX: Final = 2**31
+"""LSF's ids have 64 bits, of which the index has the upper half."""
 _MAX_HOSTS: Final = 1_000_000
 
 
@@ -141,8 +143,8 @@ def _read_common_fields(found: Fields, values: dict[str, Any]) -> None:
     if found.next_is_text():
         found.text("time event")  # volclava, whose format is LSF 4's, has none
     values["array_index"] = found.whole("array_index")
-    if values["processors"] < 0 or values["array_index"] < -1:
-        raise MalformedRecord("a number of processors or an array index below 0")
+    if values["processors"] < 0 or not -1 <= values["array_index"] < _NO_INDEX:
+        raise MalformedRecord("a number of processors below 0, or no index of an array")
 
 
 def _read_later_fields(found: Fields, values: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from advisor.history.sacct import EndedRun
 from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish, slots_and_host
 from advisor.lsf.queued_jobs import full_id
-from advisor.lsf.resource_request import MemoryUnit, read_resource_request
+from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, read_resource_request
 from advisor.model.job import Job, JobOutcome, JobState
 
 # bits of the status and of bsub's options (lsbatch.h)
@@ -70,20 +70,23 @@ def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None
 
 def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
     used = record.allocated_slots or sum(slots_and_host(host)[0] for host in record.hosts)
+    processors = max(1, record.processors or used)
+    asked = read_resource_request(record.resource_request, processors, memory_unit)
+    hosts = len({slots_and_host(host)[1] for host in record.hosts})
     return JobOutcome(
-        job=_job_of(record, max(1, record.processors or used), memory_unit),
+        job=_job_of(record, processors, asked),
         start_time=float(record.start_time),
         end_time=float(record.event_time),
         state=_state_of(record),
         processors_used=used or max(1, record.processors),
+        memory_held_mb=asked.memory_mb or (asked.memory_mb_per_node or 0) * hosts,
         restarts=1 if record.requeue_time else 0,  # at least; ingest counts the runs before it
         partition=short_text(record.queue),
         nodes=_hosts(record),
     )
 
 
-def _job_of(record: JobFinish, processors: int, memory_unit: MemoryUnit) -> Job:
-    asked = read_resource_request(record.resource_request, processors, memory_unit)
+def _job_of(record: JobFinish, processors: int, asked: ResourceRequest) -> Job:
     return Job(
         job_id=full_id(record),
         submit_time=float(record.submit_time),

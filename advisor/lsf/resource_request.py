@@ -25,6 +25,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _MB_OF: Final = {
     "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3, "E": 1024.0**4
 }  # fmt: skip
+_MAX_MB: Final = 2**40
+"""A number that is larger is stored as this: no host has as much, and the history has 64 bits for it."""
 _LOAD_INDICES: Final = ("r15s", "r1m", "r15m", "ut", "pg", "io", "ls", "it", "tmp", "swp", "mem")
 _NOT_COUNTED: Final = frozenset({*_LOAD_INDICES, "swap", "cpu", "duration", "decay"})
 """Names that are no licences: LSF's load indices, and the words for the duration of a reservation."""
@@ -119,7 +121,7 @@ def _memory(
 
 
 def _mb(amount: float) -> int | None:
-    return round(amount) or None
+    return round(min(amount, _MAX_MB)) or None
 
 
 def _joined(terms: dict[str, str]) -> str | None:

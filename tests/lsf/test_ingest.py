@@ -208,3 +208,15 @@ def test_progress_is_told(store: HistoryStore, logdir: Path, write_record: Write
     ingest_lsb_acct(store, [logdir], progress=lambda done, total: told.append((done, total)))
     size = (logdir / "lsb.acct").stat().st_size
     assert told[-1] == (size, size)
+
+
+def test_numbers_that_no_host_has_do_not_stop_it(
+    store: HistoryStore, logdir: Path, write_record: Write
+) -> None:
+    """The history has 64 bits for a number, and one line that it refuses would be met each time."""
+    asked = "rusage[mem=999999999999999P] span[hosts=1]"
+    append(logdir / "lsb.acct", write_record(job_id=1, resource_request=asked))
+    append(logdir / "lsb.acct", write_record(job_id=2, array_index=10**15), write_record(job_id=3))
+    report = ingest_lsb_acct(store, [logdir])
+    assert (report.added, report.malformed) == (2, 1)
+    assert [ended.job.job_id for ended in store.outcomes()] == [1, 3]

@@ -163,5 +163,13 @@ def test_the_sites_unit_of_memory(outcome: Outcome) -> None:
     assert outcome(**asked).job.memory_mb == 4
 
 
+def test_the_memory_that_a_job_held(outcome: Outcome) -> None:
+    """A number for each host is for those that it had: here two."""
+    asked = outcome(resource_request="rusage[mem=3000]")
+    assert (asked.job.memory_mb, asked.memory_held_mb) == (None, 6000)
+    assert outcome(resource_request="rusage[mem=3000/job]").memory_held_mb == 3000
+    assert outcome().memory_held_mb == 0
+
+
 def test_long_texts_are_cut(outcome: Outcome) -> None:
     assert outcome(name="x" * 4094).job.name == "x" * 1000
