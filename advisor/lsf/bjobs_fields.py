@@ -102,4 +102,5 @@ def _completed(job: LiveJob, shown: Mapping[tuple[int, int], BjobsRow]) -> LiveJ
     row = shown.get((job.job_id, job.array_index))
     if row is None:
         return replace(job, is_changed=True, is_unshown=True)
-    return replace(job, queue=row.queue, description=row.description, gpus=row.gpus)
+    queue = job.queue if job.is_switched else row.queue  # bjobs may be some seconds behind
+    return replace(job, queue=queue, description=row.description, gpus=row.gpus)

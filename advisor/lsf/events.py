@@ -259,7 +259,8 @@ def _started(job: LiveJob, hosts: tuple[str, ...], when: int) -> LiveJob:
 
 
 def _in_queue(job: LiveJob, queue: str) -> LiveJob:
-    return replace(job, queue=queue, switched_running=job.state not in {"PEND", "PSUSP"})
+    runs = job.state not in {"PEND", "PSUSP"}
+    return replace(job, queue=queue, switched_running=runs, is_switched=not job.array_index)
 
 
 def _in_state(job: LiveJob, state: str, ended: int) -> LiveJob:

@@ -76,6 +76,7 @@ class LiveJob:
             then read from bjobs.
         is_changed: Whether the job was changed in a way that cannot be read: the advisor does not touch it.
         is_unshown: Whether bjobs, which may be some seconds behind, does not show it yet, or not any more.
+        is_switched: Whether a JOB_SWITCH record says its queue, of a job that is no element of an array.
         switched_running: Whether the job was switched to another queue while it ran, and stays in that queue.
     """
 
@@ -111,6 +112,7 @@ class LiveJob:
     is_ibm_lsf: bool = False
     is_changed: bool = False
     is_unshown: bool = False
+    is_switched: bool = False
     switched_running: bool = False
     restarts: int = 0
 

@@ -167,16 +167,21 @@ def test_jobs_are_advised_and_moved(site: Site) -> None:
 
 
 class Bjobs(LsfCommands):
-    """Commands that are counted, and show no job where the test says so."""
+    """Commands that are counted; bjobs shows what it last did where the test says so."""
 
     def __init__(self, installation: Installation) -> None:
         super().__init__(installation)
         self.calls = 0
         self.is_behind = False
+        self.last = '{"RECORDS": []}'
 
     def text(self, name: str, *arguments: str) -> str:
         self.calls += name == "bjobs"
-        return '{"RECORDS": []}' if name == "bjobs" and self.is_behind else super().text(name, *arguments)
+        if name != "bjobs":
+            return super().text(name, *arguments)
+        if not self.is_behind:
+            self.last = super().text(name, *arguments)
+        return self.last
 
 
 @pytest.fixture
@@ -209,3 +214,12 @@ def test_a_job_that_bjobs_is_still_to_show_is_not_given_up(site: Site, bjobs: Bj
     one = site.lsf.waiting(())[job_id]
     assert one is not None
     assert is_unadvised(one.queued)
+
+
+def test_a_move_that_bjobs_is_still_to_show_is_one(site: Site, bjobs: Bjobs) -> None:
+    job_id = site.submit("sleep", "5")
+    assert site.rows()[job_id].partitions == ("normal",)
+    bjobs.is_behind = True
+    site.lsf.update_jobs({job_id: MOVE})  # raises where it takes the job to have stayed
+    row = site.rows()[job_id]
+    assert (row.partitions, row.admin_comment) == (("aws",), COMMENT)
