@@ -49,6 +49,7 @@ class Queue:
 
     Attributes:
         hosts: Words of its line ``HOSTS``: names of hosts, of groups with a stroke at the end, ``all``.
+        resource_request: ``RES_REQ``, which counts for what a job does not ask for itself.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Queue:
     hosts: tuple[str, ...] = ()
     default_minutes: int | None = None
     max_minutes: int | None = None
+    resource_request: str = ""
 
 
 @dataclass(slots=True)
@@ -122,6 +124,8 @@ def read_queues(text: str) -> tuple[Queue, ...]:
             queue.priority, queue.is_up = int(words[0]), words[2] == "Open:Active"
         elif words[0] == "HOSTS:":
             queue.hosts = tuple(words[1:])
+        elif words[0] == "RES_REQ:":
+            queue.resource_request = " ".join(words[1:])
         elif (at := header.find("RUNLIMIT")) >= 0 and (minutes := _MINUTES.match(line[at:])):
             _limit(queue, section, int(float(minutes[1])))
         header, before = line, line.lstrip()

@@ -76,8 +76,9 @@ def queued_jobs(
     for job_id, (job, tasks) in rows.items():
         hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
         said = site.reasons.get((job.job_id, job.array_index))
-        asked = read_resource_request(
-            job.resource_request, job.processors, memory_unit, per_task=site.reserves_per_task
+        asked, of_queue = (
+            read_resource_request(text, job.processors, memory_unit, per_task=site.reserves_per_task)
+            for text in (job.resource_request, "" if queue is None else queue.resource_request)
         )
         yield QueuedJob(
             job=_job(job_id, job, tasks, site, asked),
@@ -89,7 +90,7 @@ def queued_jobs(
             priority=_priority(job, queue, site.max_priority),
             reason=_reason(job, queue, now, said),
             nodes=",".join(hosts),
-            memory_mb=asked.memory_mb or (asked.memory_mb_per_node or 0) * (len(hosts) or asked.nodes or 1),
+            memory_mb=_memory_mb((asked, of_queue), len(hosts) or asked.nodes or 1),
             admin_comment=comments.get(job_id, comments.get(job.job_id, "")) or _asked_about(job),
         )
 
@@ -127,6 +128,12 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRe
         interactive=job.interactive,
         deferred=job.deferred,
     )
+
+
+def _memory_mb(asked: Iterable[ResourceRequest], hosts: int) -> int:
+    """On all of its hosts, by the first request that names memory: its own, else its queue's."""
+    found = (one.memory_mb or (one.memory_mb_per_node or 0) * hosts for one in asked)
+    return next((memory for memory in found if memory), 0)
 
 
 def _limit_of_queue(queue: Queue | None) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.lsf.answers import read_queues
 from advisor.lsf.events import EventsReader
 from advisor.lsf.queued_jobs import queued_jobs, rows_of
 from advisor.lsf.site import LsfSite
@@ -96,3 +97,7 @@ def test_the_memory_that_it_waits_for_or_has(tmp_path: Path) -> None:
     assert row(tmp_path, START, **asked).memory_mb == 6_000
     assert row(tmp_path, site=LsfSite(reserves_per_task=True), **asked).memory_mb == 12_000
     assert row(tmp_path, processors=4).memory_mb == 0
+    (queue,) = read_queues("QUEUE: normal\nHOSTS:  all\nRES_REQ:  select[bigmem] rusage[mem=100]\n")
+    site = LsfSite(queues={"normal": queue})
+    assert row(tmp_path, site=site).memory_mb == 100
+    assert row(tmp_path, START, site=site, **asked).memory_mb == 6_000
