@@ -254,6 +254,7 @@ def test_a_site_under_lsf() -> None:
         found = live.advisor("doctor")["findings"]
         assert {one["check"] for one in found if one["level"] == "error"} <= {"cloud", "ec2", "models"}
         assert any("hosts" in one["what"] for one in found if one["check"] == "lsf")
+        assert any("ingest lsb.acct" in one["mend"] for one in found if one["check"] == "history")
         proposed = live.advisor(
             "init", "--lsf-envdir", str(lsf.environment_folder), "--output", str(folder / "new")
         )

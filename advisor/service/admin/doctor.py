@@ -190,6 +190,10 @@ def _controllers(settings: Settings) -> Iterator[Diagnosis]:
         )
 
 
+def _accounting(settings: Settings) -> str:
+    return "lsb.acct FOLDER" if settings.cluster.scheduler == "lsf" else "sacct"
+
+
 def _history(settings: Settings) -> Iterator[Diagnosis]:
     try:
         with HistoryStore(settings.history_url, busy_seconds=2.0) as store:
@@ -202,7 +206,8 @@ def _history(settings: Settings) -> Iterator[Diagnosis]:
         yield warning(
             "history",
             f"it has only {jobs} finished jobs to learn from",
-            "`advisor ingest sacct` adds jobs from the accounting, `advisor ingest swf` from a log",
+            f"`advisor ingest {_accounting(settings)}` adds jobs from the accounting, `advisor ingest swf` "
+            "from a log",
         )
     else:
         yield ok("history", f"it has {jobs:,} finished jobs")
