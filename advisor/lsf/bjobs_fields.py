@@ -7,13 +7,13 @@ IBM's a user's change of a waiting job is therefore taken from bjobs.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.live_job import LiveJob
+from advisor.lsf.resource_request import gpus_of
 
 BJOBS_ARGUMENTS: Final = (
     "-u",
@@ -24,7 +24,6 @@ BJOBS_ARGUMENTS: Final = (
     "jobid jobindex queue job_description combined_resreq",
 )
 """Arguments of bjobs for all waiting jobs."""
-_GPUS: Final = re.compile(r"\bngpus_\w+\s*=\s*[0-9.]+")
 _SECONDS: Final = 10.0
 _WAITING: Final = frozenset({"PEND", "PSUSP"})
 
@@ -54,7 +53,7 @@ def read_waiting(text: str) -> dict[tuple[int, int], BjobsRow]:
         job, index, queue = words.get("JOBID", ""), words.get("JOBINDEX") or "0", words.get("QUEUE", "")
         if job.isdecimal() and index.isdecimal() and queue and "JOB_DESCRIPTION" in words:
             description = words["JOB_DESCRIPTION"]
-            gpus = ",".join(_GPUS.findall(words.get("COMBINED_RESREQ", "")))
+            gpus = gpus_of(words.get("COMBINED_RESREQ", ""))
             found[int(job), int(index)] = BjobsRow(queue, "" if description == "-" else description, gpus)
     return found
 

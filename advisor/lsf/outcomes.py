@@ -9,7 +9,7 @@ from advisor.history.sacct import EndedRun
 from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish, slots_and_host
 from advisor.lsf.queued_jobs import full_id
-from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, read_resource_request
+from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, gpus_of, read_resource_request
 from advisor.model.job import Job, JobOutcome, JobState
 
 # bits of the status and of bsub's options (lsbatch.h)
@@ -87,6 +87,7 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
 
 
 def _job_of(record: JobFinish, processors: int, asked: ResourceRequest) -> Job:
+    chosen = record.resource_request if asked.chooses_hosts else ""  # as of a live job
     return Job(
         job_id=full_id(record),
         submit_time=float(record.submit_time),
@@ -105,10 +106,10 @@ def _job_of(record: JobFinish, processors: int, asked: ResourceRequest) -> Job:
         comment=short_text(record.description),
         requeue=True if record.options & _RERUNNABLE else None,
         licenses=short_text(asked.licenses),
-        gres=short_text(asked.gres),
+        gres=short_text(asked.gres or gpus_of(record.effective_resource_request or "")),
         reservation=short_text(record.reservation) or short_text(record.long_reservation),
         dependency=short_text(record.dependency),
-        node_list=short_text(",".join(record.asked_hosts)),
+        node_list=short_text(",".join(record.asked_hosts) or chosen),
         interactive=bool(record.options & _INTERACTIVE),
         deferred=record.begin_time > record.submit_time,
         array_job_id=record.job_id if record.array_index > 0 else None,

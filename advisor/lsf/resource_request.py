@@ -21,6 +21,7 @@ _TERM: Final = re.compile(r"\s*(\w+)\s*=\s*([^,:]*)")
 _AMOUNT: Final = re.compile(
     r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGTPE]?)B?(?:/(job|host|task))?", re.IGNORECASE
 )
+_GPUS: Final = re.compile(r"\bngpus_\w+\s*=\s*[0-9.]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _MB_OF: Final = {
     "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3, "E": 1024.0**4
@@ -85,6 +86,16 @@ def read_resource_request(
         licenses=_joined({name: value for name, value in counted.items() if name not in gpus}),
         gres=_joined(gpus),
     )
+
+
+def gpus_of(combined: str) -> str:
+    """The GPUs of a request that LSF has put together of all that counts, ``-gpu`` included.
+
+    Examples:
+        >>> gpus_of("select[(ngpus>0) && (type == any)] rusage[ngpus_physical=1.00]")
+        'ngpus_physical=1.00'
+    """
+    return ",".join(_GPUS.findall(combined))
 
 
 def _terms(section: str) -> dict[str, str]:

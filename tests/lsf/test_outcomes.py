@@ -173,3 +173,10 @@ def test_the_memory_that_a_job_held(outcome: Outcome) -> None:
 
 def test_long_texts_are_cut(outcome: Outcome) -> None:
     assert outcome(name="x" * 4094).job.name == "x" * 1000
+
+
+def test_a_replay_keeps_the_jobs_here_that_stay_here_live(outcome: Outcome) -> None:
+    combined = "select[(ngpus>0) && (type == any)] order[gpu_maxfactor] rusage[ngpus_physical=2.00] "
+    assert outcome(effective_resource_request=combined).job.gres == "ngpus_physical=2.00"
+    assert outcome(resource_request="bigmem rusage[mem=4]").job.node_list == "bigmem rusage[mem=4]"
+    assert outcome(resource_request="rusage[mem=4]").job.node_list is None
