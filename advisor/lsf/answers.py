@@ -60,6 +60,7 @@ class Queue:
     default_minutes: int | None = None
     max_minutes: int | None = None
     resource_request: str = ""
+    is_rerunnable: bool = False
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ def read_queues(text: str) -> tuple[Queue, ...]:
         queue = queues[-1]
         if words[0] in {"DEFAULT", "MAXIMUM"} and "LIMITS" in line:
             section = words[0]
+        queue.is_rerunnable |= words[0] == "RERUNNABLE" and words[-1] == "yes"
         queue.is_default |= line.startswith("  --") and _DEFAULT in line
         if before.startswith("PRIO ") and len(words) > 2 and words[0].isdecimal():
             queue.priority, queue.is_up = int(words[0]), words[2] == "Open:Active"

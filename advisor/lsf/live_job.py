@@ -31,6 +31,7 @@ _SUB_POST_EXECUTION: Final = 0x40000000
 _SUB2_HOLD: Final = 0x01
 _SUB2_COMMAND: Final = 0x02
 _SUB2_BLOCK: Final = 0x04
+_SUB2_QUEUE_RERUNNABLE: Final = 0x40
 _SUB2_INPUT_SPOOL: Final = 0x80
 _SUB2_COMMAND_SPOOL: Final = 0x100
 _SUB2_PRIORITY: Final = 0x200
@@ -67,6 +68,7 @@ class LiveJob:
         hosts: One entry for each slot; empty while it waits.
         priority: ``-sp``; None: its user gave none, and no one has since.
         rerunnable: Whether it is started again if its host fails.
+        rerunnable_by_queue: Whether that is its queue's word alone, which a move to another queue takes back.
         exclusive: Whether it gets whole hosts (``-x``).
         array_at_once: How many elements of its array may run at a time (``[1-100]%5``); None: all.
         gpus: What it asks for of them by ``-gpu``, or by its profile or queue; of releases of IBM LSF.
@@ -102,6 +104,7 @@ class LiveJob:
     description: str = ""
     priority: int | None = None
     rerunnable: bool = False
+    rerunnable_by_queue: bool = False
     interactive: bool = False
     exclusive: bool = False
     gpus: str = ""
@@ -160,6 +163,7 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
         is_ibm_lsf=is_ibm_lsf,
         priority=None if priority < 0 else priority,
         rerunnable=bool(options & _SUB_RERUNNABLE),
+        rerunnable_by_queue=bool(options2 & _SUB2_QUEUE_RERUNNABLE),
         interactive=bool(options & _SUB_INTERACTIVE), exclusive=bool(options & _SUB_EXCLUSIVE),
         explicit_queue=bool(options & _SUB_QUEUE),
         deferred=bool(begin or options2 & _SUB2_HOLD),
@@ -231,6 +235,8 @@ class Change:
     project: str | None = None
     description: str | None = None
     priority: int | None = None
+    rerunnable: bool | None = None
+    exclusive: bool | None = None
 
     def applied_to(self, job: LiveJob) -> LiveJob:
         """The job with the change; mbatchd logs a limit as bmod was told it."""
@@ -259,6 +265,9 @@ class Change:
             project=_either(self.project, job.project),
             description=_either(self.description, job.description),
             priority=job.priority if self.priority is None else self.priority,
+            rerunnable=job.rerunnable if self.rerunnable is None else self.rerunnable,
+            rerunnable_by_queue=job.rerunnable_by_queue and self.rerunnable is None,
+            exclusive=job.exclusive if self.exclusive is None else self.exclusive,
         )
 
 
@@ -294,6 +303,8 @@ def read_job_modify(fields: Fields) -> Change:
         dependency="" if deleted & _SUB_DEPENDENCY else dependency,
         asked_hosts=() if deleted & _SUB_HOST else hosts,
         project=project, description=description, priority=priority,
+        rerunnable=_said(_SUB_RERUNNABLE, options, deleted),
+        exclusive=_said(_SUB_EXCLUSIVE, options, deleted),
     )  # fmt: skip
 
 
@@ -332,6 +343,11 @@ def read_id(text: str) -> tuple[int, tuple[int, ...]]:
     if not (number.isascii() and number.isdecimal() and len(number) < 16):
         raise MalformedRecord(f"{text[:40]!a} is no job id")
     return int(number), elements(rest.rstrip("]")) if bracket else ()
+
+
+def _said(bit: int, options: int, deleted: int) -> bool | None:
+    """What bmod says of an option without a value; None: nothing."""
+    return False if deleted & bit else True if options & bit else None
 
 
 def _run_limit(fields: Fields) -> int | None:

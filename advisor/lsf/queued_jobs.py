@@ -62,6 +62,7 @@ def queued_jobs(
     rows: Mapping[int, tuple[LiveJob, int]],
     *,
     site: LsfSite,
+    burst: str,
     comments: Mapping[int, str],
     now: float,
     memory_unit: MemoryUnit,
@@ -70,9 +71,11 @@ def queued_jobs(
 
     Args:
         rows: See :func:`rows_of`.
+        burst: The cloud's queue.
         comments: The advice of each job that has one, as its AdminComment has it under Slurm.
         now: Epoch seconds.
     """
+    there = site.queues.get(burst)
     for job_id, (job, tasks) in rows.items():
         hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
         said = site.reasons.get((job.job_id, job.array_index))
@@ -81,7 +84,7 @@ def queued_jobs(
             for text in (job.resource_request, "" if queue is None else queue.resource_request)
         )
         yield QueuedJob(
-            job=_job(job_id, job, tasks, site, asked),
+            job=_job(job_id, job, tasks, site, asked, there),
             state=_STATES.get(job.state, job.state),
             partitions=(job.queue,),
             array_job_id=job.job_id,
@@ -95,7 +98,9 @@ def queued_jobs(
         )
 
 
-def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRequest) -> Job:
+def _job(
+    job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRequest, there: Queue | None
+) -> Job:
     given = job.run_limit_seconds
     if given is None:
         limit = _limit_of_queue(site.queues.get(job.queue))
@@ -115,7 +120,7 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRe
         name=short_text(job.name.partition("[")[0] if job.array_index else job.name),
         account=short_text(job.project),
         comment=None if job.description.startswith(OUR_WORDS) else short_text(job.description),
-        requeue=job.rerunnable,
+        requeue=job.rerunnable and (not job.rerunnable_by_queue or _reruns(there)),
         array_tasks=tasks,
         array_at_once=job.array_at_once,
         whole_nodes=job.exclusive,
@@ -128,6 +133,10 @@ def _job(job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRe
         interactive=job.interactive,
         deferred=job.deferred,
     )
+
+
+def _reruns(queue: Queue | None) -> bool:
+    return queue is not None and queue.is_rerunnable
 
 
 def _memory_mb(asked: Iterable[ResourceRequest], hosts: int) -> int:

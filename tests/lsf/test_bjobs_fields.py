@@ -74,7 +74,9 @@ def test_gpus_and_a_reservation_keep_a_job_here(tmp_path: Path) -> None:
     """Neither is in what its user asked for with ``-R``."""
     shown = {(101, 0): BjobsRow("normal", "", "ngpus_physical=1.00")}
     jobs = with_bjobs(look(tmp_path, line(options2=5136 | 0x8000)), shown)
-    (one,) = queued_jobs(rows_of(jobs), site=LsfSite(), comments={}, now=1495678500.0, memory_unit="MB")
+    (one,) = queued_jobs(
+        rows_of(jobs), site=LsfSite(), burst="aws", comments={}, now=1495678500.0, memory_unit="MB"
+    )
     assert (one.job.gres, one.job.reservation) == ("ngpus_physical=1.00", "of bsub -U")
 
 

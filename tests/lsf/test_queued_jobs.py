@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.lsf.answers import read_queues
+from advisor.lsf.answers import Queue, read_queues
 from advisor.lsf.events import EventsReader
 from advisor.lsf.queued_jobs import queued_jobs, rows_of
 from advisor.lsf.site import LsfSite
@@ -17,11 +17,11 @@ JOB_NEW = (
     '"JOB_NEW" "22" 1795485267 {number} 1002 {options} {processors} 1795485267 0 0 -65535 0 0 "ann"'
     ' -1 -1 -1 -1 -1 -1 -1 -1 -1 {limit} -1 "head" {factor:6.2f} 18 "normal" "{resources}" "head" "/tmp"'
     ' "" "" "" "" "/home/ann" "1795485267.224" 0 "" "" "{name}" "sleep 8" 0 "" "proj" {processors}'
-    ' "DEFAULT" "" 6160 0 "" "" "" -1 "" ""\n'
+    ' "DEFAULT" "" {options2} 0 "" "" "" -1 "" ""\n'
 )
 USUAL: dict[str, Any] = {
     "number": 7, "options": 33619971, "processors": 1, "limit": -1, "factor": 1.0, "resources": "",
-    "name": "relax",
+    "name": "relax", "options2": 6160,
 }  # fmt: skip
 
 
@@ -36,7 +36,8 @@ def row(folder: Path, *after: str, site: LsfSite = LsfSite(), **changes: Any) ->
     found = reader.look()
     reader.close()
     assert not found.malformed, found.problems
-    (one,) = queued_jobs(rows_of(found.jobs), site=site, comments={}, now=1795485300.0, memory_unit="MB")
+    rows = rows_of(found.jobs)
+    (one,) = queued_jobs(rows, site=site, burst="aws", comments={}, now=1795485300.0, memory_unit="MB")
     return one
 
 
@@ -101,3 +102,36 @@ def test_the_memory_that_it_waits_for_or_has(tmp_path: Path) -> None:
     site = LsfSite(queues={"normal": queue})
     assert row(tmp_path, site=site).memory_mb == 100
     assert row(tmp_path, START, site=site, **asked).memory_mb == 6_000
+
+
+@pytest.mark.parametrize(
+    ("said", "by_queue", "burst_is_so", "may"),
+    [
+        (True, False, False, True),  # bsub -r
+        (True, True, True, True),
+        (True, True, False, False),  # bswitch would take back what its own queue says, and spot would end it
+        (False, False, True, False),
+    ],
+)
+def test_whether_a_job_may_be_rerun_in_the_cloud(
+    tmp_path: Path, *, said: bool, by_queue: bool, burst_is_so: bool, may: bool
+) -> None:
+    queues = {"aws": Queue(name="aws", is_rerunnable=burst_is_so)}
+    options = {"options": 33554435 | (0x4000 if said else 0), "options2": 6160 | (0x40 if by_queue else 0)}
+    assert row(tmp_path, site=LsfSite(queues=queues), **options).job.requeue is may
+
+
+def test_what_bmod_says_of_options_without_a_value(tmp_path: Path) -> None:
+    changed = (  # `bmod -rn` is 0 and 16384, as volclava has logged it
+        '"JOB_MODIFY2" "22" 1795485270 "7" {} 2048 {} 1002 "ann" 1795485270 18 2147483646 0 0 0 0'
+        ' -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 "/home/ann" "" "head" "" 0 2147483646 "" 0\n'
+    )
+    never = row(tmp_path, changed.format(8388608, 0x4000), options=33554435 | 0x4000)
+    assert never.job.requeue is False
+    both = row(tmp_path, changed.format(8388608 | 0x4040, 0), options=33554435)
+    assert (both.job.requeue, both.job.whole_nodes) == (True, True)
+
+
+def test_a_queue_whose_jobs_may_be_rerun() -> None:
+    page = "QUEUE: aws\nHOSTS:  all\nRERUNNABLE :  yes\n\nQUEUE: normal\nHOSTS:  all\nRERUNNABLE :  no\n"
+    assert [queue.is_rerunnable for queue in read_queues(page)] == [True, False]
