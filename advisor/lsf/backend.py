@@ -20,7 +20,7 @@ from advisor.history.ingest import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.lsf import answers
 from advisor.lsf.bjobs_fields import BjobsOfWaiting
-from advisor.lsf.changing import RefusedByLsf, ids_of, obstacle, resources, values_of
+from advisor.lsf.changing import RefusedByLsf, ids_of, limit, obstacle, resources, values_of
 from advisor.lsf.cloud_hosts import CloudHosts, HostsAskedFor
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.events import EventsReader, JobsInEvents
@@ -305,7 +305,7 @@ class LsfBackend:
         refusals: list[RefusedByLsf] = []
         most = self._site.last.max_priority
         for job_id, said in changes.items():
-            options = [*(("-W", said["timelimit"]) if "timelimit" in said else ())]
+            options = limit(said["timelimit"], before[job_id]) if "timelimit" in said else []
             options += resources(said, before[job_id], self._settings.cluster.on_premise_partitions)
             if "sitefactor" in said and most is not None and before[job_id].priority is None:
                 options += ["-sp", str(most)]

@@ -28,6 +28,7 @@ _CHANGES: Final = frozenset(
         "timelimit",
     }
 )
+_HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _OFF_SPOT: Final = "select[on_demand]"
 _OUR_SELECT: Final = re.compile(r"\s*select\[(on_demand|spot|reserved)( && (on_demand|spot|reserved))*\]$")
 
@@ -72,6 +73,12 @@ def resources(changes: Mapping[str, str], job: LiveJob, on_premise: Container[st
     if asked == job.resource_request:
         return []
     return ["-R", asked] if asked else ["-Rn"]
+
+
+def limit(minutes: str, job: LiveJob) -> list[str]:
+    """How bmod sets a limit: in minutes of the same host as before, not of the one on which bmod runs."""
+    is_host = _HOST.fullmatch(job.limit_host) is not None
+    return ["-W", f"{minutes}/{job.limit_host}" if is_host else minutes]
 
 
 def obstacle(changes: Mapping[str, str], job: LiveJob | None) -> str:

@@ -63,7 +63,8 @@ class LiveJob:
             it has not started, or not ended.
         run_limit_seconds: ``-W`` as the record has it (:func:`~advisor.lsf.run_limit.limit_as_given`); None
             without one. A queue's limit is not in the record.
-        limit_factor: The CPU factor of the host by which the limit is normalised.
+        limit_host: The host, or its model, by which the limit is normalised; empty: the site's default.
+        limit_factor: Its CPU factor.
         asked_hosts: ``-m``.
         hosts: One entry for each slot; empty while it waits.
         priority: ``-sp``; None: its user gave none, and no one has since.
@@ -93,6 +94,7 @@ class LiveJob:
     start_time: int | None = None
     end_time: int | None = None
     run_limit_seconds: int | None = None
+    limit_host: str = ""
     limit_factor: float = 1.0
     resource_request: str = ""
     dependency: str = ""
@@ -135,7 +137,7 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
     _skip(fields, "ending time, signal, checkpoint period, restart", 4)
     user = fields.text("user")
     limit = _run_limit(fields)
-    fields.text("host specification")
+    limit_host = fields.text("host specification")
     factor = fields.real("host factor")
     fields.whole("umask")
     queue, resources = fields.text("queue"), fields.text("resource request")
@@ -157,6 +159,7 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
         job_id=job_id, array_index=index, state="PSUSP" if options2 & _SUB2_HOLD else "PEND", user=user,
         queue=queue, processors=max(1, processors), submit_time=submitted, begin_time=begin,
         run_limit_seconds=limit if limit is not None and limit > 0 else None, limit_factor=factor,
+        limit_host=limit_host,
         resource_request=resources,
         dependency=dependency, asked_hosts=hosts, name=name, command=command, project=project,
         description="" if is_ibm_lsf or not len(fields) else fields.text("description"),

@@ -110,7 +110,7 @@ def new(job: StandInJob, version: str = "") -> str:
     submitted = int(job.submit_time)
     asked = " ".join(map(_text, job.asked_hosts))
     count = f"{len(job.asked_hosts)} {asked} " if asked else "0 "
-    index = job.index
+    index, host = job.index, "" if job.minutes is None else "head"
     priority = -1 if job.priority is None else job.priority
     held = 1040 | (1 if job.state == "PSUSP" else 0) | (0 if job.priority is None else 0x200)
     tail = f'"" {held} {index} "" "" "" {priority} {_text(job.description)} ""\n'
@@ -119,7 +119,7 @@ def new(job: StandInJob, version: str = "") -> str:
     return (
         f'"JOB_NEW" "{version or "22"}" {submitted} {job.number} {job.user_id} {job.options}'
         f" {job.processors} {submitted}"
-        f' {job.begin_time} 0 -65535 0 0 "{job.user}" {_limits(job.minutes)} "" 1.00 18 "{job.queue}"'
+        f' {job.begin_time} 0 -65535 0 0 "{job.user}" {_limits(job.minutes)} "{host}" 1.00 18 "{job.queue}"'
         f' {_text(job.resource_request)} "head" "/tmp" "" "" "" "" "/home/{job.user}"'
         f' "{submitted}.{job.number}"'
         f' {count}{_text(job.dependency)} "" {_text(job.name)} {_text(job.command)} 0 "" {_text(job.project)}'

@@ -319,7 +319,7 @@ class LsfStandIn:
         return self._each(named, switch)
 
     def _bmod(self, user: int, words: list[str]) -> Said:
-        given, rest = options_of(words, "Jd W R sp", flags="")
+        given, rest = options_of([word.removesuffix("/head") for word in words], "Jd W R sp", flags="")
         if refused := bad_option(given, self._max_priority):
             return "", f"{refused}. Job not modified.\n", 255
 

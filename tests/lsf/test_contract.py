@@ -26,7 +26,10 @@ from advisor.history.store import HistoryStore
 from advisor.lsf import backend
 from advisor.lsf.answers import read_max_priority
 from advisor.lsf.backend import LsfBackend
-from advisor.lsf.installation import Installation, read_installation
+from advisor.lsf.changing import limit
+from advisor.lsf.commands import LsfCommands
+from advisor.lsf.events import EventsReader
+from advisor.lsf.installation import EVENTS, Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
@@ -92,6 +95,13 @@ class Site:
     def reasons(self) -> Reasons:
         """Why jobs wait, once LSF has looked at them."""
         return read_reasons(self.run("bjobs", *REASONS_ARGUMENTS))
+
+    def live(self, job_id: int) -> LiveJob:
+        """A job as lsb.events has it."""
+        reader = EventsReader(self.installation.log_folder / EVENTS)
+        found = reader.look()
+        reader.close()
+        return next(job for job in found.jobs if job.job_id == job_id)
 
     def fill(self) -> int:
         """Have a job that takes all slots."""
@@ -414,3 +424,25 @@ def test_of_jobs_that_are_known_nothing_is_read_but_their_ids(
     found = site.lsf.waiting({known, array})
     assert {job_id: one is None for job_id, one in found.items()} == {known: True, array: True, new: False}
     assert read == [new]
+
+
+def test_a_raised_limit_is_in_minutes_of_the_same_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bmod on a host with another CPU factor would raise it to something else, or lower it."""
+    site.fill()
+    job_id = site.submit("-W", "10", "sleep", "5")
+    job, run, told = site.live(job_id), LsfCommands.text, list[str]()
+
+    def text(commands: LsfCommands, name: str, *words: str) -> str:
+        told.extend(words if name == "bmod" else ())
+        return run(commands, name, *words)
+
+    monkeypatch.setattr(LsfCommands, "text", text)
+    site.lsf.update_jobs({job_id: {"timelimit": "30"}})
+    assert job.limit_host
+    assert told == ["-W", f"30/{job.limit_host}", str(job_id)]
+    assert site.rows()[job_id].job.requested_time == 1800.0
+    assert (
+        limit("30", replace(job, limit_host="a; b"))
+        == limit("30", replace(job, limit_host=""))
+        == ["-W", "30"]
+    )
