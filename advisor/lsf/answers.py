@@ -157,6 +157,19 @@ def read_reserves_per_task(text: str) -> bool:
     return _PER_TASK.search(text) is not None
 
 
+def read_full_users(text: str) -> frozenset[str]:
+    """Users whose jobs hold all slots that they may, by ``busers all``: USER, JL/P, MAX, NJOBS, PEND."""
+    rows = (line.split() for line in text.splitlines()[1:])
+    return frozenset(
+        words[0]
+        for words in rows
+        if len(words) > 4
+        and words[2].isdecimal()
+        and all(word.isdecimal() for word in words[3:5])
+        and int(words[3]) - int(words[4]) >= int(words[2])
+    )
+
+
 def read_groups(text: str) -> dict[str, tuple[str, ...]]:
     """Rows of ``bmgroup -r -w``: the hosts of each group; ``all`` where it has all of them."""
     rows = (line.split() for line in text.splitlines()[1:])

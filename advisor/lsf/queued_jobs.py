@@ -22,6 +22,7 @@ _STATES: Final = {
     "UNKWN": _SUSPENDED,  # its host does not answer: it holds its slots, and nothing is done about it
 }  # fmt: skip
 _DEPENDENCY: Final = "Dependency"
+_USER_IS_FULL: Final = "UserSlotLimit"
 _RESERVATION: Final = "of bsub -U"
 _CHANGED: Final = "changed by bmod, in a way that lsb.events of this release does not tell"
 
@@ -79,6 +80,8 @@ def queued_jobs(
     for job_id, (job, tasks) in rows.items():
         hosts, queue = tuple(dict.fromkeys(job.hosts)), site.queues.get(job.queue)
         said = site.reasons.get((job.job_id, job.array_index))
+        if job.user in site.full_users and (said == "" or not (said or job.dependency)):
+            said = _USER_IS_FULL
         asked, of_queue = (
             read_resource_request(text, job.processors, memory_unit, per_task=site.reserves_per_task)
             for text in (job.resource_request, "" if queue is None else queue.resource_request)

@@ -26,6 +26,7 @@ class LsfSite:
         hosts: Names of the hosts of each queue.
         hardware: Host name to its hardware.
         reasons: Why jobs wait; those are not known that are not in it.
+        full_users: Users whose jobs hold all slots that lsb.users gives them.
         max_priority: ``MAX_USER_PRIORITY`` of lsb.params; None: users' jobs have no priorities.
         has_absolute_limits: ``ABS_RUNLIMIT``.
         reserves_per_task: ``RESOURCE_RESERVE_PER_TASK``.
@@ -35,6 +36,7 @@ class LsfSite:
     hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
     reasons: Reasons = field(default_factory=dict)
+    full_users: frozenset[str] = frozenset()
     max_priority: int | None = None
     has_absolute_limits: bool = False
     reserves_per_task: bool = False
@@ -72,12 +74,19 @@ class SiteReader:
             hosts={queue.name: answers.hosts_of(queue, groups, names) for queue in queues},
             hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
             reasons=self._reasons(),
+            full_users=self._full_users(),
             max_priority=answers.read_max_priority(parameters),
             has_absolute_limits=answers.read_has_absolute_limits(parameters),
             reserves_per_task=answers.read_reserves_per_task(parameters),
         )
         self._read_at = now
         return self.last
+
+    def _full_users(self) -> frozenset[str]:
+        """Where hosts are full as well, bjobs names those alone."""
+        if not self._commands.has("busers"):
+            return frozenset()
+        return answers.read_full_users(self._commands.text("busers", "all"))
 
     def _reasons(self) -> Reasons:
         """None where no job waits, or bjobs does not say it: the forecasts do without."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.lsf.answers import read_full_users
 from advisor.lsf.pend_reasons import read_reasons
 from advisor.lsf.site import LsfSite
 from advisor.model.cluster import Limit
@@ -95,3 +96,19 @@ def test_a_limit_of_a_user_holds_in_the_cloud_and_one_of_a_queue_does_not(
     assert limits_there([queued], ["normal"], "aws", {}) == ((limit,) if is_there else ())
     others = row(tmp_path, number=8)
     assert held_jobs([queued, others]).number_of(others) == 1, "it counts the queue's other jobs"
+
+
+def test_a_user_who_holds_all_their_slots_is_at_their_limit(tmp_path: Path) -> None:
+    """Where hosts are full as well, `bjobs -p` names those alone."""
+    page = """\
+USER/GROUP          JL/P    MAX  NJOBS   PEND    RUN  SSUSP  USUSP    RSV
+default                -      -      -      -      -      -      -      -
+ann                    -     16     18      2     16      0      0      0
+bob                    -     16     18      4     14      0      0      0
+cid                    -      -     18      2     16      0      0      0
+"""
+    full = read_full_users(page)
+    assert full == {"ann"}
+    site = LsfSite(reasons={(7, 0): ""}, full_users=full)
+    assert row(tmp_path, site=site).reason == "UserSlotLimit"
+    assert row(tmp_path, site=LsfSite(full_users=frozenset({"bob"}))).reason == "Priority"
