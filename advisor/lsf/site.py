@@ -53,6 +53,7 @@ class SiteReader:
         self._commands = commands
         self._monotonic = monotonic
         self._read_at = float("-inf")
+        self._known: set[tuple[int, int]] = set()
         self.last = LsfSite()
 
     def read(self, hosts: Iterable[answers.Host]) -> LsfSite:
@@ -91,7 +92,10 @@ class SiteReader:
     def _reasons(self) -> Reasons:
         """None where no job waits, or bjobs does not say it: the forecasts do without."""
         try:
-            return read_reasons(self._commands.text("bjobs", *REASONS_ARGUMENTS))
+            found = read_reasons(self._commands.text("bjobs", *REASONS_ARGUMENTS))
         except RetryLater as error:
             log.debug("lsf.no_reasons", why=str(error))
             return {}
+        before, self._known = self._known, set(found)
+        # for a moment LSF names full hosts of a new job, and then the dependency that it waits for
+        return {job: word for job, word in found.items() if word or job in before}

@@ -69,8 +69,8 @@ class Site:
         if self.backends:
             self.backends[-1].close()
         cluster = {"scheduler": "lsf", "on_premise_partitions": (HERE,), "burst_partition": CLOUD}
-        settings = Settings.model_validate({"cluster": cluster})
-        self.backends.append(LsfBackend(settings, self.installation, self.file))
+        self.settings = Settings.model_validate({"cluster": cluster})
+        self.backends.append(LsfBackend(self.settings, self.installation, self.file))
         return self.backends[-1]
 
     def run(self, *words: str, user: str | None = None) -> str:
@@ -401,8 +401,16 @@ def test_a_forecast_knows_that_jobs_wait_for_memory(site: Site) -> None:
 def test_a_job_whose_dependency_is_fulfilled_waits_like_any_other(site: Site) -> None:
     running = site.fill()
     waits, free = (site.submit("-w", f"{verb}({running})", "sleep", "5") for verb in ("ended", "started"))
-    site.until(lambda: {waits, free} <= {job_id for job_id, _ in site.reasons()})
-    rows = {queued.job.job_id: queued for queued in site.another().snapshot(time.time()).jobs}
+    said = {(waits, 0): "Dependency", (free, 0): ""}
+    site.until(lambda: said.items() <= site.reasons().items())
+    now = iter(range(0, 10_000, 60))  # two readings, as LSF may say something else of a new job at first
+    lsf = LsfBackend(site.settings, site.installation, site.file, monotonic=lambda: float(next(now)))
+    site.backends.append(lsf)
+    first, second = (
+        {queued.job.job_id: queued for queued in lsf.snapshot(time.time()).jobs} for _ in range(2)
+    )
+    assert (first[waits].reason, first[free].reason) == ("Dependency", "Dependency")
+    rows = second
     assert (rows[waits].reason, rows[free].reason) == ("Dependency", "Priority")
     assert (rows[waits].job.dependency, rows[free].job.dependency) == (f"ended({running})", None)
     assert (rows[waits].is_queued, rows[free].is_queued) == (False, True)
