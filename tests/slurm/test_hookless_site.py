@@ -29,6 +29,7 @@ def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(databas
     lab = LabOptions(
         nodes=2,
         burst_nodes=3,
+        burst_processors=2,
         database=True,
         database_template=database_template,
         extra=("PartitionName=other Nodes=onprem1 State=UP MaxTime=INFINITE",),
@@ -72,6 +73,10 @@ def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(databas
             assert {rows[job].restarts for job in jobs if job not in moved} == {"0"}
             why = json.loads(site.advisor("why", str(min(moved)), "--format", "json").stdout)
             assert "burst" in json.dumps(why)
+            # squeue does not tell `-N1`, and no cloud node has four processors: Slurm holds it there for ever
+            wide = site.lab.sbatch("-N1", "-n4", "--time=30", script="sleep 900").job_id
+            site.wait_until("it is back", lambda: is_back(queue(site)[wide]))
+            assert site.lab.job(wide)["Priority"] != "0"
             site.wait_until("it is counted", lambda: control(site)["advising"]["advised"] >= JOBS // 2)
             site.lab.run("scancel", "--user=root", check=False)
 
@@ -80,6 +85,11 @@ class Row(NamedTuple):
     partition: str
     restarts: str
     advice: Any
+
+
+def is_back(row: Row) -> bool:
+    """Whether a job was moved and waits on-premise again."""
+    return row.advice is not None and row.advice.placement == "burst" and row.partition == "onprem"
 
 
 def queue(site: Site) -> dict[int, Row]:
