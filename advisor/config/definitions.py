@@ -74,36 +74,16 @@ def variable_of(section: str, name: str) -> str:
 
 RETIRED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "acquirer.highest_utilisation": "It is the constant 0.8 now, as published. Delete the line",
-        "acquirer.lowest_utilisation": "It is the constant 0.6 now, as published. Delete the line",
-        "acquirer.most_nodes": "It is acquirer.max_nodes now",
         "acquirer.rank": "It is the constant survival now; agarwal2023 ranks by the last change. Delete the "
         "line",
-        "acquirer.share": "It is the constant 0.1 now. Delete the line",
         "capacity.spot_interruptions": "It is the constant 2 now. Delete the line",
-        "estimator.weekly_jobs_minimum": "It is estimator.min_finished_jobs now",
         "matching.horizon_seconds": "It is the constant 3600 s now. Delete the line",
-        "matching.longest_delay_seconds": "It is matching.max_delay_seconds now",
-        "matching.steady_feature": "It is matching.long_lived_feature now",
-        "placement.boot_quantile": "It is the constant 0.8 now, the boot time that 8 of 10 boots keep. "
-        "Delete the line",
-        "placement.cutoff_scale": "It is placement.cutoff_minutes now: the square root of cutoff_scale, "
-        "divided by 60 (1e9 s^2 are 527 minutes). Without it the cutoff is chosen weekly by a backtest",
-        "placement.longest_stretch": "It is placement.max_time_limit_factor now",
-        "placement.longest_time_limit_seconds": "It is placement.max_time_limit_seconds now",
-        "portfolio.budget_ms": "It is the constant 200 ms now. Delete the line",
-        "portfolio.in_charge": "It is portfolio.leader now",
         "portfolio.judged_jobs": "It is the constant 1,000 jobs now. Delete the line",
-        "portfolio.most_warm_nodes": "It is portfolio.max_warm_nodes now",
-        "portfolio.ordered_jobs": "It is the constant 50 jobs now. Delete the line",
         "size.trees": "It is the constant 80 now. Delete the line",
-        "submit.idle_seconds": "It is the constant 600 s now. Delete the line",
-        "submit.max_connections": "It is the constant 64 connections now. Delete the line",
-        "submit.max_line_bytes": "It is the constant 65,536 bytes now. Delete the line",
         "web.whatif_seconds": "It is the constant 1800 s now. Delete the line",
     }
 )
-"""Settings that no longer exist, by ``section.name``, and how to mend a file that still has them."""
+"""Settings of 0.2.0 that no longer exist, by ``section.name``, and how to mend a file that still has them."""
 
 
 def section_models() -> dict[str, type[BaseModel]]:

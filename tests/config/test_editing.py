@@ -40,7 +40,7 @@ def test_a_new_file_is_made(tmp_path):
     ("changes", "what"),
     [
         ({"placement.boot_second": 1}, "no setting"),
-        ({"submit.idle_seconds": 1}, "the constant 600 s now"),
+        ({"portfolio.judged_jobs": 1}, "the constant 1,000 jobs now"),
         ({"placement.boot_seconds": -1}, "-1 is too small"),
         ({"cluster.policy": "best"}, "cunha2017"),
     ],
