@@ -1,4 +1,4 @@
-"""Every state file in one table: its name, its record type, who writes and reads it, what losing it costs."""
+"""Every state file in one table: its name, its record type, what losing it costs."""
 
 from __future__ import annotations
 
@@ -40,25 +40,12 @@ class KnownFile(Generic[Record]):
     """One state file in ``paths.state``.
 
     Attributes:
-        writer: The module that writes it, below `advisor`.
         loss: The consequence if the file is lost or damaged, in words for an admin.
     """
 
     name: str
     record: type[Record]
-    writer: str
-    readers: tuple[str, ...] = ()
     loss: str
-
-    @property
-    def record_name(self) -> str:
-        """Name of the record type."""
-        return "OwnWeights" if self.record is OwnWeights else self.record.__name__
-
-    @property
-    def shown_readers(self) -> str:
-        """Further readers, for the table."""
-        return ", ".join(f"`{reader}`" for reader in self.readers) or "-"
 
     def at(self, folder: Path) -> StateFile[Record]:
         """The file in a folder."""
@@ -68,157 +55,128 @@ class KnownFile(Generic[Record]):
 BUDGET: Final = KnownFile(
     name="budget.json",
     record=BudgetRecord,
-    writer="service/state/budget.py",
     loss="Nothing is launched while a budget is set, until what was spent was rebuilt from the copy "
     "`budget.json.old`, the history and EC2's list of instances.",
 )
 BOOTS: Final = KnownFile(
     name="cloud.json",
     record=BootsSeen,
-    writer="service/state/cloud_record.py",
     loss="Boot times are learned anew; one failed boot then stops launches until one boot succeeds. Jobs of "
     "`--no-requeue` that wait for a late node may be requeued from then on.",
 )
 CLOSED_POOLS: Final = KnownFile(
     name="pools.json",
     record=ClosedPools,
-    writer="ec2/pools.py",
     loss="At most one refused launch for each pool that is empty.",
 )
 PRICES: Final = KnownFile(
     name="prices.json",
     record=ReadPrices,
-    writer="ec2/prices.py",
     loss="The settings' prices hold until EC2 is asked again.",
 )
 INTERRUPTIONS: Final = KnownFile(
     name="interruptions.json",
     record=Interruptions,
-    writer="service/state/interruption_record.py",
     loss="A job may be warned twice, or lose one more spot node before it gets on-demand capacity.",
 )
 LIVES: Final = KnownFile(
     name="lives.json",
     record=Lives,
-    writer="service/state/life_record.py",
     loss="How long spot nodes last is learned anew, in days.",
 )
 HEDGE_ENTRIES: Final = KnownFile(
     name="places.json",
     record=HedgeEntries,
-    writer="service/state/hedge_entries.py",
     loss="Hedged jobs are found again by their AdminComment, their placeholders by name; a job that was "
     "requeued before (Slurm counts it) is not requeued any more.",
 )
 SMALL_JOBS: Final = KnownFile(
     name="small_jobs.json",
     record=RequeuedSmallJobs,
-    writer="service/hedge/small_jobs.py",
     loss="Jobs that were requeued as large and still wait do not get their age back.",
 )
 LSF_ADVICE: Final = KnownFile(
     name="lsf_advice.json",
     record=AdviceOfLiveJobs,
-    writer="lsf/kept_advice.py",
-    readers=("lsf/backend.py",),
     loss="Waiting jobs of LSF are advised once more; one that was moved stays where it is.",
 )
 LSF_HOSTS: Final = KnownFile(
     name="lsf_hosts.json",
     record=HostsAskedFor,
-    writer="lsf/cloud_hosts.py",
-    readers=("lsf/backend.py",),
     loss="Hosts that LSF's resource connector has from us count as not asked for: their instances are ended "
     "after the grace of orphans, and their jobs are run again.",
 )
 MOVES: Final = KnownFile(
     name="asked_again.json",
     record=MovesUnderWay,
-    writer="service/waiting/moving.py",
     loss="Nothing: a job that still waits is asked again.",
 )
 PORTFOLIO: Final = KnownFile(
     name="portfolio.json",
     record=PortfolioState,
-    writer="service/portfolio/portfolio_loop.py",
-    readers=("service/control/features.py",),
     loss="The selection of policies learns anew. Where portfolio.enabled was just set to false, run "
     "`advisor portfolio undo`.",
 )
 VERDICT: Final = KnownFile(
     name="portfolio_verdict.json",
     record=JudgedPolicies,
-    writer="service/portfolio/judge.py",
     loss="The policies are judged again, in minutes.",
 )
 SITE_FACTORS: Final = KnownFile(
     name="portfolio_order.json",
     record=SiteFactors,
-    writer="service/portfolio/order.py",
     loss="Waiting burst jobs keep the site factor that the portfolio gave them.",
 )
 PORTFOLIO_WEIGHTS: Final = KnownFile(
     name="portfolio_weights.json",
     record=OwnWeights,
-    writer="service/cloud/node_weights.py",
     loss="Node weights are off by at most 10 until the next `scontrol reconfigure`.",
 )
 NODE_WEIGHTS: Final = KnownFile(
     name="node_weights.json",
     record=OwnWeights,
-    writer="service/cloud/node_weights.py",
     loss=PORTFOLIO_WEIGHTS.loss,
 )
 MARKED_NODES: Final = KnownFile(
     name="marks.json",
     record=MarkedNodes,
-    writer="service/stability/actuators.py",
     loss="Where matching.enabled was just set to false, nodes may lack `matching.long_lived_feature` until "
     "the next `scontrol reconfigure`.",
 )
 STEERED_JOBS: Final = KnownFile(
     name="steering.json",
     record=SteeredJobs,
-    writer="service/stability/steering.py",
     loss="Jobs that were held off nodes at that moment exclude them until an admin clears ExcNodeList.",
 )
 ACQUIRER: Final = KnownFile(
     name="acquirer.json",
     record=AcquirerState,
-    writer="service/stability/acquirer.py",
     loss="The acquirer plans at once instead of at its hour; nodes asked for may be asked for again.",
 )
 PRICE: Final = KnownFile(
     name="price.json",
     record=PriceRecord,
-    writer="service/price/price_keeper.py",
     loss="The price is read anew from the history and from demand; what may be spent follows from the record "
     "of spending.",
 )
 DRIFT: Final = KnownFile(
     name="drift.json",
     record=Drift,
-    writer="service/learn/drift_book.py",
-    readers=("service/admin/doctor.py", "service/admin/accuracy.py"),
     loss="A partition that has fallen back moves jobs again, and its week is measured anew.",
 )
 TRAININGS: Final = KnownFile(
     name="trainings.json",
     record=Trainings,
-    writer="service/learn/training_record.py",
-    readers=("service/admin/model_troubles.py", "service/learn/feature.py"),
     loss="A failed weekly training is not told of.",
 )
 APPLIED: Final = KnownFile(
     name=APPLIED_NAME,
     record=AppliedChanges,
-    writer="service/state/applied.py",
     loss="Settings stay as they are; what the pages changed before cannot be undone there any more.",
 )
 NOTICES: Final = KnownFile(
     name="notices.json",
     record=ToldNotices,
-    writer="cli/notify.py",
     loss="Troubles that last, and shares of the budget that are reached, are told once more.",
 )
 
@@ -253,12 +211,3 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
 def known_file(name: str) -> KnownFile[Any] | None:
     """The state file that a name belongs to; also of a copy (``.old``) or one set aside (``.bad``)."""
     return next((file for file in STATE_FILES if name == file.name or name.startswith(f"{file.name}.")), None)
-
-
-def table() -> str:
-    """The table of docs/state-files.md."""
-    rows = (
-        f"| `{file.name}` | {file.record_name} | `{file.writer}` | {file.shown_readers} | {file.loss} |"
-        for file in STATE_FILES
-    )
-    return "\n".join(("| file | record | written by | read by | losing it |", "|---|---|---|---|---|", *rows))
