@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from advisor.model.cluster import Node
-from advisor.model.job_words import MEBIBYTES
+from advisor.model.job_words import mebibytes
 from advisor.model.snapshot import Partition
 
 _NO_HOST: Final = re.compile(r"[^A-Za-z0-9_.-]")
-_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)")
 _CLUSTER_NAME: Final = re.compile(r"^My cluster name is (\S+)", re.MULTILINE)
 _MINUTES: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?) min")
 _DOWN: Final = frozenset({"unavail", "unreach", "closed_LIM"})
@@ -90,11 +89,10 @@ def read_hardware(text: str) -> dict[str, Hardware]:
         words = line.split()
         if len(words) < 8:
             continue
-        amount = _AMOUNT.fullmatch(words[5])
         resources = " ".join(words[8:]).strip("()").split()
         found[words[0]] = Hardware(
             processors=int(words[4]) if words[4].isdecimal() else 0,
-            memory_mb=round(float(amount[1]) * MEBIBYTES[amount[2]]) if amount else 0,
+            memory_mb=mebibytes(words[5]) or 0,
             resources=tuple(resources),
         )
     return found

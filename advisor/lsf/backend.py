@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Unpack
 
 import structlog
 
@@ -33,6 +33,7 @@ from advisor.lsf.queued_jobs import full_id, name_of, queued_jobs, rows_of
 from advisor.lsf.site import LsfSite, SiteReader
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
+from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
 
@@ -358,21 +359,10 @@ class LsfBackend:
         for refusal in refusals:
             log.info("lsf.user_not_told", job=job_id, why=str(refusal))
 
-    def update_node(
-        self,
-        nodes: Collection[str],
-        *,
-        state: str | None = None,
-        reason: str | None = None,
-        address: str | None = None,
-        hostname: str | None = None,
-        weight: int | None = None,
-        features: Sequence[str] | None = None,
-    ) -> None:
+    def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:
         """See :class:`~advisor.model.scheduler.CloudScheduler`; LSF has no addresses, weights or features."""
-        del address, hostname, weight, features
-        if self.cloud_hosts is not None and state is not None:
-            self.cloud_hosts.update(nodes, state, reason or "burst advisor")
+        if self.cloud_hosts is not None and "state" in change:
+            self.cloud_hosts.update(nodes, change["state"], change.get("reason") or "burst advisor")
 
     def _close_host(self, host: str, why: str) -> None:
         self._commands.text("badmin", "hclose", "-C", why, host)

@@ -15,6 +15,13 @@ _ROOM_FOR_OURS: Final = 64
 _ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z", re.ASCII)
 _CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
 _FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
+_MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([KMGTP]?)")
+
+
+def mebibytes(text: str) -> int | None:
+    """MiB of memory such as ``100M``, ``1.50G`` or ``0``; None for anything else."""
+    match = _MEMORY.fullmatch(text.strip())
+    return None if match is None else round(float(match[1]) * MEBIBYTES[match[2]])
 
 
 def count_array_tasks(expression: str | None) -> int:

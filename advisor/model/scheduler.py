@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation, SubmittedJob
+
+
+class NodeChange(TypedDict, total=False):
+    """A change of nodes, in the words of ``scontrol update node``."""
+
+    state: str
+    reason: str
+    address: str
+    hostname: str
+    weight: int
+    features: Sequence[str]
 
 
 class Scheduler(Protocol):
@@ -68,16 +79,6 @@ class CloudScheduler(Scheduler, Protocol):
         """Run jobs again that have failed with their node; they keep their ids."""
         ...
 
-    def update_node(
-        self,
-        nodes: Collection[str],
-        *,
-        state: str | None = None,
-        reason: str | None = None,
-        address: str | None = None,
-        hostname: str | None = None,
-        weight: int | None = None,
-        features: Sequence[str] | None = None,
-    ) -> None:
-        """Change nodes, in the words of ``scontrol update node``; all of them get one address."""
+    def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:
+        """Change nodes; all of them get one address."""
         ...

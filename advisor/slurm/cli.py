@@ -6,14 +6,15 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 from advisor.history import sacct
 from advisor.model.errors import AdvisorError, BadInput, RetryLater
 from advisor.model.node_sets import fold
+from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
 from advisor.slurm import parsing, records
@@ -99,29 +100,21 @@ class CliBackend:
         with self._commands.lines("sacct", *arguments, timeout=_ACCOUNTING_SECONDS) as lines:
             yield AccountingExport(fields=fields, delimited_by=word, lines=lines)
 
-    def update_node(
-        self,
-        nodes: Collection[str],
-        *,
-        state: str | None = None,
-        reason: str | None = None,
-        address: str | None = None,
-        hostname: str | None = None,
-        weight: int | None = None,
-        features: Sequence[str] | None = None,
-    ) -> None:
+    def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         changes = []
-        if state is not None:
-            changes.append(f"state={_checked(state, _NODE_STATE, 'node state')}")
-        if reason is not None:
-            changes.append(f"reason={one_line(reason)}")
-        if hostname is not None:
-            changes.append(f"nodehostname={_checked(hostname, _ADDRESS, 'host name')}")
-        if weight is not None:
-            changes.append(f"weight={weight:d}")
-        if features is not None:
-            changes.append(f"activefeatures={','.join(_checked(f, _ADDRESS, 'feature') for f in features)}")
+        if "state" in change:
+            changes.append(f"state={_checked(change['state'], _NODE_STATE, 'node state')}")
+        if "reason" in change:
+            changes.append(f"reason={one_line(change['reason'])}")
+        if "hostname" in change:
+            changes.append(f"nodehostname={_checked(change['hostname'], _ADDRESS, 'host name')}")
+        if "weight" in change:
+            changes.append(f"weight={change['weight']:d}")
+        if "features" in change:
+            words = (_checked(word, _ADDRESS, "feature") for word in change["features"])
+            changes.append(f"activefeatures={','.join(words)}")
+        address = change.get("address")
         if address is not None:
             _checked(address, _ADDRESS, "node address")
         elif not changes:

@@ -19,6 +19,7 @@ from advisor.model.job_words import (
     count_array_tasks,
     feature_words,
     is_plain,
+    mebibytes,
 )
 from advisor.model.node_classes import NOT_BY_NODE, gpu_count, gpu_types
 from advisor.model.node_sets import expand
@@ -141,7 +142,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
     if records.whole(row["UserID"]) is None:
         return None
     start = records.whole(row["StartTime"])
-    job, tres = _job(row, job_id, float(submit), partitions[0]), _tres(row)
+    job, tres = _job(row, job_id, float(submit), partitions[0]), tres_of(row)
     return QueuedJob(
         job=job,
         state=state,
@@ -154,12 +155,12 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         reason=records.text(row["Reason"], 100) or "",
         nodes=records.text(row["NodeList"], 65536) or "",
         admin_comment=records.text(row["admin_comment"], 4096) or "",
-        memory_mb=records.mebibytes(tres.get("mem", "")) or 0,
+        memory_mb=mebibytes(tres.get("mem", "")) or 0,
         gpus=_gpus(tres, job),
     )
 
 
-def _tres(row: Mapping[str, str]) -> dict[str, str]:
+def tres_of(row: Mapping[str, str]) -> dict[str, str]:
     """What a job has, or asks for while it waits, such as ``cpu=4,mem=400M,node=1,gres/gpu=1``."""
     return dict(part.split("=", 1) for part in row["tres-alloc"].strip().split(",") if "=" in part)
 
@@ -210,8 +211,8 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     queued = _queued_job(row)
     if queued is None:
         return None
-    tres = _tres(row)
-    memory, min_memory = records.mebibytes(tres.get("mem", "")), records.mebibytes(row["MinMemory"])
+    tres = tres_of(row)
+    memory, min_memory = mebibytes(tres.get("mem", "")), mebibytes(row["MinMemory"])
     nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
     is_of_nodes = min_memory is not None and min_memory * nodes == memory  # else of processors
     job = structs.replace(
@@ -222,7 +223,7 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
         gres=_resources(row),
         node_processors=of_node if (of_node := records.leading(row["MinCpus"]) or 0) > 1 else None,
-        tmp_disk=records.mebibytes(row["MinTmpDisk"]) or None,
+        tmp_disk=mebibytes(row["MinTmpDisk"]) or None,
         burst_buffer=records.text(row["burstbuffer"]),
     )
     eligible = records.whole(row["EligibleTime"])

@@ -17,7 +17,7 @@ from typing import Final
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
-from advisor.model.job_words import MEBIBYTES
+from advisor.model.job_words import mebibytes
 from advisor.model.snapshot import JobView, QueuedJob
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
@@ -300,7 +300,7 @@ def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
     """Options of sbatch that ask for the resources that the job has."""
     nodes = max(1, records.leading(shape["NumNodes"]) or 1)
     limit = wish.limit_seconds if wish.limit_seconds is not None else records.seconds(shape["TimeLimit"])
-    memory = _memory_mb(shape["tres-alloc"])
+    memory = mebibytes(parsing.tres_of(shape).get("mem", "")) or 0
     features = "&".join(wish.features) if wish.features is not None else shape["Feature"]
     counts = {
         "ntasks": max(1, records.whole(shape["NumTasks"]) or 1),
@@ -322,14 +322,6 @@ def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
     if shape["Contiguous"].strip() == "1":
         options.append("--contiguous")
     return options
-
-
-def _memory_mb(tres: str) -> float:
-    for part in tres.split(","):
-        name, _, value = part.strip().partition("=")
-        if name == "mem" and value[:-1].replace(".", "", 1).isdigit() and value[-1] in MEBIBYTES:
-            return float(value[:-1]) * MEBIBYTES[value[-1]]
-    return 0.0
 
 
 def _as_user(uid: int) -> list[str]:

@@ -18,14 +18,15 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import structlog
 
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
 from advisor.slurm.cli import PARTITION_ATTEMPTS, CliBackend, one_line
@@ -215,41 +216,19 @@ class PyslurmBackend:
         self.by_commands += bool(others)
         return [job_id for job_id in job_ids if job_id in self._single], others
 
-    def update_node(
-        self,
-        nodes: Collection[str],
-        *,
-        state: str | None = None,
-        reason: str | None = None,
-        address: str | None = None,
-        hostname: str | None = None,
-        weight: int | None = None,
-        features: Sequence[str] | None = None,
-    ) -> None:
+    def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        asked = {
-            "state": state,
-            "reason": None if reason is None else one_line(reason),
-            "address": address,
-            "hostname": hostname,
-            "weight": weight,
-            "active_features": None if features is None else list(features),
-        }
-        said = {name: value for name, value in asked.items() if value is not None}
+        said: dict[str, Any] = {**change}
+        if "reason" in change:
+            said["reason"] = one_line(change["reason"])
+        if "features" in change:
+            said["active_features"] = list(said.pop("features"))
         if not said or not nodes:
             return
-        is_list = address is not None and len(nodes) > 1  # each node has an address of its own there
+        is_list = "address" in change and len(nodes) > 1  # each node has an address of its own there
         if is_list or not all(said.values()) or self._pyslurm_refuses(said):
             self.by_commands += 1
-            self._commands.update_node(
-                nodes,
-                state=state,
-                reason=reason,
-                address=address,
-                hostname=hostname,
-                weight=weight,
-                features=features,
-            )
+            self._commands.update_node(nodes, **change)
             return
         changes = self._pyslurm.Node(**said)
         self._called(lambda: self._pyslurm.Nodes(list(nodes)).modify(changes))

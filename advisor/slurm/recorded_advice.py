@@ -8,6 +8,7 @@ from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import AdvisorError, BadInput
+from advisor.slurm import records
 from advisor.slurm.commands import Commands
 
 _ID_WIDTH: Final = 24
@@ -52,13 +53,13 @@ def _answers(commands: Commands, job: str) -> Iterator[tuple[int | None, str]]:
     for line in _lines(
         commands, "squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={columns}"
     ):
-        yield _number(line[:_ID_WIDTH]), line[_ID_WIDTH:]
+        yield records.whole(line[:_ID_WIDTH]) or None, line[_ID_WIDTH:]
     options = ("--noheader", "--allocations", "--parsable2", "--format=JobID,AdminComment")
     for line in _lines(commands, "sacct", *options, f"--jobs={job}"):
         name, bar, comment = line.partition("|")
         if bar:
             het_job_id, plus, _ = name.partition("+")
-            yield _number(het_job_id) if plus else None, comment
+            yield records.whole(het_job_id) if plus else None, comment
 
 
 def _lines(commands: Commands, name: str, *arguments: str) -> Iterator[str]:
@@ -69,8 +70,3 @@ def _lines(commands: Commands, name: str, *arguments: str) -> Iterator[str]:
     except AdvisorError:  # an unknown job id, or no accounting at this site
         return
     yield from filter(str.strip, answer.splitlines())
-
-
-def _number(text: str) -> int | None:
-    word = text.strip()
-    return int(word) if word.isascii() and word.isdigit() and int(word) else None

@@ -109,13 +109,3 @@ def seconds(value: str) -> float | None:
         return None
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + rest)
-
-
-def mebibytes(text: str) -> int | None:
-    """Memory such as ``100M``, ``1.50G`` or ``0``."""
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([KMGTP]?)", text.strip())
-    if match is None:
-        return None
-    return round(
-        float(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]]
-    )

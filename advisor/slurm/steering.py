@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.model.errors import BadInput, RetryLater
-from advisor.model.job_words import MEBIBYTES
+from advisor.model.job_words import mebibytes
 from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands, reservations_of
@@ -21,7 +21,6 @@ from advisor.slurm.records import Layout, Unread
 RESERVATION: Final = "advisor_portfolio"
 _OWNER: Final = "root"
 _COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of these nodes
-_MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([MGTP]?)")
 _JOBS_A_CALL: Final = 500
 _GENERIC: Final = ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task")
 _DEMANDS: Final = ("JobID", "MinMemory", *_GENERIC, "UserID")  # numbers first and last
@@ -170,9 +169,8 @@ class BurstSteering:
             job_id = records.whole(row["JobID"])
             if job_id is not None:
                 generic = any(records.text(row[name]) is not None for name in _GENERIC)
-                found[job_id] = Demand(
-                    memory_mb=_memory_mb(row["MinMemory"]), is_particular=generic or job_id in excluding
-                )
+                memory = mebibytes(row["MinMemory"]) or 0
+                found[job_id] = Demand(memory_mb=memory, is_particular=generic or job_id in excluding)
         return found
 
     def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
@@ -226,11 +224,6 @@ class BurstSteering:
             # scontrol has changed the other jobs of the list
             if "already finished" not in str(error) and "Invalid job id" not in str(error):
                 raise
-
-
-def _memory_mb(text: str) -> int:
-    match = _MEMORY.fullmatch(text.strip())
-    return int(float(match[1]) * MEBIBYTES[match[2]]) if match else 0
 
 
 def _signed(text: str) -> int | None:

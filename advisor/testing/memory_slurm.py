@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
+from advisor.model.scheduler import NodeChange
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
@@ -131,44 +132,25 @@ class MemorySlurm(MemoryCluster):
             eligible_time=job.begin_time or job.submit_time,
         )
 
-    def update_node(
-        self,
-        nodes: Collection[str],
-        *,
-        state: str | None = None,
-        reason: str | None = None,
-        address: str | None = None,
-        hostname: str | None = None,
-        weight: int | None = None,
-        features: Sequence[str] | None = None,
-    ) -> None:
+    def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; one field more is one that is not known here."""
 
         def update() -> None:
-            self.cloud_changes += state is not None or features is not None or weight is not None
+            self.cloud_changes += not {"state", "features", "weight"}.isdisjoint(change)
             for node in self._known(nodes):
-                node.weight = node.weight if weight is None else weight
-                if features is not None:
-                    if not set(features) <= set(node.features):
+                node.weight = change.get("weight", node.weight)
+                if "features" in change:
+                    if not set(change["features"]) <= set(node.features):
                         raise RetryLater("Invalid feature specification", code="slurm.command_failed")
-                    node.active = tuple(features)
-                node.address = address or node.address
-                node.reason = reason or node.reason
-                if state is not None:
-                    self._set_state(node, state)
-            said = {
-                "state": state,
-                "reason": reason,
-                "address": address,
-                "hostname": hostname,
-                "weight": weight,
-                "features": features,
-            }
-            changes = {name: value for name, value in said.items() if value is not None}
-            self.told.append(("node", tuple(nodes), changes))
+                    node.active = tuple(change["features"])
+                node.address = change.get("address") or node.address
+                node.reason = change.get("reason") or node.reason
+                if "state" in change:
+                    self._set_state(node, change["state"])
+            self.told.append(("node", tuple(nodes), dict(change)))
 
-        if hostname is not None and {hostname} != set(nodes):
-            msg = f"{hostname} is not the name of {nodes}"
+        if "hostname" in change and {change["hostname"]} != set(nodes):
+            msg = f"{change['hostname']} is not the name of {nodes}"
             raise ValueError(msg)
         self._call("update_node", update)
 
