@@ -65,6 +65,7 @@ class ReconcileLoop:
     ) -> None:
         self._resuming, self._boot_ended = resuming, boot_ended
         self._settings, self._slurm, self._view = context.settings, context.slurm, context.view
+        self.period_seconds = context.settings.loops.reconcile_seconds
         self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
         self._interruptions = context.interruptions
         self._books, self._addresses = context.bookkeeping(), context.addresses()
@@ -78,11 +79,6 @@ class ReconcileLoop:
         self.listed_at: float | None = None
         self.orphans_collected = 0
         self.nodes_lost = 0
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.reconcile_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

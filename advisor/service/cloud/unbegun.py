@@ -49,6 +49,7 @@ class UnbegunJobs:
         clock: Clock,
     ) -> None:
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
+        self.period_seconds = settings.loops.snapshot_seconds
         self._record = record
         self._lock = threading.RLock()
         self._told: set[int] = set()  # jobs of the record that this process told Slurm of
@@ -56,11 +57,6 @@ class UnbegunJobs:
         self._booting: dict[str, float] = {}  # node: the first snapshot that shows it so, epoch seconds
         self._resume_seconds: float | None = None
         self._asked_at = -_ASK_SECONDS
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.snapshot_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

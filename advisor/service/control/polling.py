@@ -99,6 +99,7 @@ class PollLoop:
         stop_of: Callable[[int], float | None] = lambda _: None,
     ) -> None:
         self._settings = settings
+        self.period_seconds = settings.loops.snapshot_seconds
         self._slurm = slurm
         self._view = view
         self._cloud = cloud
@@ -120,11 +121,6 @@ class PollLoop:
         self._reservations: tuple[Reservation, ...] = ()
         self._ageing: Ageing | None = None
         self._priorities = FirstPriorities()
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.snapshot_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

@@ -71,6 +71,7 @@ class LearnLoop:
         drift: DriftBook | None = None,
     ) -> None:
         self._settings = settings
+        self.period_seconds = settings.loops.learn_seconds
         self._slurm = slurm
         self._store = store
         self._knowledge = knowledge
@@ -89,11 +90,6 @@ class LearnLoop:
         self.last_ingest: IngestReport | None = None
         self._restarted = set[int]()
         self._unjudged: list[JobOutcome] = []  # of the last round: their advice has not come yet
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.learn_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

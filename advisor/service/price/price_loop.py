@@ -71,6 +71,7 @@ class PriceLoop:
         ),
     ) -> None:
         self._settings = settings
+        self.period_seconds = max(settings.loops.snapshot_seconds, 30.0)  # a poll wakes it, too
         self._view = view
         self._keeper = keeper
         self._valuer = valuer
@@ -85,11 +86,6 @@ class PriceLoop:
         self._seen_at = 0.0
         self.cloud = CloudState()
         self.valued = self.worth_it = 0
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`; a poll wakes it."""
-        return max(self._settings.loops.snapshot_seconds, 30.0)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

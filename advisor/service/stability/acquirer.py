@@ -91,6 +91,7 @@ class AcquireLoop:
         protected: Callable[[], str] = str,
     ) -> None:
         self._settings = settings
+        self.period_seconds = settings.loops.match_seconds
         self._rules = settings.acquirer
         self._knowledge = knowledge
         self._slurm = slurm
@@ -109,11 +110,6 @@ class AcquireLoop:
         self._busy_sum = self._samples = 0.0
         self._retired: dict[str, str] = {}  # node that was retired: its instance
         self.retired = self.asked = 0
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.match_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

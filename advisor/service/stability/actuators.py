@@ -153,13 +153,8 @@ class TakeBackLoop:
     name = "take-back"
 
     def __init__(self, settings: Settings, actuators: MatchActuators) -> None:
-        self._settings = settings
+        self.period_seconds = settings.loops.match_seconds
         self._actuators = actuators
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.match_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

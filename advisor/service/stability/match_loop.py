@@ -55,6 +55,7 @@ class MatchLoop:
         clock: Clock,
     ) -> None:
         self._settings = settings
+        self.period_seconds = settings.loops.match_seconds
         self._matching = settings.matching
         self._knowledge = knowledge
         self._view = view
@@ -64,11 +65,6 @@ class MatchLoop:
         self._snapshot: ClusterSnapshot | None = None
         self._nodes: tuple[Node, ...] = ()
         self.outlook: Mapping[str, NodeOutlook] = {}
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._settings.loops.match_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

@@ -93,6 +93,7 @@ class AdvisingLoop:
     """
 
     name = "advise"
+    period_seconds = _PERIOD_SECONDS
 
     def __init__(
         self,
@@ -113,11 +114,6 @@ class AdvisingLoop:
         self._advised: dict[int, _Advised] = {}
         self.advised = self.moved = self.left_alone = 0
         self.slowest_seconds = 0.0
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return _PERIOD_SECONDS
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
