@@ -99,23 +99,11 @@ def _instances_of(settings: Settings) -> Callable[[], list[str]]:
         if not settings.ec2.image_id:
             return []
         from advisor.ec2.clients import client
-        from advisor.ec2.errors import failure_of
         from advisor.ec2.instances import as_instance
         from advisor.ec2.listing import described
         from advisor.ec2.tags import CLUSTER_TAG
-        from advisor.model.errors import TellAdmin
 
-        try:
-            raw = described(client("ec2", settings.ec2), {CLUSTER_TAG: settings.cluster.name})
-        except Exception as problem:
-            failure = failure_of(problem)
-            if failure is None:
-                raise
-            raise TellAdmin(
-                f"EC2 does not list the instances: {failure.code}: {failure.message}. "
-                "Mend this and run `advisor uninstall` again",
-                code="uninstall.ec2",
-            ) from None
+        raw = described(client("ec2", settings.ec2), {CLUSTER_TAG: settings.cluster.name})
         return [found.instance_id for found in map(as_instance, raw) if found.is_alive]
 
     return ask

@@ -21,18 +21,13 @@ _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 30  # longer than SQS's long polls, which last 20
 _MODELS: Final = botocore.loaders.create_loader()  # shared: reading EC2's model takes a tenth of a second
 
-LAUNCH_CONFIG: Final = Config(
-    retries={"mode": "adaptive", "total_max_attempts": 1},
-    connect_timeout=_CONNECT_SECONDS,
-    read_timeout=_READ_SECONDS,
-    max_pool_connections=16,
-)
 READ_CONFIG: Final = Config(
     retries={"mode": "adaptive", "total_max_attempts": 5},
     connect_timeout=_CONNECT_SECONDS,
     read_timeout=_READ_SECONDS,
     max_pool_connections=16,
 )
+LAUNCH_CONFIG: Final = READ_CONFIG.merge(Config(retries={"mode": "adaptive", "total_max_attempts": 1}))
 
 
 def client(service: str, settings: Ec2Settings, config: Config = READ_CONFIG) -> Any:

@@ -56,11 +56,6 @@ class Instance:
         return self.state not in _ENDED
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it no longer runs a job."""
-        return not self.is_alive
-
-    @property
     def was_reclaimed(self) -> bool:
         """Whether EC2 interrupted it (F25: known from the instance's state, not from a job's exit code)."""
         return self.state_reason.startswith("Server.Spot")

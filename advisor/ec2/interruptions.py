@@ -12,11 +12,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.clients import client
+from advisor.ec2.clients import client, rows_of
 from advisor.ec2.errors import ask
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
 from advisor.model.settings import Ec2Settings
@@ -117,12 +118,13 @@ class Interruptions:
         found: list[Received] = []
         wait = _LONG_POLL_SECONDS
         for _ in range(_RECEIVES_A_ROUND):
-            answer = self._ask(
-                "receive_message",
+            call = partial(
+                self._sqs.receive_message,
                 QueueUrl=self._settings.interruption_queue_url,
                 MaxNumberOfMessages=_MESSAGES,
                 WaitTimeSeconds=wait,
             )
+            answer = ask(call)
             messages = answer.get("Messages", [])
             found += [Received(item["ReceiptHandle"], parse(item.get("Body", ""))) for item in messages]
             if len(messages) < _MESSAGES:
@@ -140,10 +142,9 @@ class Interruptions:
                 {"Id": str(number), "ReceiptHandle": item.receipt}
                 for number, item in enumerate(received[start : start + _MESSAGES])
             ]
-            answer = self._ask(
-                "delete_message_batch", QueueUrl=self._settings.interruption_queue_url, Entries=entries
-            )
-            for failed in answer.get("Failed", []):
+            url = self._settings.interruption_queue_url
+            call = partial(self._sqs.delete_message_batch, QueueUrl=url, Entries=entries)
+            for failed in ask(call).get("Failed", []):
                 _log.warning("queue.not_deleted", code=failed.get("Code"))
 
     def poll(self) -> list[Notice]:
@@ -156,19 +157,10 @@ class Interruptions:
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._cluster]},
             {"Name": "status-code", "Values": [_MARKED, *(f"{begin}*" for begin in _ENDED_BY_EC2)]},
         ]
-        notices: list[Notice] = []
-        request: dict[str, Any] = {"Filters": filters}
-        while True:
-            answer = self._ask("describe_spot_instance_requests", **request)
-            ours = [row for row in answer.get("SpotInstanceRequests", []) if has_tags(row, owner)]
-            notices += [notice for notice in map(_notice_of_request, ours) if notice is not None]
-            if not answer.get("NextToken"):
-                return notices
-            request["NextToken"] = answer["NextToken"]
-
-    def _ask(self, operation: str, **request: Any) -> Any:
-        service = self._ec2 if operation.startswith("describe_") else self._sqs
-        return ask(lambda: getattr(service, operation)(**request))
+        operation, name = "describe_spot_instance_requests", "SpotInstanceRequests"
+        rows = ask(lambda: rows_of(self._ec2, operation, name, Filters=filters))
+        ours = (row for row in rows if has_tags(row, owner))
+        return [notice for notice in map(_notice_of_request, ours) if notice is not None]
 
 
 def _notice_of_request(row: Mapping[str, Any]) -> Notice | None:

@@ -79,6 +79,8 @@ class _Ec2Client:
         match operation:
             case "describe_instances":
                 return _Paginator(self._account)
+            case "describe_spot_instance_requests":
+                return _Pages(self.describe_spot_instance_requests)
             case "describe_capacity_reservations":
                 return _Pages(self._reservations)
             case "describe_spot_price_history":

@@ -215,7 +215,7 @@ def test_f21_a_stopped_instance_is_gone_for_slurm_and_terminated(emulator, fleet
     (launched,) = fleet.resume(["burst1"]).launched
     ec2.stop_instances(InstanceIds=[launched.instance_id])
     (shown,) = fleet.instances()
-    assert (shown.is_gone, shown.may_cost) == (True, True)
+    assert (shown.is_alive, shown.may_cost) == (False, True)
     (second,) = fleet.resume(["burst1"]).launched
     assert second.instance_id != launched.instance_id
     assert set(fleet.suspend(["burst1"])) == {launched.instance_id, second.instance_id}

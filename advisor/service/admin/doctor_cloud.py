@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from advisor.ec2.clients import client
-from advisor.ec2.errors import answer_or_failure, failure_of
+from advisor.ec2.errors import answer_or_failure
 from advisor.ec2.paid import paid_book
 from advisor.ec2.prices import Prices
 from advisor.ec2.reading_account import AccountCache
@@ -36,12 +36,8 @@ def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
 def _reach(settings: Settings) -> Iterator[Diagnosis]:
     ec2 = client("ec2", settings.ec2)
     mend = "Give this host an instance profile or other credentials that botocore finds; check ec2.region"
-    try:
-        answer = ec2.describe_images(ImageIds=[settings.ec2.image_id])
-    except Exception as problem:
-        failure = failure_of(problem)
-        if failure is None:
-            raise
+    answer, failure = answer_or_failure(lambda: ec2.describe_images(ImageIds=[settings.ec2.image_id]))
+    if failure is not None:
         yield error("ec2", f"{failure.code}: {failure.message}", mend)
         return
     if not answer.get("Images"):

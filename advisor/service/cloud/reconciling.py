@@ -175,7 +175,7 @@ class ReconcileLoop:
         if not self.instances:
             return
         snapshot, nodes, alive = self._pairs()
-        ended = {item.node: item for item in self.instances if item.is_gone and item.node is not None}
+        ended = {item.node: item for item in self.instances if not item.is_alive and item.node is not None}
         now = self._clock.monotonic()
         not_lost = self._young.union(alive, self._resuming())
         lost = {

@@ -152,7 +152,7 @@ class StabilityKnowledge:
     ) -> float | None:
         if pool is None:
             return None
-        if item is not None and item.is_gone:
+        if item is not None and not item.is_alive:
             return 0.0  # Slurm has not noticed yet
         if item is not None and self._said.said(
             item.instance_id, NoticeKind.INTERRUPTION, NoticeKind.REBALANCE
