@@ -14,15 +14,10 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
 
-_app = typer.Typer(help="Show the budgets, or set one.")
+group = typer.Typer(help="Show the budgets, or set one.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor budget``."""
-    app.add_typer(_app, name="budget")
-
-
-@_app.callback(invoke_without_command=True)
+@group.callback(invoke_without_command=True)
 def show(
     context: typer.Context,
     config: ConfigOption = None,
@@ -59,7 +54,7 @@ def _draw(console: Console, result: Mapping[str, Any]) -> None:
     console.print(Text(f"US dollars; days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
 
 
-@_app.command("set")
+@group.command("set")
 def set_budget(
     usd: Annotated[
         float | None, typer.Argument(min=0.0, help="US dollars of a period; an account's 0 moves no job.")

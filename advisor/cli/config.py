@@ -18,15 +18,10 @@ from advisor.cli.tables import print_facts, print_table
 if TYPE_CHECKING:
     from advisor.config import Finding, LoadedSettings
 
-config_app = typer.Typer(no_args_is_help=True, help="Show, explain, check and change the settings.")
+group = typer.Typer(no_args_is_help=True, help="Show, explain, check and change the settings.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``advisor config``."""
-    app.add_typer(config_app, name="config")
-
-
-@config_app.command("show")
+@group.command("show")
 def show(
     names: Annotated[
         list[str] | None,
@@ -90,7 +85,7 @@ def _explain(console: Console, rows: Sequence[dict[str, Any]]) -> None:
         print_facts(console, facts)
 
 
-@config_app.command("check")
+@group.command("check")
 def check(
     config: ConfigOption = None,
     partitions: Annotated[
@@ -150,7 +145,7 @@ def _partitions_of_the_cluster(loaded: LoadedSettings) -> set[str] | None:
     return partition_names(loaded.settings.paths.slurm_conf)
 
 
-@config_app.command("hook")
+@group.command("hook")
 def hook(config: ConfigOption = None) -> None:
     """Print advisor_hook.conf: the settings that the hook in slurmctld needs, in its own format."""
     from advisor.config.hook import hook_settings
@@ -158,7 +153,7 @@ def hook(config: ConfigOption = None) -> None:
     typer.echo(hook_settings(loaded_settings(config).settings), nl=False)
 
 
-@config_app.command("login-tool")
+@group.command("login-tool")
 def login_tool() -> None:
     """Print burst-why for login nodes; under the name burst-when it says when a job starts and ends."""
     import json
@@ -179,7 +174,7 @@ def login_tool() -> None:
     typer.echo("".join(lines), nl=False)
 
 
-@config_app.command("slurm")
+@group.command("slurm")
 def slurm(config: ConfigOption = None) -> None:
     """Print the lines of slurm.conf for the classes of cloud nodes (``ec2.classes``)."""
     from advisor.ec2.slurm_lines import slurm_lines
@@ -197,7 +192,7 @@ def slurm(config: ConfigOption = None) -> None:
     typer.echo(lines, nl=False)
 
 
-@config_app.command("reference")
+@group.command("reference")
 def reference() -> None:
     """Print docs/settings.md: all settings with type, range, unit, default and reason."""
     from advisor.config.reference import reference as text
@@ -205,7 +200,7 @@ def reference() -> None:
     typer.echo(text(), nl=False)
 
 
-@config_app.command("sample")
+@group.command("sample")
 def sample(
     expert: Annotated[
         bool, typer.Option("--expert", help="Include the expert settings, which most sites never change.")
@@ -217,7 +212,7 @@ def sample(
     typer.echo(text(expert=expert), nl=False)
 
 
-@config_app.command("set")
+@group.command("set")
 def set_values(
     changes: Annotated[list[str], typer.Argument(help="section.name=VALUE, the value as TOML.")],
     reason: Annotated[
@@ -238,5 +233,5 @@ def set_values(
     emit(plain_written(result), output, lambda console: tell_written(console, result))
 
 
-config_app.command("history")(history)
-config_app.command("undo")(undo)
+group.command("history")(history)
+group.command("undo")(undo)

@@ -19,7 +19,7 @@ from advisor.cli.progress import ticking
 if TYPE_CHECKING:
     from advisor.history.ingest import IngestReport
 
-ingest = typer.Typer(no_args_is_help=True, help="Add finished jobs to the history.")
+group = typer.Typer(no_args_is_help=True, help="Add finished jobs to the history.")
 
 
 class MemoryUnits(StrEnum):
@@ -42,17 +42,12 @@ WaitOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(ingest, name="ingest")
-
-
 def history_url(database: str | None, config: Path | None) -> str:
     """URL of the history: the option's, else the settings'."""
     return loaded_settings(config).settings.history_url if database is None else database
 
 
-@ingest.command("swf")
+@group.command("swf")
 def ingest_swf(
     files: Annotated[list[Path], typer.Argument(help="Logs in Standard Workload Format, plain or gzip.")],
     source: Annotated[
@@ -84,7 +79,7 @@ def ingest_swf(
     emit({"sources": [_plain(report) for report in reports], "jobs": total}, output, _show(reports, total))
 
 
-@ingest.command("sacct")
+@group.command("sacct")
 def ingest_sacct(
     since: Annotated[
         str | None,
@@ -120,7 +115,7 @@ def ingest_sacct(
     emit({"sources": [_plain(report)], "jobs": total}, output, _show([report], total))
 
 
-@ingest.command("lsb.acct")
+@group.command("lsb.acct")
 def ingest_lsb_acct(
     paths: Annotated[
         list[Path],

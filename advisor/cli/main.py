@@ -110,13 +110,16 @@ def _modules_of(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _add(app: typer.Typer, name: str) -> None:
-    """Add the command of a module: the function that has its name, else what its ``register`` adds.
+    """Add the command of a module: the function that has its name, else its ``group``, or by ``register``.
 
     The function of a module ``replay_waiting`` is ``waiting``, a command of ``advisor replay``.
     """
     module = import_module(name)
     if hasattr(module, "register"):
         module.register(app)
+        return
+    if hasattr(module, "group"):
+        app.add_typer(module.group, name=name.rpartition(".")[2])
         return
     group, _, command = name.rpartition(".")[2].rpartition("_")
     (_replay_group(app) if group else app).command(command)(getattr(module, command))

@@ -13,15 +13,10 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_facts
 
-_app = typer.Typer(no_args_is_help=True, help="Show or undo the policy that leads the burst partition.")
+group = typer.Typer(no_args_is_help=True, help="Show or undo the policy that leads the burst partition.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(_app, name="portfolio")
-
-
-@_app.command("show")
+@group.command("show")
 def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Show the leading policy, its reasons and scores, and everything it has set in Slurm.
 
@@ -36,7 +31,7 @@ def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     emit(result, output, lambda console: _draw(console, result))
 
 
-@_app.command("undo")
+@group.command("undo")
 def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Undo all that the portfolio has set in Slurm: closed nodes, the order of jobs, weights of nodes.
 

@@ -14,12 +14,7 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.replay.traces import FOLDER
 
-traces = typer.Typer(no_args_is_help=True, help="List and fetch public workload logs.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(traces, name="traces")
+group = typer.Typer(no_args_is_help=True, help="List and fetch public workload logs.")
 
 
 TraceOption = Annotated[
@@ -33,7 +28,7 @@ TraceOption = Annotated[
 FolderOption = Annotated[Path, typer.Option(help="Folder of the logs.", file_okay=False)]
 
 
-@traces.command("list")
+@group.command("list")
 def list_traces(folder: FolderOption = FOLDER, output: FormatOption = Format.TEXT) -> None:
     """List the logs that can be fetched, and which are here already."""
     from advisor.replay.traces import ACKNOWLEDGEMENT, CATALOGUE, is_good
@@ -61,7 +56,7 @@ def list_traces(folder: FolderOption = FOLDER, output: FormatOption = Format.TEX
     emit({"traces": rows, "acknowledgement": ACKNOWLEDGEMENT}, output, show)
 
 
-@traces.command("get")
+@group.command("get")
 def get_trace(
     name: Annotated[str, typer.Argument(help="Name of the log, as `advisor traces list` shows it.")],
     folder: FolderOption = FOLDER,

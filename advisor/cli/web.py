@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 _COMMAND = (sys.executable, "-P", "-c", "from advisor.cli.main import run; run()")
 _MAX_NAME = 80
 
-web_app = typer.Typer(invoke_without_command=True)
+group = typer.Typer(invoke_without_command=True)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(web_app, name="web")
-
-
-@web_app.callback()
+@group.callback()
 def web(
     context: typer.Context,
     address: Annotated[
@@ -60,7 +55,7 @@ def web(
     run(load=load, command=_COMMAND, options=options)
 
 
-@web_app.command("link")
+@group.command("link")
 def link(
     user: Annotated[
         str, typer.Option(help="Name of the person; with the role `user` that of a user of the cluster.")

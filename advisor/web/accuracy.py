@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import plotly.graph_objects as go
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,11 +26,10 @@ _LINES: Final = tuple(COLOURS[number] for number in (0, 1, 2, 3, 5, 6))
 _KINDS: Final = (("waits", "waits", COLOURS[0]), ("run times", "runs", COLOURS[3]))
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The page."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the page."""
 
-    @router.api_route("/accuracy", methods=["GET", "HEAD"])
+    @app.api_route("/accuracy", methods=["GET", "HEAD"])
     def accuracy(request: Request) -> Response:
         def read() -> dict[str, Any]:
             with site.history() as store:
@@ -46,8 +45,6 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             plots=_plots(data),
             drift_plots=_drift_plots(drift),
         )
-
-    return router
 
 
 def _plots(data: Mapping[str, Any]) -> list[Drawn]:

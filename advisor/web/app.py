@@ -70,7 +70,7 @@ def create_app(site: Site) -> Guard:
     )
     answers = Answers(site)
     for page in (signing_in, overview, tune, accuracy, decisions, jobs, ledger, money, nodes, whatif):
-        app.include_router(page.routes(site, answers))
+        page.add_to(app, site, answers)
     _add_static(app)
     _add_errors(app, answers)
     return Guard(app, own_names(site.first.web))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,11 +21,10 @@ from advisor.web.site import Site
 _COUNT_SECONDS: Final = 60.0
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The page."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the page."""
 
-    @router.api_route("/decisions", methods=["GET", "HEAD"])
+    @app.api_route("/decisions", methods=["GET", "HEAD"])
     def decisions(
         request: Request,
         since: str = "1d",
@@ -61,8 +60,6 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             is_first=not before,
             choices={"placement": list(Placement), "reason": sorted(Reason)},
         )
-
-    return router
 
 
 def _wanted(asked: dict[str, str], now: float) -> Wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -33,18 +33,17 @@ _NEVER = (
 _NO_JOB_ID: Final = "this is no job id: write it as 95, or 95_2 for a task of an array"
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The pages."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the pages."""
 
-    @router.api_route("/jobs", methods=["GET", "HEAD"])
+    @app.api_route("/jobs", methods=["GET", "HEAD"])
     def find(job: str = "") -> Response:
         job_id = job_id_of(job)
         if job_id is None:
             raise RefusedError(400, _NO_JOB_ID)
         return RedirectResponse(f"{site.first.web.path}/jobs/{job_id.name}", 303)
 
-    @router.api_route("/jobs/{job}", methods=["GET", "HEAD"])
+    @app.api_route("/jobs/{job}", methods=["GET", "HEAD"])
     def show(request: Request, job: str) -> Response:
         job_id = job_id_of(job)
         if job_id is None:
@@ -62,8 +61,6 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             "finished": finished if alone else None,
         }
         return answers.page(request, "job.html", data, advised=_in_words(record))
-
-    return router
 
 
 def _known(site: Site, job_id: JobId) -> tuple[AdviceRecord | None, list[LedgerRow], JobOutcome | None]:

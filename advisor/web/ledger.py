@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,11 +33,10 @@ class _Summed:
     plots: list[Drawn]
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The route of the page."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the page."""
 
-    @router.api_route("/ledger", methods=["GET", "HEAD"])
+    @app.api_route("/ledger", methods=["GET", "HEAD"])
     def ledger(request: Request, since: str = "7d", limit: str = "") -> Response:
         now = site.now()
         begin, rows = since_of(since, now), limit_of(limit)
@@ -52,8 +51,6 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             plots=summed.plots,
             money_rows=money_rows(summed.view["money"]),
         )
-
-    return router
 
 
 def _sum(site: Site, since: float, now: float, settings: Settings) -> _Summed:

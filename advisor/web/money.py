@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import plotly.graph_objects as go
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,11 +26,10 @@ _DAY: Final = 86_400.0
 _DAYS: Final = 14
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The page."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the page."""
 
-    @router.api_route("/money", methods=["GET", "HEAD"])
+    @app.api_route("/money", methods=["GET", "HEAD"])
     def money(request: Request) -> Response:
         now = site.now()
         data = part(lambda: {**money_today(site, now), **_billed(site, now)})
@@ -43,8 +42,6 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             plots=budget_plots(data, now),
             trouble=data.get("error"),
         )
-
-    return router
 
 
 def money_today(site: Site, now: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,11 +16,10 @@ from advisor.web.answers import Answers, part
 from advisor.web.site import Site
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The pages."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the pages."""
 
-    @router.api_route("/nodes", methods=["GET", "HEAD"])
+    @app.api_route("/nodes", methods=["GET", "HEAD"])
     def nodes(request: Request) -> Response:
         settings, now = site.settings(), site.now()
         data = {
@@ -29,13 +28,11 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         }
         return answers.page(request, "nodes.html", data, markets=by_market(data["nodes"]))
 
-    @router.api_route("/portfolio", methods=["GET", "HEAD"])
+    @app.api_route("/portfolio", methods=["GET", "HEAD"])
     def portfolio(request: Request) -> Response:
         data = part(lambda: portfolio_written(site.settings(), site.now()))
         rows = [] if "error" in data else portfolio_rows(data)
         return answers.page(request, "portfolio.html", data, rows=rows, trouble=data.get("error"))
-
-    return router
 
 
 def by_market(written: Mapping[str, Any]) -> list[tuple[str, int, float]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import plotly.graph_objects as go
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -33,11 +33,10 @@ _WAIT_DAYS: Final = 28
 _WAIT_SECONDS: Final = 300.0
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The page."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the page."""
 
-    @router.api_route("/", methods=["GET", "HEAD"])
+    @app.api_route("/", methods=["GET", "HEAD"])
     def overview(request: Request) -> Response:
         if not person_of(request).sees_all:
             return RedirectResponse(f"{site.first.web.path}/decisions", 303)
@@ -57,8 +56,6 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             markets=by_market(nodes),
             plots=[*_wait_plots(waits), *budget_plots(spend, now)],
         )
-
-    return router
 
 
 def _waits(site: Site, now: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -44,17 +44,16 @@ def admit(site: Site, request: Request) -> None:
         raise RefusedError(403, f"{person.name} ({person.role}) may not do this: ask an admin of the advisor")
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The pages."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the pages."""
     home = f"{site.first.web.path}/"
 
-    @router.api_route("/signin", methods=["GET", "HEAD"])
+    @app.api_route("/signin", methods=["GET", "HEAD"])
     def form(request: Request, link: str = "") -> Response:
         # the link is used by the button: what a chat program or a browser fetches ahead does not use it up
         return answers.page(request, "signin.html", {"signed_in": False}, link=link, how=_HOW)
 
-    @router.post("/signin")
+    @app.post("/signin")
     async def enter(request: Request) -> Response:
         asked = await read_open_form(request)
         links = Links(site.settings().paths.state)
@@ -73,12 +72,10 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         )
         return answer
 
-    @router.post("/signout")
+    @app.post("/signout")
     async def leave(request: Request) -> Response:
         await read_form(request, site)
         site.gate.close(request)
         answer = RedirectResponse(f"{site.first.web.path}/signin", 303)
         answer.delete_cookie(COOKIE, path=home)
         return answer
-
-    return router

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import plotly.graph_objects as go
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -32,16 +32,15 @@ _SHOWN: Final = 50
 _REFUSED: Final = {"config.reason": 400, "config.unchanged": 400, "config.undo": 409}
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The pages."""
-    router, pages = APIRouter(), _Pages(site, answers)
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the pages."""
+    pages = _Pages(site, answers)
     shown = ["GET", "HEAD"]
-    router.add_api_route("/tune", pages.tune, methods=shown)
-    router.add_api_route("/tune/review", pages.review, methods=shown)
-    router.add_api_route("/tune/undo/{number}", pages.review_undo, methods=shown)
-    router.add_api_route("/tune/apply", pages.apply, methods=["POST"])
-    router.add_api_route("/tune/undo/{number}", pages.undo, methods=["POST"])
-    return router
+    app.add_api_route("/tune", pages.tune, methods=shown)
+    app.add_api_route("/tune/review", pages.review, methods=shown)
+    app.add_api_route("/tune/undo/{number}", pages.review_undo, methods=shown)
+    app.add_api_route("/tune/apply", pages.apply, methods=["POST"])
+    app.add_api_route("/tune/undo/{number}", pages.undo, methods=["POST"])
 
 
 class _Pages:

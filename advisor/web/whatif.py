@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import plotly.graph_objects as go
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -47,11 +47,10 @@ _MAX_CHANGES: Final = 40
 _DECIDED_SECONDS: Final = 300.0
 
 
-def routes(site: Site, answers: Answers) -> APIRouter:
-    """The pages."""
-    router = APIRouter()
+def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
+    """Add the pages."""
 
-    @router.api_route("/whatif", methods=["GET", "HEAD"])
+    @app.api_route("/whatif", methods=["GET", "HEAD"])
     def form(request: Request, like: str = "") -> Response:
         before = site.runs.get(like) if like else None
         runs = [run.as_data() | {"result": None} for run in site.runs.all()]
@@ -64,12 +63,12 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             asked=_asked(before),
         )
 
-    @router.post("/whatif")
+    @app.post("/whatif")
     async def start(request: Request) -> Response:
         asked = await read_form(request, site)
         return await run_in_threadpool(_start, site, asked)
 
-    @router.api_route("/whatif/{run_id}", methods=["GET", "HEAD"])
+    @app.api_route("/whatif/{run_id}", methods=["GET", "HEAD"])
     def show(request: Request, run_id: str) -> Response:
         run = _run(site, run_id)
         result = run.result
@@ -87,13 +86,11 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             is_running=run.state is RunState.RUNNING,
         )
 
-    @router.post("/whatif/{run_id}/cancel")
+    @app.post("/whatif/{run_id}/cancel")
     async def cancel(request: Request, run_id: str) -> Response:
         await read_form(request, site)
         await run_in_threadpool(site.runs.cancel, _run(site, run_id).run_id)
         return RedirectResponse(f"{site.first.web.path}/whatif/{run_id}", 303)
-
-    return router
 
 
 def _asked(before: Run | None) -> dict[str, str]:

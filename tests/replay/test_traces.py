@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.traces import traces as command
+from advisor.cli.traces import group as command
 from advisor.model.errors import BadInput, RetryLater, UseFallback
 from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, CATALOGUE, Trace, get, is_good, named
 
