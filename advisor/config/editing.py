@@ -13,8 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, Table
 
 from advisor.config.definitions import by_key
-from advisor.config.explaining import did_you_mean
-from advisor.config.loading import load
+from advisor.config.loading import load, unknown
 from advisor.files.whole_file import keeping_former, replacing
 from advisor.model.errors import BadInput
 
@@ -57,12 +56,7 @@ def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
     """
     for key in changes:
         if key not in by_key():
-            raise BadInput(
-                f"there is no setting {key}",
-                where="a change of settings",
-                mend=did_you_mean(key, by_key()),
-                code="config.unknown",
-            )
+            raise unknown(key, by_key(), "a change of settings")
     try:
         old = path.read_text("utf-8") if path.exists() else ""
         document = tomlkit.parse(old)

@@ -120,7 +120,7 @@ def changed(loaded: LoadedSettings, changes: Mapping[str, Any], option: str = "-
     origins = dict(loaded.origins)
     for key, value in changes.items():
         if key not in by_key():
-            raise _unknown(key, by_key(), option)
+            raise unknown(key, by_key(), option)
         definition = by_key()[key]
         values[definition.section][definition.name] = value
         origins[key] = Origin(source=Source.OPTION, where=option)
@@ -203,7 +203,7 @@ def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -
     models = section_models()
     for section, values in document.items():
         if section not in models:
-            raise _unknown(section, models, _place(path, _line_of(text, section, None)), "section")
+            raise unknown(section, models, _place(path, _line_of(text, section, None)), "section")
         if not isinstance(values, dict):
             raise BadInput(
                 f"{section} is a section, not a value",
@@ -214,10 +214,11 @@ def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -
         for name in values:
             if name not in models[section].model_fields:
                 line = _line_of(text, section, name)
-                raise _unknown(f"{section}.{name}", by_key(), _place(path, line))
+                raise unknown(f"{section}.{name}", by_key(), _place(path, line))
 
 
-def _unknown(key: str, known: Iterable[str], where: str, kind: str = "setting") -> BadInput:
+def unknown(key: str, known: Iterable[str], where: str, kind: str = "setting") -> BadInput:
+    """The error about a name that no setting, or section, has."""
     return BadInput(
         f"there is no {kind} {key}",
         where=where,
@@ -256,7 +257,7 @@ def _overrides(environ: Mapping[str, str]) -> dict[str, tuple[Definition, Any]]:
         if not _OVERRIDE.fullmatch(variable):
             continue
         if variable not in known:
-            raise _unknown(variable, known, "environment")
+            raise unknown(variable, known, "environment")
         definition = known[variable]
         found[variable] = (definition, _value_of(definition, environ[variable], variable))
     return found

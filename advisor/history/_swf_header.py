@@ -116,8 +116,6 @@ def _utc_offset(fields: dict[str, str], start: int) -> float:
     try:
         zone = ZoneInfo(fields.get("timezonestring", ""))
         now = datetime.fromtimestamp(max(0, min(start, 4_000_000_000)), UTC).astimezone(zone)
-    except (ValueError, OSError):  # an unknown name is a ZoneInfoNotFoundError, which is a KeyError
-        return 0.0
-    except KeyError:
+    except (ValueError, OSError, KeyError):  # an unknown name is a ZoneInfoNotFoundError, which is a KeyError
         return 0.0
     return ((now.utcoffset() or timedelta()) - (now.dst() or timedelta())).total_seconds()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -70,7 +70,7 @@ def ingest_swf(
     first = next(outcomes, None)  # before the file's size is read: this reports a folder or missing file
     size = path.stat().st_size if path.is_file() else 0
     done = _rows_done(store.cursor(source), size)
-    stream = _chain(first, outcomes)
+    stream = chain([] if first is None else [first], outcomes)
     read = sum(1 for _ in islice(stream, done))
     added = 0
     while batch := list(islice(stream, _BATCH_JOBS)):
@@ -83,12 +83,6 @@ def ingest_swf(
         malformed=problems.count,
         problems=tuple(f"line {line.number}: {line.reason}: {line.text}" for line in problems.first),
     )
-
-
-def _chain(first: JobOutcome | None, rest: Iterator[JobOutcome]) -> Iterator[JobOutcome]:
-    if first is not None:
-        yield first
-        yield from rest
 
 
 def _rows_done(cursor: str | None, size: int) -> int:

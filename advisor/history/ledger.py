@@ -77,11 +77,7 @@ class Wanted:
         for column, value in equal.items():
             if value is not None:
                 query = query.where(column == str(value))
-        if self.job_id is not None:
-            linked = sa.select(advice_job.c.advice_id).where(advice_job.c.job_id == self.job_id)
-            told = sa.select(job.c.advice_id).where(job.c.job_id == self.job_id)
-            query = query.where(advice.c.advice_id.in_(linked) | advice.c.advice_id.in_(told))
-        return query
+        return query if self.job_id is None else query.where(_is_of_job(self.job_id, sa.true(), sa.true()))
 
 
 class Ledger:
@@ -131,16 +127,8 @@ class Ledger:
 
     def advice_of(self, job_id: int, *, source: str = "slurm") -> AdviceRecord | None:
         """The newest advice for a job id, by its link or by the finished job's own record."""
-        linked = sa.select(advice_job.c.advice_id).where(
-            advice_job.c.job_id == job_id, advice_job.c.source == source
-        )
-        told = sa.select(job.c.advice_id).where(job.c.job_id == job_id, job.c.source == source)
-        query = (
-            sa.select(advice.c.record)
-            .where(advice.c.advice_id.in_(linked) | advice.c.advice_id.in_(told))
-            .order_by(advice.c.time.desc())
-            .limit(1)
-        )
+        is_its = _is_of_job(job_id, advice_job.c.source == source, job.c.source == source)
+        query = sa.select(advice.c.record).where(is_its).order_by(advice.c.time.desc()).limit(1)
         with self._database.reading() as connection:
             record = connection.execute(query).scalar()
         return None if record is None else decode(record)
@@ -246,6 +234,15 @@ class Ledger:
             if len(page) < _PAGE:
                 return
             last = (page[-1].time, page[-1].advice_id)
+
+
+def _is_of_job(
+    job_id: int, of_link: sa.ColumnElement[bool], of_job: sa.ColumnElement[bool]
+) -> sa.ColumnElement[bool]:
+    """Whether an advice is a job's, by its link or by the finished job's own record."""
+    linked = sa.select(advice_job.c.advice_id).where(advice_job.c.job_id == job_id, of_link)
+    told = sa.select(job.c.advice_id).where(job.c.job_id == job_id, of_job)
+    return advice.c.advice_id.in_(linked) | advice.c.advice_id.in_(told)
 
 
 def _key(time: float, advice_id: str) -> sa.Tuple:

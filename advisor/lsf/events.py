@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -187,8 +188,8 @@ class EventsReader:
         fields.whole("flags")
         if fields.next_is_text():
             fields.text("user group")
-        index = fields.whole("array index")
-        self._change(job_id, index, lambda job: _started(job, hosts, when))
+        started = partial(replace, state="RUN", hosts=hosts, start_time=when, switched_running=False)
+        self._change(job_id, fields.whole("array index"), started)
 
     def _status(self, fields: Fields, _when: int) -> None:
         job_id, status = fields.whole("job id"), fields.whole("status")
@@ -252,10 +253,6 @@ def _fields_of(line: bytes) -> Fields:
     fields = Fields(line.decode("utf-8", "replace").rstrip("\r\n"))
     fields.text("type")
     return fields
-
-
-def _started(job: LiveJob, hosts: tuple[str, ...], when: int) -> LiveJob:
-    return replace(job, state="RUN", hosts=hosts, start_time=when, switched_running=False)
 
 
 def _in_queue(job: LiveJob, queue: str) -> LiveJob:

@@ -33,7 +33,7 @@ def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, 
     columns = {
         "settings": [str(row["settings"]) for row in rows],
         "policy": [str(row["policy"]) for row in rows],
-        "budget, USD": [_budget(row["budget_usd"]) for row in rows],
+        "budget, USD": ["no limit" if (usd := row["budget_usd"]) is None else money(usd) for row in rows],
         "cost, USD": [money(row["cost_usd"]) for row in rows],
         "saved": [duration(3600.0 * row["saved_hours"]) for row in rows],
         "mean wait": [duration(row["mean_wait_seconds"]) for row in rows],
@@ -45,10 +45,6 @@ def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, 
     if len({row["policy"] for row in rows[1:]}) <= 1:
         del columns["policy"]
     return tuple(columns), list(zip(*columns.values(), strict=True))
-
-
-def _budget(usd: float | None) -> str:
-    return "no limit" if usd is None else money(usd)
 
 
 def percent(share: float | None) -> str:

@@ -29,11 +29,6 @@ def placeholder_for(queued: QueuedJob, users: Mapping[int, str | None]) -> int |
     return other if users.get(other, job.user) == job.user else None
 
 
-def _users_of(jobs: Iterable[QueuedJob]) -> dict[int, str | None]:
-    """User of each job."""
-    return {queued.job.job_id: queued.job.user for queued in jobs}
-
-
 def standing_for_others(jobs: Sequence[QueuedJob]) -> dict[int, int]:
     """Ids of placeholders whose jobs are in the queue too, and the ids of those jobs."""
     found = placeholders_of(jobs)
@@ -47,7 +42,7 @@ def placeholders_of(jobs: Sequence[QueuedJob]) -> dict[int, list[QueuedJob]]:
     """All placeholders in the queue by the id of their job, which may have ended."""
     found: dict[int, list[QueuedJob]] = {}
     if any(queued.job.placeholder_for is not None for queued in jobs):
-        users = _users_of(jobs)
+        users = {queued.job.job_id: queued.job.user for queued in jobs}
         for queued in jobs:
             other = placeholder_for(queued, users)
             if other is not None:

@@ -76,7 +76,8 @@ class WorkKept:
         else:
             kept = known.kept
         if queued.state == RUNNING and queued.start_time is not None:
-            return _Known(queued.restarts, kept, max(0.0, now - queued.start_time), self._slowdown_of(queued))
+            slower = self._slowdown(queued) if self._burst in queued.partitions else 1.0
+            return _Known(queued.restarts, kept, max(0.0, now - queued.start_time), slower)
         if known is not None and queued.restarts == known.restarts:
             return known
         return _Known(queued.restarts, kept, 0.0, 1.0)
@@ -90,9 +91,6 @@ class WorkKept:
             for run in runs
             if run.start_time is not None
         )
-
-    def _slowdown_of(self, queued: QueuedJob) -> float:
-        return self._slowdown(queued) if self._burst in queued.partitions else 1.0
 
 
 def _kept(queued: QueuedJob, seconds: float, slowdown: float) -> float:

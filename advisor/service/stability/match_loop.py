@@ -167,9 +167,6 @@ class MatchLoop:
         found = {item.tier.is_steady for item in self.outlook.values() if not item.node.is_draining}
         return len(found) == 2
 
-    def _is_long(self, seconds: float) -> bool:
-        return seconds >= self._matching.long_job_seconds
-
     def _to_steer(self, waiting: Waiting) -> list[int]:
         """Long jobs whose best node is likely to last, or that the match gives no node now."""
         if self._snapshot is None:
@@ -179,7 +176,7 @@ class MatchLoop:
         return [
             queued.job.job_id
             for queued, node, seconds in zip(waiting.jobs, chosen, waiting.during, strict=True)
-            if self._is_long(seconds)
+            if seconds >= self._matching.long_job_seconds
             and queued.job.array_tasks == 1  # the row of an array also stands for its running tasks
             and (node is None or self.outlook[node].tier.is_steady)
         ]
