@@ -22,9 +22,8 @@ _FIRST_GROUP = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogJob:
-    """One row: when it is submitted (epoch seconds), what the hook asks, and the job."""
+    """One row of the log: when it is submitted (epoch seconds), what the hook asks, and the job."""
 
-    row: int
     time: float
     request: AdviseRequest
     job: MemoryJob
@@ -73,7 +72,7 @@ class LogJobs:
         for index in range(len(window)):
             row, limit = window.first + index, float(window.limit[index])
             job = self._job(row, float(window.run[index]), limit)
-            yield LogJob(row=row, time=job.submit_time, request=self._request(row, limit), job=job)
+            yield LogJob(time=job.submit_time, request=self._request(row, limit), job=job)
 
     def past(self) -> Iterator[tuple[MemoryJob, float, float]]:
         """Jobs that had ended when the window began: job, start and end as logged (epoch seconds)."""

@@ -80,9 +80,7 @@ class Predictor:
         features = self.encoder.encode(job, state)
         return self.wait.add(features, wait, time=start_time, job_id=job.job_id)
 
-    def learn(
-        self, outcome: JobOutcome, state: ClusterState | None, *, wait: bool = True, run: bool = True
-    ) -> None:
+    def learn(self, outcome: JobOutcome, state: ClusterState | None, *, wait: bool = True) -> None:
         """Learn from a finished job.
 
         A requeued job teaches the wait for its first start, where that is known: the time to its last start
@@ -93,14 +91,13 @@ class Predictor:
             state: The cluster's state at the job's submission.
             wait: False where the wait is already learned (:meth:`learn_wait`) or was not spent in the
                 on-premise queue.
-            run: False where the job did not run on on-premise processors.
         """
         if not outcome.run_seconds > 0:
             return
         waited = outcome.first_wait_seconds
         if wait and waited is not None:
             self.learn_wait(outcome.job, outcome.job.submit_time + waited, state)
-        if run and outcome.is_whole:
+        if outcome.is_whole:
             features = self.encoder.encode(outcome.job, state)
             self.run.add(features, outcome.run_seconds, time=outcome.end_time, job_id=outcome.job.job_id)
 

@@ -126,7 +126,6 @@ class Trained:
     trees: TreeEnsemble | None
     divider_seconds: float
     state: State
-    jobs: int
 
 
 def train(history: SizeHistory, *, now: float) -> Trained:
@@ -137,4 +136,4 @@ def train(history: SizeHistory, *, now: float) -> Trained:
     divider = float(np.median(known.run[known.ran])) if known.ran.any() else np.nan
     examples = training_set(known, now, divider, ADVISOR)
     trees = fit(replayed.rows[examples.jobs], examples.small, ADVISOR)
-    return Trained(trees, divider, replayed.state, len(examples.jobs))
+    return Trained(trees, divider, replayed.state)

@@ -77,7 +77,6 @@ def test_learns_wait_and_run_time_of_a_finished_job():
     [
         (outcome(), {}, (1, 1)),
         (outcome(), {"wait": False}, (0, 1)),
-        (outcome(), {"run": False}, (1, 0)),
         (outcome(restarts=1), {}, (0, 1)),  # requeued: from submission to last start is not all waiting
         (outcome(run=0.0), {}, (0, 0)),  # never ran
         (outcome(wait=-5.0), {}, (0, 1)),  # clocks disagree
