@@ -237,7 +237,7 @@ class PromiseReplay:
         if promise.kind == Kind.BETWEEN:
             level = self._levels.level(promise.kind, promise.third, core_seconds=promise.core_seconds)
             latest = last_start(outlook, left, level)
-        strain = self._levels.strain(promise.kind, promise.third)
+        strain = self._levels.strain(promise.kind, promise.third, promise.core_seconds)
         start = start_for(outlook, left, latest, strain, promise.kind)
         if start.capacity is not None:
             self._start(row, promise, now, start.capacity)

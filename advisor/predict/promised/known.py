@@ -40,7 +40,7 @@ class PromisesKnown:
             waits=tuple(waits.tolist()),
             shares=tuple(shares.tolist()),
             levels=tuple(levels.level(kind, third, alike, expected) for kind in Kind),
-            strains=tuple(levels.strain(kind, third) for kind in Kind),
+            strains=tuple(levels.strain(kind, third, expected) for kind in Kind),
         )
 
     def of_confidence(self, confidence: float) -> PromisesKnown:

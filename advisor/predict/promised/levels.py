@@ -151,13 +151,25 @@ class PromiseLevels:
                 cloud and ends too late costs more than a cheap one, so it gets a later deadline.
         """
         spread = _SPREAD * math.log1p(alike) * (2.0 * math.fmod(alike * _GOLDEN, 1.0) - 1.0)
-        if kind != Kind.FREE and core_seconds > 0.0 and not math.isnan(self._costs[third]):
-            spread += min(_MOST_DEAR, max(0.0, math.log(core_seconds) - self._costs[third]))
+        if kind != Kind.FREE:
+            spread += min(_MOST_DEAR, self._dearer(third, core_seconds))
         return _probability(min(_MOST, self._odds[kind, third]) + spread)
 
-    def strain(self, kind: int, third: int) -> float:
-        """How often promises of this kind are broken of late, 0 to 1, so that more of them need a start."""
-        return _probability(self._strains[kind, third])
+    def strain(self, kind: int, third: int, core_seconds: float = 0.0) -> float:
+        """How often promises of this kind are broken of late, 0 to 1, so that more of them need a start.
+
+        Args:
+            core_seconds: See :meth:`level`. Of a row between it is the less the dearer the job is than others
+                of its third: what a start in vain costs would else be that of a few dear ones.
+        """
+        strain = _probability(self._strains[kind, third])
+        return strain * math.exp(-self._dearer(third, core_seconds)) if kind == Kind.BETWEEN else strain
+
+    def _dearer(self, third: int, core_seconds: float) -> float:
+        """How much dearer a job is than others of its third, as a logarithm; 0: no dearer, or not known."""
+        if core_seconds <= 0.0 or math.isnan(self._costs[third]):
+            return 0.0
+        return max(0.0, math.log(core_seconds) - float(self._costs[third]))
 
     def made_one(self, kind: int, third: int) -> None:
         """Count a promise as open until :meth:`learn` is told what became of it."""

@@ -281,7 +281,7 @@ def test_a_job_that_a_rule_keeps_here_joins_the_queue_for_as_long_as_it_is_expec
     assert BUSY_SECONDS + 60.0 < behind.wait.seconds < BUSY_SECONDS + 7200.0
 
 
-def test_a_promise_looks_at_the_wait_by_limits(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
+def test_a_promise_looks_at_both_plans_of_the_wait(tmp_path: Path, run_times: RunTimesOfJobs) -> None:
     short, to_limits = (
         SeenQueue.of(ONPREM, np.array([[MACHINE, NOW, BUSY_SECONDS, run]]), np.empty((0, 3)))
         for run in (1800.0, BUSY_SECONDS)
@@ -291,7 +291,7 @@ def test_a_promise_looks_at_the_wait_by_limits(tmp_path: Path, run_times: RunTim
         (tmp_path / name).mkdir()
         answerer, _ = serving(tmp_path / name, site_of(queue), run_times, promise={"enabled": True})
         free.append(answerer.answer(ask(dry=True, comment="by=+9h")).record.advice.values()["free_in"])
-    assert free[0] == free[1]
+    assert 0.5 * BUSY_SECONDS < free[0] < free[1]
 
 
 def test_intervals_that_control_has_learned_are_those_of_the_answers(tmp_path: Path) -> None:
