@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+
+from structlog.testing import capture_logs
 
 from advisor.model.errors import RetryLater
 from advisor.service.running.clock import Clock
@@ -55,6 +58,18 @@ def test_a_failed_step_stops_no_other() -> None:
     assert runner.health.failures == {("a", "test.later"): 1, ("b", "loop.crashed"): 1}
     assert runner.health.open_failures["a"].message == "not now"
     assert runner.health.last_good_round is None
+
+
+def test_a_full_disk_is_told_without_a_traceback() -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/advisor/price.json")
+
+    runner = LoopRunner(Scripted(("a", full)), Hands().clock)
+    with capture_logs() as lines:
+        assert runner.run_once() is False
+    assert [line["event"] for line in lines] == ["loop.step_failed"]
+    assert runner.health.open_failures["a"].code == "loop.not_writable"
+    assert "/var/lib/advisor/price.json" in runner.health.open_failures["a"].message
 
 
 def test_a_step_that_works_again_is_no_longer_open() -> None:
