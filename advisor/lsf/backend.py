@@ -260,9 +260,13 @@ class LsfBackend:
 
     def _rows(self, rows: Mapping[int, tuple[LiveJob, int]], now: float) -> Iterator[QueuedJob]:
         return queued_jobs(
-            rows, site=self._site.last, burst=self._settings.cluster.burst_partition,
-            comments=self._book.comments, now=now, memory_unit=self._installation.memory_unit,
-        )  # fmt: skip
+            rows,
+            site=self._site.last,
+            burst=self._settings.cluster.burst_partition,
+            comments=self._book.comments,
+            now=now,
+            memory_unit=self._installation.memory_unit,
+        )
 
     # ---------------------------------------------------------------------------------------- changing
 
