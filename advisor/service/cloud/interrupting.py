@@ -114,6 +114,7 @@ class InterruptionLoop:
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
         self._kept_off: dict[int, str] = {}
         self._left_at: dict[int, float | None] = {}  # job to be placed: start of the run that it was to leave
+        self._released_here: set[int] = set()  # moved jobs that Slurm held on-premise, and may hold again
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -237,6 +238,8 @@ class InterruptionLoop:
         held = (job for job in snapshot.jobs if _is_held_by_slurm(job))
         ours = [job for job in held if job.job.job_id in to_place or moved_by_us(job) is not None]
         for_each(ours, self._free)
+        if self._released_here:
+            self._released_here &= {item.job.job_id for item in snapshot.jobs}
         if not to_place:
             return
         queued = {item.job.job_id: item for item in snapshot.jobs}
@@ -281,11 +284,16 @@ class InterruptionLoop:
     def _free(self, queued: QueuedJob) -> None:
         """Return and release a job that Slurm holds for ever, so that its user need not (F20)."""
         job_id = queued.job.job_id
+        if job_id in self._released_here:
+            return  # no node here is as it asks for, either: that is for its user to mend
         log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
         moved = moved_by_us(queued)
-        if moved is not None:
+        is_away = self._settings.cluster.burst_partition in queued.partitions
+        if moved is not None and is_away:
             self._slurm.update_job([job_id], returned(queued, moved, self._settings))
         self._slurm.release([job_id])
+        if not is_away and _reason(queued) == "BadConstraints":
+            self._released_here.add(job_id)
 
     def forget(self) -> None:
         """Drop what concerns no instance and no job any more; only while both sides can be read."""

@@ -168,6 +168,20 @@ def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
     assert len(rig.job_updates()) == moved
 
 
+def test_f20_a_moved_job_that_no_node_here_is_fit_for_is_released_here_once(rig: Rig) -> None:
+    def told(*queues: str, reason: str = "BadConstraints") -> list[str]:
+        rig.slurm.told.clear()
+        jobs = [make_queued(9, reason=reason, queue=queue, admin_comment=comment()) for queue in queues]
+        rig.look(jobs=jobs)
+        rig.loop.place_again()
+        return [call[0] for call in rig.slurm.told]
+
+    assert told("burst") == ["job", "release"]
+    assert told("onprem") == ["release"]  # it may be the old hold still
+    assert [told("onprem", reason="None"), told("onprem"), told("onprem")] == [[], [], []]
+    assert [told(), told("onprem")] == [[], ["release"]]
+
+
 def test_f20_a_held_job_goes_home_without_the_constraint_that_names_nodes_of_the_cloud(rig: Rig) -> None:
     held = make_queued(
         9,
