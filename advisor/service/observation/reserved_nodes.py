@@ -25,12 +25,14 @@ class Reserved(NamedTuple):
         begin: Epoch seconds; 0 where it has begun.
         takes: Of each of the machine's sizes, or of those without its subsets.
         inside: Id of a running job to the number of its nodes that take no other job within that time.
+        in_subsets: The same of its nodes in each of the machine's subsets.
     """
 
     begin: float
     end: float
     takes: tuple[int, ...]
     inside: Mapping[int, int]
+    in_subsets: tuple[Mapping[int, int], ...]
 
 
 def unusable_nodes(snapshot: ClusterSnapshot) -> frozenset[str]:
@@ -103,14 +105,20 @@ def reserved_of(
     for begin, end, reserved in _in_force(coming, now, every):
         for place, takes in _takes(reserved, machines, placed, members).items():
             found[place].append((begin if begin > now else 0.0, end, takes, reserved))
-    insides: dict[_Reserved, Mapping[int, int]] = {}
+    insides: dict[_Reserved, tuple[Mapping[int, int], Mapping[int, int]]] = {}
     rows = []
-    for parts in found:
+    for subsets, parts in zip(members, found, strict=True):
         kept = parts[:1] + sorted(parts[1:], key=lambda part: -sum(part[2]))[: _MAX_ROWS - 1]
         for *_, reserved in kept:
             if reserved not in insides:
-                insides[reserved] = _inside(snapshot, reserved, unusable)
-        rows.append(tuple(Reserved(*part[:3], insides[part[3]]) for part in sorted(kept, key=lambda p: p[0])))
+                own = _own_jobs(snapshot, reserved)
+                insides[reserved] = own, {**nodes_among(snapshot, unusable | reserved.whole), **own}
+        row = []
+        for begin, end, takes, reserved in sorted(kept, key=lambda part: part[0]):
+            own, inside = insides[reserved]
+            within = tuple({**nodes_among(snapshot, reserved.whole & names), **own} for names in subsets)
+            row.append(Reserved(begin, end, takes, inside, within))
+        rows.append(tuple(row))
     return tuple(rows) if any(rows) else ()
 
 
@@ -192,14 +200,13 @@ def _sums(nodes: Iterable[tuple[Node, float]]) -> tuple[int, int, int]:
     return round(processors), memory, gpus
 
 
-def _inside(snapshot: ClusterSnapshot, reserved: _Reserved, unusable: frozenset[str]) -> Mapping[int, int]:
-    """The jobs that run on its nodes; where it has parts of nodes, its own jobs."""
-    inside = dict(nodes_among(snapshot, unusable | reserved.whole))
+def _own_jobs(snapshot: ClusterSnapshot, reserved: _Reserved) -> Mapping[int, int]:
+    """The jobs that run in reservations of parts of nodes, and the number of nodes of each."""
     names = {name for name, _, _ in reserved.parts}
-    if names:
-        own = (queued.job for queued in snapshot.jobs if queued.job.reservation in names)
-        inside |= {job.job_id: job.nodes or 1 for job in own}
-    return inside
+    if not names:
+        return {}
+    own = (queued.job for queued in snapshot.jobs if queued.job.reservation in names)
+    return {job.job_id: job.nodes or 1 for job in own}
 
 
 def _share(one: Reservation, every: Mapping[str, Node]) -> float:

@@ -342,7 +342,7 @@ def _at_once(part: _Part) -> dict[int, int]:
 def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
     machine, sizes = part.machine, np.array(part.machine.sizes, np.float64)
     windows = [
-        (one.begin, one.end, resource, machine.sizes[resource] - takes, one.inside)
+        (one.begin, one.end, resource, machine.sizes[resource] - takes, one)
         for one in part.reserved
         for resource, takes in enumerate(one.takes)
         if takes
@@ -355,7 +355,7 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
             subset.held_by(asked.on(inside.get(job_id, 0)))
             for subset, inside in zip(machine.subsets, part.nodes.inside, strict=True)
         ]
-        rest += [_outside(part, job_id, asked, resource, inside) for _, _, resource, _, inside in windows]
+        rest += [_outside(part, job_id, asked, resource, one) for _, _, resource, _, one in windows]
         running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))
     waiting = [(row.needs[0], row.limit, row.run, *row.needs[1:]) for row in rows]
     return ClosedQueue(
@@ -368,13 +368,14 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
     )
 
 
-def _outside(part: _Part, job_id: int, asked: Asked, resource: int, reserved: Mapping[int, int]) -> int:
+def _outside(part: _Part, job_id: int, asked: Asked, resource: int, reserved: Reserved) -> int:
     """What a running job has of a resource on nodes that are not reserved."""
-    number, nodes = resource - len(part.machine.sizes) + len(part.machine.subsets), reserved.get(job_id, 0)
+    number = resource - len(part.machine.sizes) + len(part.machine.subsets)
     if number < 0:
-        return part.machine.held_by(asked.on(asked.nodes - nodes))[resource]
-    there = part.nodes.inside[number].get(job_id, 0)
-    return part.machine.subsets[number].held_by(asked.on(there - nodes))
+        left = asked.nodes - reserved.inside.get(job_id, 0)
+        return part.machine.held_by(asked.on(left))[resource]
+    left = part.nodes.inside[number].get(job_id, 0) - reserved.in_subsets[number].get(job_id, 0)
+    return part.machine.subsets[number].held_by(asked.on(left))
 
 
 def _limited(part: _Part, rows: Sequence[_Row]) -> Floats:

@@ -206,3 +206,14 @@ def test_a_job_bound_to_nodes_that_are_reserved_waits_for_these() -> None:
     assert hours(queue(big(3, 6, 2.0), begin=1.0)) == {3: 5.0}
     assert hours(queue(big(3, 4, 2.0), begin=0.5)) == {3: 1.0}
     assert hours(queue(waits(3, 1.0, processors=20))) == {3: 0.0}
+
+
+def test_a_job_on_several_nodes_has_those_of_a_subset_whichever_others_are_reserved() -> None:
+    """It has c1 and b1; c1 and b2 are reserved, so that no node is left for jobs of their partition."""
+    nodes = tuple(make_node(name, partitions=("cpu",)) for name in ("c1", "c2"))
+    nodes += tuple(make_node(name, partitions=("cpu", "big")) for name in ("b1", "b2"))
+    waiting = make_queued(3, reason="Resources", queue="big", processors=4, requested_time=HOUR)
+    look = make_look(NOW, nodes, (runs(1, "c1,b1", 2, processors=8), waiting))
+    settings = make_settings(cluster={"on_premise_partitions": ["cpu", "big"]})
+    queue = on_premise_queue(replace(look, reservations=(kept("c1,b2", -1.0, 5.0),)), settings)
+    assert hours(queue) == {3: 1.0}
