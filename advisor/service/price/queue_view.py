@@ -350,13 +350,19 @@ def _closed(part: _Part, rows: Sequence[_Row], now: float) -> ClosedQueue:
     running = []
     for queued, run in zip(part.running, part.running_runs.tolist(), strict=True):
         job_id, asked, limit = queued.job.job_id, queued.asked, limit_seconds(queued.job)
-        (processors, *rest) = machine.held_by(asked.on(asked.nodes - part.queue.lost.get(job_id, 0)))
-        rest += [
-            subset.held_by(asked.on(inside.get(job_id, 0)))
-            for subset, inside in zip(machine.subsets, part.nodes.inside, strict=True)
+        has = [
+            *machine.held_by(asked.on(asked.nodes - part.queue.lost.get(job_id, 0))),
+            *(
+                subset.held_by(asked.on(inside.get(job_id, 0)))
+                for subset, inside in zip(machine.subsets, part.nodes.inside, strict=True)
+            ),
         ]
-        rest += [_outside(part, job_id, asked, resource, one) for _, _, resource, _, one in windows]
-        running.append((processors * queued.job.array_tasks, queued.start_time or now, limit, run, *rest))
+        rest = [
+            _outside(part, job_id, asked, resource, one) if job_id in one.inside else has[resource]
+            for _, _, resource, _, one in windows
+        ]
+        processors = has.pop(0) * queued.job.array_tasks
+        running.append((processors, queued.start_time or now, limit, run, *has, *rest))
     waiting = [(row.needs[0], row.limit, row.run, *row.needs[1:]) for row in rows]
     return ClosedQueue(
         sizes,

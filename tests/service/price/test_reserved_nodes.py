@@ -217,3 +217,16 @@ def test_a_job_on_several_nodes_has_those_of_a_subset_whichever_others_are_reser
     settings = make_settings(cluster={"on_premise_partitions": ["cpu", "big"]})
     queue = on_premise_queue(replace(look, reservations=(kept("c1,b2", -1.0, 5.0),)), settings)
     assert hours(queue) == {3: 1.0}
+
+
+def test_a_job_of_another_partition_has_of_what_is_not_reserved_only_its_nodes_there() -> None:
+    shared = replace(FOUR[0], partitions=("cpu", "other"))
+    elsewhere = replace(node("x1"), partitions=("other",))
+    visitor = replace(runs(1, "n1,x1", 2, processors=16), partitions=("other",))
+    queue = queue_of(
+        visitor,
+        waits(3, 1.0, processors=8),
+        nodes=(shared, *FOUR[1:3], elsewhere),
+        reservations=(kept("n3", -1.0, 5.0),),
+    )
+    assert hours(queue) == {3: 0.0}
