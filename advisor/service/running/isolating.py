@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from advisor.model.errors import AdvisorError, TellAdmin
 
 _MAX_ITEM_CHARACTERS: Final = 200
+_NOT_WRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+"""What the admin has to mend, and no defect."""
 
 Item = TypeVar("Item")
+
+
+def not_writable(error: Exception) -> TellAdmin | None:
+    """What the admin is told of a full disk or missing rights; None for any other failure."""
+    if isinstance(error, OSError) and error.errno in _NOT_WRITABLE:
+        return TellAdmin(f"{error}. Free the disk, or restore its rights", code="loop.not_writable")
+    return None
 
 
 def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
@@ -28,6 +38,9 @@ def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
         except AdvisorError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 -- the other items go on; it is raised below
+            if (told := not_writable(error)) is not None:
+                failed = told
+                continue
             text = f"{str(item)[:_MAX_ITEM_CHARACTERS]}: {type(error).__name__}: {error}. "
             text += "This is an error of the advisor: please report it with the traceback in the journal"
             defect = TellAdmin(text, code="loop.item_failed")

@@ -6,7 +6,6 @@ step changes nothing that it cannot read; the next round tries again.
 
 from __future__ import annotations
 
-import errno
 import math
 import threading
 import traceback
@@ -19,6 +18,7 @@ import structlog
 from advisor.files import fence
 from advisor.model.errors import AdvisorError
 from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import not_writable
 
 log = structlog.get_logger(__name__)
 
@@ -26,8 +26,6 @@ _MIN_REST_SECONDS: Final = 0.5
 """Shortest pause between two rounds, however often the loop is woken."""
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
 """Longest text of a failure: the status file repeats it."""
-_NOT_WRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
-"""What the admin has to mend, and no defect."""
 _STUCK_SECONDS: Final = 900.0
 """A round that takes longer is stuck: the first sacct of a big site takes minutes, no round takes this."""
 
@@ -246,8 +244,8 @@ class LoopRunner:
                 self._log_defect(step, error.__cause__)
             return self._failure(error.code, str(error))
         except Exception as error:  # noqa: BLE001 -- one rare path must not end the loop (F28)
-            if isinstance(error, OSError) and error.errno in _NOT_WRITABLE:
-                return self._failure("loop.not_writable", f"{error}. Free the disk, or restore its rights")
+            if (told := not_writable(error)) is not None:
+                return self._failure(told.code, str(told))
             self._log_defect(step, error)
             return self._failure("loop.crashed", f"{type(error).__name__}: {error}")
         return None

@@ -7,12 +7,15 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
+import pytest
 from structlog.testing import capture_logs
 
 from advisor.model.errors import RetryLater
 from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import LoopRunner, Step, UrgentTask
 
 
@@ -60,11 +63,13 @@ def test_a_failed_step_stops_no_other() -> None:
     assert runner.health.last_good_round is None
 
 
-def test_a_full_disk_is_told_without_a_traceback() -> None:
+@pytest.mark.parametrize("is_of_one_job", [False, True])
+def test_a_full_disk_is_told_without_a_traceback(*, is_of_one_job: bool) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/advisor/price.json")
 
-    runner = LoopRunner(Scripted(("a", full)), Hands().clock)
+    step = partial(do_all, full) if is_of_one_job else full
+    runner = LoopRunner(Scripted(("a", step)), Hands().clock)
     with capture_logs() as lines:
         assert runner.run_once() is False
     assert [line["event"] for line in lines] == ["loop.step_failed"]
