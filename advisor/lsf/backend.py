@@ -148,7 +148,7 @@ class LsfBackend:
         return (*(node for node in nodes if node is not None), *of_the_cloud)
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
-        """See :class:`~advisor.model.scheduler.Scheduler`; no command is run for it."""
+        """See :class:`~advisor.model.scheduler.Scheduler`: only bjobs is run, for new jobs of IBM LSF."""
         with self._lock:
             jobs, now = self._look().jobs, time.time()
             waiting = [

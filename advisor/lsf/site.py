@@ -87,7 +87,11 @@ class SiteReader:
         """Where hosts are full as well, bjobs names those alone."""
         if not self._commands.has("busers"):
             return frozenset()
-        return answers.read_full_users(self._commands.text("busers", "all"))
+        try:
+            return answers.read_full_users(self._commands.text("busers", "all"))
+        except RetryLater as error:
+            log.debug("lsf.no_full_users", why=str(error))
+            return frozenset()
 
     def _reasons(self) -> Reasons:
         """None where no job waits, or bjobs does not say it: the forecasts do without."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.lsf.answers import read_full_users
+from advisor.lsf.commands import LsfCommands
 from advisor.lsf.pend_reasons import read_reasons
-from advisor.lsf.site import LsfSite
+from advisor.lsf.site import LsfSite, SiteReader
 from advisor.model.cluster import Limit
+from advisor.model.errors import RetryLater
 from advisor.model.limits import held_jobs, limit_of, limits_there
 from advisor.model.snapshot import QueuedJob
 from tests.lsf.test_queued_jobs import row
@@ -112,3 +115,17 @@ cid                    -      -     18      2     16      0      0      0
     site = LsfSite(reasons={(7, 0): ""}, full_users=full)
     assert row(tmp_path, site=site).reason == "UserSlotLimit"
     assert row(tmp_path, site=LsfSite(full_users=frozenset({"bob"}))).reason == "Priority"
+
+
+def test_a_busers_that_fails_stops_no_poll() -> None:
+    class Commands:
+        def has(self, _name: str) -> bool:
+            return True
+
+        def text(self, name: str, *_arguments: str) -> str:
+            if name == "busers":
+                raise RetryLater("busers ended with 255", code="lsf.command_failed")
+            return "ABS_RUNLIMIT = Y" if name == "bparams" else ""
+
+    site = SiteReader(cast("LsfCommands", Commands()), lambda: 0.0).read(())
+    assert (site.full_users, site.has_absolute_limits) == (frozenset(), True)
