@@ -45,6 +45,7 @@ class QueuedJob:
         nodes: Node list expression; empty while it waits.
         admin_comment: Slurm's AdminComment, in which the hook records the advice; it is not trusted.
         memory_mb, gpus: What it asks for, or has, on all nodes together; memory in MiB. 0: not known.
+        is_of_array: Whether Slurm says that it is one task, or some, of an array; also if no other is left.
     """
 
     job: Job
@@ -59,6 +60,7 @@ class QueuedJob:
     admin_comment: str = ""
     memory_mb: int = 0
     gpus: int = 0
+    is_of_array: bool = False
 
     @property
     def asked(self) -> Asked:

@@ -157,6 +157,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         admin_comment=records.text(row["admin_comment"], 4096) or "",
         memory_mb=mebibytes(tres.get("mem", "")) or 0,
         gpus=_gpus(tres, job),
+        is_of_array=records.text(row["ArrayTaskID"]) is not None,
     )
 
 

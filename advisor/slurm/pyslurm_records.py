@@ -43,6 +43,7 @@ def queued_job(job: Any) -> QueuedJob:
         admin_comment=(job.admin_comment or "")[:4096],
         memory_mb=_memory(job),
         gpus=_gpus(job.gres_per_node) * int(job.num_nodes or 1),
+        is_of_array=bool(job.array_id),
     )
 
 

@@ -243,6 +243,7 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
         reason=reason,
         nodes=",".join(job.nodes),
         admin_comment=job.admin_comment,
+        is_of_array=bool(job.array_job_id) or said.array_tasks > 1,
     )
 
 

@@ -206,6 +206,8 @@ def test_recorded_array_stands_for_its_waiting_tasks(release: str) -> None:
     assert jobs[2].job.array_tasks == 14
     assert jobs[8].array_job_id == 2
     assert jobs[8].job.array_tasks == 1
+    assert {job_id for job_id, job in jobs.items() if job.is_of_array} >= {2, 8}
+    assert not all(job.is_of_array for job in jobs.values())
 
 
 @of_each_release

@@ -226,6 +226,10 @@ class AdvisingLoop:
         if why or changes is None:
             log.info("advise.left_alone", job=one.queued.job.job_id, why=why or "its user set --prefer")
             return None
+        if one.queued.is_of_array:
+            changes.pop(
+                "prefer", None
+            )  # as for an array inside `sbatch`; here one task may be all that is left
         return changes
 
     def _leave(self, job_id: int) -> None:
@@ -272,7 +276,8 @@ class AdvisingLoop:
         """
         seen = self._slurm.waiting(self._known | (new.keys() - moving.keys()))
         begun: set[int] = set()
-        if any(new[job_id].queued.job.array_tasks > 1 for job_id in moving):
+        rows = [new[job_id].queued for job_id in moving]
+        if any(row.is_of_array or row.job.array_tasks > 1 for row in rows):
             jobs = self._slurm.snapshot(self._clock.wall()).jobs
             begun = {queued.array_job_id for queued in jobs if queued.state != PENDING}
         changed: set[int] = set()

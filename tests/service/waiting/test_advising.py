@@ -265,6 +265,23 @@ def test_of_an_array_no_task_may_have_begun(world: World) -> None:
     assert (rest.partition, rest.admin_comment, whole.partition) == ("onprem", "", "burst")
 
 
+def test_what_is_left_of_an_array_is_moved_without_a_preference(world: World) -> None:
+    """Such a task (`--array=9`) would never start after a return on-premise; Slurm shows it as one job."""
+    plain, task = world.submit(7), world.submit(9)
+    task.array_job_id = 9
+    world.round()
+    assert (plain.partition, task.partition) == ("burst", "burst")
+    assert (plain.prefer, task.prefer) == ("spot", "")
+
+
+def test_the_rest_of_an_array_that_has_begun_is_left(world: World) -> None:
+    world.submit(8, state="RUNNING").array_job_id = 7
+    rest = world.submit(7)
+    rest.array_job_id = 7
+    world.round()
+    assert (rest.partition, rest.admin_comment) == ("onprem", "")
+
+
 def test_a_change_whose_answer_was_lost_is_not_asked_about_again(world: World) -> None:
     job = world.submit(7)
     world.slurm.fail("answer-lost", call="update_job")

@@ -158,6 +158,7 @@ def test_a_moved_job_that_has_ended_before_the_next_poll_was_moved(world: World)
         {"restarts": 1},
         {"array_tasks": 3},
         {"array_job_id": 5},
+        {"is_of_array": True},
         {"queue": "burst"},
         {"queue": "elsewhere"},
         {"admin_comment": ""},
