@@ -33,9 +33,9 @@ def limit_of(queued: QueuedJob) -> Limit | None:
     if reason in {"JobArrayTaskLimit", "Licenses"}:
         array, licences = f"array {queued.array_job_id}", f"licences {job.licenses}"
         return Limit(other=licences if reason == "Licenses" else array, reason=reason)
-    unit = next((unit for part, unit in _OF_WORDS if part in word), "processors")
     if not _SEVERAL.match(word):
-        return _of_lsf(queued, unit)
+        return _of_lsf(queued, word)
+    unit = _unit_of(word)
     if "peruser" in word:
         return Limit(user=job.user, qos=job.qos, unit=unit, reason=reason)
     if "peraccount" in word:
@@ -48,12 +48,16 @@ def limit_of(queued: QueuedJob) -> Limit | None:
     return Limit(user=job.user, account=None if qos else job.account, qos=qos, unit=unit, reason=reason)
 
 
-def _of_lsf(queued: QueuedJob, unit: str) -> Limit | None:
+def _unit_of(word: str) -> str:
+    return next((unit for part, unit in _OF_WORDS if part in word), "processors")
+
+
+def _of_lsf(queued: QueuedJob, word: str) -> Limit | None:
     """A queue's counts no job of another queue, nor of the cloud's."""
-    found, job = _OF_LSF.fullmatch(queued.reason.casefold()), queued.job
+    found = _OF_LSF.fullmatch(word)
     if found is None:
         return None
-    whose, reason = found[1], queued.reason
+    job, reason, whose, unit = queued.job, queued.reason, found[1], _unit_of(word)
     if whose == "user":
         return Limit(user=job.user, unit=unit, reason=reason)
     if whose == "project":
@@ -166,9 +170,10 @@ def held_jobs(jobs: Sequence[QueuedJob]) -> HeldJobs:
     if not least:
         return NONE_HELD
     number_of = {key: number for number, key in enumerate(first, 1)}
+    of_others = {key[3]: number for key, number in number_of.items() if key[3]}
     limits, counted = tuple(first.values()), dict[int, tuple[int, float]]()
     for queued, own in zip(jobs, holds, strict=True):
-        number = number_of[own[:4]] if own is not None else _number(queued, number_of)
+        number = number_of[own[:4]] if own is not None else _number(queued, number_of, of_others)
         if number:
             counted[queued.job.job_id] = number, _units(queued, limits[number - 1])
     left = {key: least[key] - 1.0 for key in first} | _left_of_arrays(jobs)
@@ -192,7 +197,7 @@ def _left_of_arrays(jobs: Iterable[QueuedJob]) -> dict[_Key, float]:
     }
 
 
-def _number(queued: QueuedJob, numbers: Mapping[_Key, int]) -> int:
+def _number(queued: QueuedJob, numbers: Mapping[_Key, int], of_others: Mapping[str, int]) -> int:
     user, account, qos = queued.job.user, queued.job.account, queued.job.qos
     keys: Iterable[_Key] = (
         (user, None, qos, ""),
@@ -200,12 +205,17 @@ def _number(queued: QueuedJob, numbers: Mapping[_Key, int]) -> int:
         (None, account, qos, ""),
         (None, account, None, ""),
         (None, None, qos, ""),
-        (None, None, None, f"array {queued.array_job_id}"),
-        (None, None, None, f"licences {queued.job.licenses}"),
-        (None, None, None, _of_queue(queued, user)),
-        (None, None, None, _of_queue(queued, "")),
     )
-    return next((numbers[key] for key in keys if key in numbers), 0)
+    found = next((numbers[key] for key in keys if key in numbers), 0)
+    if found or not of_others:
+        return found
+    names = (
+        f"array {queued.array_job_id}",
+        f"licences {queued.job.licenses}",
+        _of_queue(queued, user),
+        _of_queue(queued, ""),
+    )
+    return next((of_others[name] for name in names if name in of_others), 0)
 
 
 def _units(queued: QueuedJob, limit: Limit) -> float:
