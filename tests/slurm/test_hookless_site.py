@@ -73,11 +73,12 @@ def test_g20_2_jobs_are_advised_from_the_queue_and_moved_while_they_wait(databas
             assert {rows[job].restarts for job in jobs if job not in moved} == {"0"}
             why = json.loads(site.advisor("why", str(min(moved)), "--format", "json").stdout)
             assert "burst" in json.dumps(why)
+            site.wait_until("it is counted", lambda: control(site)["advising"]["advised"] >= JOBS // 2)
             # squeue does not tell `-N1`, and no cloud node has four processors: Slurm holds it there for ever
+            site.lab.run("scancel", *map(str, jobs))
             wide = site.lab.sbatch("-N1", "-n4", "--time=30", script="sleep 900").job_id
             site.wait_until("it is back", lambda: is_back(queue(site)[wide]))
             assert site.lab.job(wide)["Priority"] != "0"
-            site.wait_until("it is counted", lambda: control(site)["advising"]["advised"] >= JOBS // 2)
             site.lab.run("scancel", "--user=root", check=False)
 
 
