@@ -131,11 +131,10 @@ class Commands:
                 self._check_slurm_conf(name)
                 errors.seek(0)
                 message = errors.read(4 * _STDERR_CHARACTERS).decode("utf-8", "replace").strip()
-                raise RetryLater(
-                    f"{name} ended with {code}: {message[:_STDERR_CHARACTERS] or 'no message'}. "
-                    "Run `scontrol ping` as the user of this service",
-                    code="slurm.command_failed",
-                )
+                told = f"{name} ended with {code}: {message[:_STDERR_CHARACTERS] or 'no message'}"
+                if not message or "contact" in message:  # else slurmctld has said what it refuses
+                    told += ". Run `scontrol ping` as the user of this service"
+                raise RetryLater(told, code="slurm.command_failed")
             output.seek(0)
             yield output
 

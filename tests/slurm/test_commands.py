@@ -39,12 +39,16 @@ def recorder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_command_that_fails(tmp_path: Path) -> None:
-    install(tmp_path, "squeue", "echo 'no controller' >&2; exit 1")
-    with pytest.raises(RetryLater, match="no controller") as caught:
+@pytest.mark.parametrize(
+    ("said", "is_silent"),
+    [("Unable to contact slurm controller", True), ("", True), ("Job is no longer pending execution", False)],
+)
+def test_a_command_that_fails(tmp_path: Path, said: str, *, is_silent: bool) -> None:
+    install(tmp_path, "squeue", f"printf '{said}' >&2; exit 1")
+    with pytest.raises(RetryLater, match=said or "no message") as caught:
         backend(tmp_path).snapshot(0.0)
     assert caught.value.code == "slurm.command_failed"
-    assert "scontrol ping" in str(caught.value)
+    assert ("scontrol ping" in str(caught.value)) == is_silent
 
 
 def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
