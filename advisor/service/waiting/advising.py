@@ -227,9 +227,8 @@ class AdvisingLoop:
             log.info("advise.left_alone", job=one.queued.job.job_id, why=why or "its user set --prefer")
             return None
         if one.queued.is_of_array:
-            changes.pop(
-                "prefer", None
-            )  # as for an array inside `sbatch`; here one task may be all that is left
+            # as for an array inside `sbatch`; here one task may be all that is left
+            changes.pop("prefer", None)
         return changes
 
     def _leave(self, job_id: int) -> None:
