@@ -112,9 +112,7 @@ class _Job:
     def __init__(self, queued: QueuedJob) -> None:
         job = queued.job
         self.id = job.job_id
-        self.array_id = (
-            queued.array_job_id if queued.array_job_id != job.job_id or job.array_tasks > 1 else None
-        )
+        self.array_id = queued.array_job_id if queued.is_of_array else None
         # the real one leaves the limit (%2) out of the tasks, and has it here
         self.array_tasks_waiting = f"1-{job.array_tasks}" if job.array_tasks > 1 else None
         self.array_tasks_parallel = job.array_at_once
