@@ -95,16 +95,17 @@ def write_settings(
         else:  # nothing is installed here
             write_back(path, asked)
             number = None
+        changed = loaded_settings(config)
         rows = [
             {
                 **row,
                 "before": before[row["key"]]["value"],
                 "written": redacted(row["value"] if asked[row["key"]] is None else asked[row["key"]]),
             }
-            for row in setting_rows(loaded_settings(config), list(asked))
+            for row in setting_rows(changed, list(asked))
             if row["key"] in asked
         ]
-        found = check(loaded_settings(config), None)
+        found = check(changed, None)
     former = former_of(path)
     return {
         "path": path,

@@ -94,7 +94,7 @@ def test_how_many_of_an_array_run_at_a_time(tmp_path: Path) -> None:
 
 def test_the_memory_that_it_waits_for_or_has(tmp_path: Path) -> None:
     asked = {"processors": 4, "resources": "rusage[mem=3000]"}
-    assert row(tmp_path, **asked).memory_mb == 3_000  # on how many hosts nobody knows
+    assert row(tmp_path, **asked).memory_mb == 3_000  # the number of its hosts is not known yet
     assert row(tmp_path, START, **asked).memory_mb == 6_000
     assert row(tmp_path, site=LsfSite(reserves_per_task=True), **asked).memory_mb == 12_000
     assert row(tmp_path, processors=4).memory_mb == 0

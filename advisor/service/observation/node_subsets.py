@@ -48,8 +48,8 @@ def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy)
     """The subsets of a machine's nodes to which jobs of a partition, or with some request, are bound.
 
     Where there are more than `_MAX_SUBSETS` (`_SUBSETS_OF_MANY`), those that bind most jobs are taken. A
-    partition without a usable node binds to none: nothing tells when its nodes come back. Of requests the
-    `_MAX_WORDS` are looked at that most jobs have.
+    partition without a usable node binds to none: nothing tells when its nodes come back. Only the
+    `_MAX_WORDS` requests that most jobs have are looked at.
 
     Args:
         partitions: The machine's.

@@ -183,8 +183,8 @@ def _takes(
         takes = machine.of_those_there(processors, memory, gpus)
         if processors < machine.processors:
             for subset, names in zip(machine.subsets, members[place], strict=True):
-                processors, _, gpus = _sums((node, share) for node, share in nodes if node.name in names)
-                takes += (gpus if subset.counts_gpus else processors,)
+                inside = _sums((node, share) for node, share in nodes if node.name in names)
+                takes += (inside[2] if subset.counts_gpus else inside[0],)
         if any(takes):
             found[place] = takes
     return found
