@@ -58,6 +58,7 @@ class Outlook(NamedTuple):
         price: US dollars (or core-seconds) per second there.
         keeps_place: Whether it keeps its place on-premise while it runs there, and may come back.
         spot: None: it may not use spot.
+        thrift: How many times less of a start's cost may be in vain, as the job is dearer than others, 0 to 1.
     """
 
     planned: float
@@ -70,6 +71,7 @@ class Outlook(NamedTuple):
     price: float
     keeps_place: bool = False
     spot: SpotLives | None = None
+    thrift: float = 1.0
 
 
 class Offer(NamedTuple):
@@ -190,13 +192,14 @@ def goes(outlook: Outlook, left: float, strain: float, kind: Kind) -> bool:
         left: Seconds until the deadline.
         strain: How often promises like this one are broken of late for want of a start, from 0 to 1. The
             share of the cost that has to keep the promise (:func:`needed_share`) is 1 less this, and at least
-            1 less :func:`~advisor.predict.promised.levels.most_in_vain`.
+            1 less :func:`~advisor.predict.promised.levels.most_in_vain`; it is more for dear jobs
+            (`Outlook.thrift`).
         kind: The row that was promised.
     """
     seen = outlook
     clock = left, seen.start, seen.slowdown, seen.limit
     needed = float(needed_share(seen.waits, seen.shares, seen.ended, *clock, seen.keeps_place))
-    return needed >= _enough(strain, kind, keeps_place=seen.keeps_place)
+    return needed >= _enough(strain, kind, seen.thrift, keeps_place=seen.keeps_place)
 
 
 def comes_back(
@@ -226,9 +229,14 @@ def comes_back(
     alive = max(1e-9, 1.0 - over)
     here = kept_there(ended, left + kept, 0.0, 1.0, limit)
     there = kept_there(ended, done + max(0.0, left - boot_left) / slowdown, 0.0, 1.0, limit)
-    return bool((there - here) / alive < _enough(strain, kind, keeps_place=True))
+    return bool((there - here) / alive < _enough(strain, kind, 1.0, keeps_place=True))
 
 
-def _enough(strain: float, kind: Kind, *, keeps_place: bool) -> float:
-    """The share of a start's cost that has to keep the promise."""
-    return 1.0 - min(strain, most_in_vain(kind, keeps_place=keeps_place))
+def _enough(strain: float, kind: Kind, thrift: float, *, keeps_place: bool) -> float:
+    """The share of a start's cost that has to keep the promise.
+
+    A row between may be in vain as often as ever where many are broken; with a lower limit for dear jobs too
+    few of these rows were kept (docs/measurements.md, "Two plans").
+    """
+    most = most_in_vain(kind, keeps_place=keeps_place)
+    return 1.0 - min(thrift * strain, most if kind == Kind.BETWEEN else thrift * most)

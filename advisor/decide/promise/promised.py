@@ -130,6 +130,7 @@ def _outlook(
         slowdown=slowdown_of(job, ratio_of(job, state.ratios), settings.placement),
         price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
         keeps_place=keeps_place(job, settings),
+        thrift=known.thrift,
     )
     return outlook, capacity, fourth
 

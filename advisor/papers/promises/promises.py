@@ -202,10 +202,10 @@ class PromiseReplay:
         ended = ended_of(chances)
         third = self._levels.third_of(processors * limit)
         self._levels.learn_size(processors * limit)
-        outlook = self._outlook(row, ended, now)
+        core_seconds = processors * mean_run(ended, limit)
+        outlook = self._outlook(row, ended, now, self._levels.thrift(third, core_seconds))
         user = int(jobs.table.user[jobs.first + row])
         alike = self._unjudged.get(user, 0)
-        core_seconds = processors * mean_run(ended, limit)
         levels = Levels(*(self._levels.level(kind, third, alike, core_seconds) for kind in Kind))
         self._unjudged[user] = alike + 1
         offers = price_list(outlook, levels)
@@ -229,7 +229,8 @@ class PromiseReplay:
 
     def _consider(self, row: int, promise: _Promise, now: float, outlook: Outlook | None = None) -> None:
         """Start a waiting job in the cloud where its promise needs that now."""
-        outlook = outlook or self._outlook(row, promise.ended, now)
+        thrift = self._levels.thrift(promise.third, promise.core_seconds)
+        outlook = outlook or self._outlook(row, promise.ended, now, thrift)
         left = promise.deadline - now
         if left <= 0.0:
             return
@@ -237,7 +238,7 @@ class PromiseReplay:
         if promise.kind == Kind.BETWEEN:
             level = self._levels.level(promise.kind, promise.third, core_seconds=promise.core_seconds)
             latest = last_start(outlook, left, level)
-        strain = self._levels.strain(promise.kind, promise.third, promise.core_seconds)
+        strain = self._levels.strain(promise.kind, promise.third)
         start = start_for(outlook, left, latest, strain, promise.kind)
         if start.capacity is not None:
             self._start(row, promise, now, start.capacity)
@@ -333,7 +334,7 @@ class PromiseReplay:
             promise.waited = max(0.0, left - float(self.jobs.submit[row]))
             self._waits.learn(promise.plans, promise.waited, has_started=False)
 
-    def _outlook(self, row: int, ended: Floats, now: float) -> Outlook:
+    def _outlook(self, row: int, ended: Floats, now: float, thrift: float) -> Outlook:
         plans = self._plans(row, now)
         waits, shares = self._waits.spread(plans)
         slowdown, limit = self.options.slowdown, float(self.jobs.limit[row])
@@ -349,6 +350,7 @@ class PromiseReplay:
             price=float(self.jobs.processors[row]) / 3600.0,
             keeps_place=self.options.keeps_place,
             spot=self._spot if is_worth else None,
+            thrift=thrift,
         )
 
     def _plans(self, row: int, now: float) -> Plans:

@@ -40,7 +40,8 @@ class PromisesKnown:
             waits=tuple(waits.tolist()),
             shares=tuple(shares.tolist()),
             levels=tuple(levels.level(kind, third, alike, expected) for kind in Kind),
-            strains=tuple(levels.strain(kind, third, expected) for kind in Kind),
+            strains=tuple(levels.strain(kind, third) for kind in Kind),
+            thrift=levels.thrift(third, expected),
         )
 
     def of_confidence(self, confidence: float) -> PromisesKnown:

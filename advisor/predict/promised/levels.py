@@ -155,15 +155,20 @@ class PromiseLevels:
             spread += min(_MOST_DEAR, self._dearer(third, core_seconds))
         return _probability(min(_MOST, self._odds[kind, third]) + spread)
 
-    def strain(self, kind: int, third: int, core_seconds: float = 0.0) -> float:
-        """How often promises of this kind are broken of late, 0 to 1, so that more of them need a start.
+    def strain(self, kind: int, third: int) -> float:
+        """How often promises of this kind are broken of late, 0 to 1, so that more of them need a start."""
+        return _probability(self._strains[kind, third])
+
+    def thrift(self, third: int, core_seconds: float) -> float:
+        """How many times less of its cost a start of this job may have in vain than one of others, 0 to 1.
+
+        It is the mean cost of jobs of its third over its own. Without that the few dearest starts that turn
+        out to be in vain decide what all promises cost.
 
         Args:
-            core_seconds: See :meth:`level`. Of a row between it is the less the dearer the job is than others
-                of its third: what a start in vain costs would else be that of a few dear ones.
+            core_seconds: Processors times expected run time of the job.
         """
-        strain = _probability(self._strains[kind, third])
-        return strain * math.exp(-self._dearer(third, core_seconds)) if kind == Kind.BETWEEN else strain
+        return math.exp(-self._dearer(third, core_seconds))
 
     def _dearer(self, third: int, core_seconds: float) -> float:
         """How much dearer a job is than others of its third, as a logarithm; 0: no dearer, or not known."""

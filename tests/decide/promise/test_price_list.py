@@ -127,6 +127,22 @@ def test_less_is_enough_where_promises_were_broken() -> None:
     assert goes(seen, left, strain=0.9, kind=Kind.BETWEEN)
 
 
+def test_of_a_dear_start_less_may_be_in_vain() -> None:
+    """One of five jobs starts at once, so a fifth of the cost is in vain."""
+    waits, shares = np.linspace(0.0, 36_000.0, 10), np.array([0.2, *np.full(9, 0.8 / 9)])
+    seen = outlook()._replace(waits=waits, shares=shares)
+    soonest = price_list(seen, LEVELS)[0]
+    assert soonest.kind == Kind.SOONEST
+    dear = seen._replace(thrift=0.5)
+    assert [row.kind for row in price_list(dear, LEVELS)] == [Kind.BETWEEN, Kind.FREE]
+    lefts = np.linspace(9_000.0, 60_000.0, 200)
+    starts, dear_starts = (
+        [goes(one, left, strain=0.9, kind=Kind.BETWEEN) for left in lefts] for one in (seen, dear)
+    )
+    assert sum(starts) > sum(dear_starts) > 0
+    assert all(start or not dear_start for start, dear_start in zip(starts, dear_starts, strict=True))
+
+
 def lives(mean_hours: float) -> SpotLives:
     return SpotLives(np.exp(-GRID / 3600.0 / mean_hours), 0.02)
 

@@ -123,15 +123,13 @@ def test_a_start_that_is_paid_whole_may_be_in_vain_more_often() -> None:
         assert 0.0 < most_in_vain(kind, keeps_place=True) < most_in_vain(kind, keeps_place=False) < 1.0
 
 
-def test_of_a_row_between_the_dear_jobs_have_less_strain() -> None:
+def test_dear_starts_may_be_in_vain_less_often() -> None:
     levels = PromiseLevels(0.95, len(Kind))
     for _ in range(200):
         levels.learn(Kind.BETWEEN, 1, is_kept=False, core_seconds=1_000.0)
-    usual = levels.strain(Kind.BETWEEN, 1)
-    assert usual == levels.strain(Kind.BETWEEN, 1, 500.0) > 0.9
-    assert levels.strain(Kind.BETWEEN, 1, 10_000.0) == pytest.approx(0.1 * usual)
-    assert levels.strain(Kind.BETWEEN, 0, 10_000.0) == levels.strain(Kind.BETWEEN, 0)  # none is known
-    assert levels.strain(Kind.SOONEST, 1, 10_000.0) == levels.strain(Kind.SOONEST, 1)
+    assert levels.thrift(1, 500.0) == 1.0
+    assert levels.thrift(1, 10_000.0) == pytest.approx(0.1)
+    assert levels.thrift(0, 10_000.0) == 1.0  # none is known
 
 
 def test_the_strain_rises_with_broken_promises_and_falls_with_kept_ones() -> None:
