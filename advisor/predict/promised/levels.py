@@ -160,7 +160,7 @@ class PromiseLevels:
         return _probability(self._strains[kind, third])
 
     def thrift(self, third: int, core_seconds: float) -> float:
-        """How many times less of its cost a start of this job may have in vain than one of others, 0 to 1.
+        """The factor, 0 to 1, by which less of a start of this job may be in vain than of others.
 
         It is the mean cost of jobs of its third over its own. Without that the few dearest starts that turn
         out to be in vain decide what all promises cost.
