@@ -21,6 +21,13 @@ from advisor.predict.promised.levels import Kind, most_in_vain
 _HALF_WAY: Final = 0.5
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
 _HALVINGS: Final = 20
+_LISTED_IN_VAIN: Final = 0.35
+"""A row between is listed where its start is expected to be in vain for less of its cost than this.
+
+More may be in vain once it is promised (`most_in_vain`), for forecasts change.
+"""
+_RARELY: Final = 0.05
+"""A row between whose job has mostly started on-premise by its last start is listed, too."""
 
 
 class SpotLives(NamedTuple):
@@ -93,7 +100,7 @@ class Offer(NamedTuple):
 def price_list(outlook: Outlook, levels: Levels) -> tuple[Offer, ...]:
     """Rows of a price list, the soonest first; a job that starts at once, or is not sooner there, has one.
 
-    The soonest row is left out where its start would be too likely in vain.
+    A row is left out where its start would be too likely in vain.
     """
     ended, limit = outlook.ended, outlook.limit
     if outlook.planned <= _NOW:
@@ -106,8 +113,9 @@ def price_list(outlook: Outlook, levels: Levels) -> tuple[Offer, ...]:
     whole = outlook.price * outlook.slowdown * mean_run(ended, limit)
     between = soonest + _HALF_WAY * (free - soonest)
     last = last_start(outlook, between, levels.between)
-    later = not_started_by(outlook.waits, outlook.shares, last) * whole
-    rows = (Offer(Kind.BETWEEN, between, float(later), last), *rows)
+    later = float(not_started_by(outlook.waits, outlook.shares, last))
+    if later <= _RARELY or _needed_at(outlook, between, last) >= 1.0 - _LISTED_IN_VAIN:
+        rows = (Offer(Kind.BETWEEN, between, later * whole, last), *rows)
     if not goes(outlook, soonest, 1.0, Kind.SOONEST):
         return rows
     return (Offer(Kind.SOONEST, soonest, whole, 0.0), *rows)
@@ -196,10 +204,21 @@ def goes(outlook: Outlook, left: float, strain: float, kind: Kind) -> bool:
             (`Outlook.thrift`).
         kind: The row that was promised.
     """
-    seen = outlook
+    return _needed(outlook, left) >= _enough(strain, kind, outlook.thrift, keeps_place=outlook.keeps_place)
+
+
+def _needed(seen: Outlook, left: float) -> float:
+    """The share of the cost of a start now that keeps the promise (:func:`needed_share`)."""
     clock = left, seen.start, seen.slowdown, seen.limit
-    needed = float(needed_share(seen.waits, seen.shares, seen.ended, *clock, seen.keeps_place))
-    return needed >= _enough(strain, kind, seen.thrift, keeps_place=seen.keeps_place)
+    return float(needed_share(seen.waits, seen.shares, seen.ended, *clock, seen.keeps_place))
+
+
+def _needed_at(seen: Outlook, ready: float, last: float) -> float:
+    """The same of a start after ``last`` seconds, where the job still waits then; done within ``ready``."""
+    still = seen.waits > last
+    shares = seen.shares[still]
+    later = seen._replace(waits=seen.waits[still] - last, shares=shares / shares.sum())
+    return _needed(later, ready - last)
 
 
 def comes_back(

@@ -72,6 +72,18 @@ def test_a_row_whose_start_would_be_in_vain_is_not_offered() -> None:
     assert 0.0 < between.last_start < free.ready
 
 
+@pytest.mark.parametrize(
+    ("planned", "kinds"), [(14_400.0, [Kind.FREE]), (360_000.0, [Kind.BETWEEN, Kind.FREE])]
+)
+def test_a_row_between_is_listed_where_its_start_would_be_needed(planned: float, kinds: list[Kind]) -> None:
+    """Few runs are long, but the last start allows for them: if waits end soon after it, it is in vain."""
+    runs = np.zeros(BINS)
+    runs[[24, 40]] = 0.97, 0.03
+    seen = outlook(planned=planned)._replace(ended=ended_of(runs), limit=90_000.0)
+    rows = price_list(seen, Levels(0.95, 0.95, 0.99))
+    assert [row.kind for row in rows if row.kind != Kind.SOONEST] == kinds
+
+
 def test_the_last_start_leaves_time_for_the_boot_and_a_long_run() -> None:
     seen = outlook()
     left = 30_000.0
