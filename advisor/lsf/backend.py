@@ -125,6 +125,7 @@ class LsfBackend:
                 time=now,
                 jobs=tuple(self._rows(rows_of(looked.jobs), now)),
                 nodes=self._nodes(hosts, site),
+                queue_orders=site.orders,
                 seconds=self._monotonic() - began,
                 malformed=looked.malformed + len(unread.rows),
             )

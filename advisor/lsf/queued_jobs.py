@@ -12,6 +12,7 @@ from advisor.lsf.joining import OUR_WORDS, token_of
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, read_resource_request
 from advisor.lsf.run_limit import limit_as_given
+from advisor.lsf.shares import own_priority, priority_of_queue
 from advisor.lsf.site import LsfSite
 from advisor.model.job import Job
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
@@ -93,7 +94,7 @@ def queued_jobs(
             array_job_id=job.job_id,
             start_time=None if job.start_time is None else float(job.start_time),
             restarts=job.restarts,
-            priority=_priority(job, queue, site.max_priority),
+            priority=priority_of_queue(queue) + own_priority(job.priority, site.max_priority),
             reason=_reason(job, queue, now, said),
             nodes=",".join(hosts),
             memory_mb=_memory_mb((asked, of_queue), len(hosts) or asked.nodes or 1),
@@ -154,14 +155,6 @@ def _limit_of_queue(queue: Queue | None) -> float | None:
         return None
     minutes = queue.max_minutes if queue.default_minutes is None else queue.default_minutes
     return None if minutes is None else 60.0 * minutes
-
-
-def _priority(job: LiveJob, queue: Queue | None, most: int | None) -> int:
-    """That of its queue first, then its own: half of the most where its user has given none."""
-    of_queue = 0 if queue is None else queue.priority
-    if most is None:
-        return of_queue
-    return of_queue * (most + 1) + (most // 2 if job.priority is None else job.priority)
 
 
 def _asked_about(job: LiveJob) -> str:

@@ -11,7 +11,9 @@ import structlog
 from advisor.lsf import answers
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
+from advisor.lsf.shares import queue_orders
 from advisor.model.errors import RetryLater
+from advisor.model.queue_order import QueueOrder
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +26,7 @@ class LsfSite:
 
     Attributes:
         hosts: Names of the hosts of each queue.
+        orders: How each queue orders its jobs.
         hardware: Host name to its hardware.
         reasons: Why jobs wait; those are not known that are not in it.
         full_users: Users whose jobs hold all slots that lsb.users gives them.
@@ -34,6 +37,7 @@ class LsfSite:
 
     queues: Mapping[str, answers.Queue] = field(default_factory=dict)
     hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    orders: Mapping[str, QueueOrder] = field(default_factory=dict)
     hardware: Mapping[str, answers.Hardware] = field(default_factory=dict)
     reasons: Reasons = field(default_factory=dict)
     full_users: frozenset[str] = frozenset()
@@ -65,14 +69,17 @@ class SiteReader:
         now = self._monotonic()
         if now - self._read_at < _SECONDS:
             return self.last
-        queues = answers.read_queues(self._commands.text("bqueues", "-l"))
+        pages = self._commands.text("bqueues", "-l")
+        queues = answers.read_queues(pages)
         has_groups = any(word.endswith("/") for queue in queues for word in queue.hosts)
         groups = answers.read_groups(self._commands.text("bmgroup", "-r", "-w")) if has_groups else {}
         names = {host.name for host in hosts}
         parameters = self._commands.text("bparams", "-l")
+        by_name = {queue.name: queue for queue in queues}
         self.last = LsfSite(
-            queues={queue.name: queue for queue in queues},
+            queues=by_name,
             hosts={queue.name: answers.hosts_of(queue, groups, names) for queue in queues},
+            orders=self._orders(by_name, pages, parameters),
             hardware=answers.read_hardware(self._commands.text("lshosts", "-w")),
             reasons=self._reasons(),
             full_users=self._full_users(),
@@ -83,23 +90,29 @@ class SiteReader:
         self._read_at = now
         return self.last
 
+    def _orders(
+        self, queues: Mapping[str, answers.Queue], pages: str, parameters: str
+    ) -> Mapping[str, QueueOrder]:
+        """With the whole trees of accounts where queues have FAIRSHARE; else its jobs start by priority."""
+        shares = self._said("bqueues", "-r") if "USER_SHARES:" in pages else ""
+        groups = answers.read_groups(self._said("bugroup", "-r", "-w")) if shares else {}
+        return queue_orders(queues, shares, parameters, groups)
+
     def _full_users(self) -> frozenset[str]:
         """Where hosts are full as well, bjobs names those alone."""
-        if not self._commands.has("busers"):
-            return frozenset()
-        try:
-            return answers.read_full_users(self._commands.text("busers", "all"))
-        except RetryLater as error:
-            log.debug("lsf.no_full_users", why=str(error))
-            return frozenset()
+        return answers.read_full_users(self._said("busers", "all"))
 
     def _reasons(self) -> Reasons:
-        """None where no job waits, or bjobs does not say it: the forecasts do without."""
-        try:
-            found = read_reasons(self._commands.text("bjobs", *REASONS_ARGUMENTS))
-        except RetryLater as error:
-            log.debug("lsf.no_reasons", why=str(error))
-            return {}
+        """None where no job waits, or bjobs does not say it."""
+        found = read_reasons(self._said("bjobs", *REASONS_ARGUMENTS))
         before, self._known = self._known, set(found)
         # for a moment LSF names full hosts of a new job, and then the dependency that it waits for
         return {job: word for job, word in found.items() if word or job in before}
+
+    def _said(self, name: str, *arguments: str) -> str:
+        """What forecasts can do without: empty where LSF does not say it, as with no group or no job."""
+        try:
+            return self._commands.text(name, *arguments) if self._commands.has(name) else ""
+        except RetryLater as error:
+            log.debug("lsf.not_said", command=name, why=str(error))
+            return ""

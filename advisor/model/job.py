@@ -152,11 +152,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return payers_of(self.account, self.user)
 
     @property
-    def priority_keys(self) -> tuple[str, str]:
-        """By what the priority with which it begins is known: with its account and QOS, and without."""
+    def priority_keys(self) -> tuple[str, str, str]:
+        """By what the priority with which it begins is known: account and QOS as well, user, queue alone."""
         queue = self.queue or ""
-        own = f"{self.user}\n{queue.partition(',')[0] if ',' in queue else queue}"
-        return f"{own}\n{self.account}\n{self.qos}", own
+        of_queue = f"\n{queue.partition(',')[0] if ',' in queue else queue}"
+        own = f"{self.user}{of_queue}"
+        return f"{own}\n{self.account}\n{self.qos}", own, of_queue
 
     @property
     def at_risk_seconds(self) -> float:

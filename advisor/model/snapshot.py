@@ -15,6 +15,7 @@ from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.machine import NOT_KNOWN, Asked, Sharing, words_of
 from advisor.model.node_sets import expand
+from advisor.model.queue_order import QueueOrder
 
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
@@ -181,6 +182,7 @@ class ClusterSnapshot:
         malformed: Records that could not be read and were left out.
         sharing: How nodes are shared among jobs, as far as it is known.
         reservations: Those that have not ended, as they were known at most a minute ago.
+        queue_orders: How LSF orders the jobs of each queue; empty: as their priorities say.
     """
 
     time: float
@@ -190,6 +192,7 @@ class ClusterSnapshot:
     malformed: int = 0
     sharing: Sharing = NOT_KNOWN
     reservations: tuple[Reservation, ...] = ()
+    queue_orders: Mapping[str, QueueOrder] = field(default_factory=dict)
 
     def node(self, name: str) -> Node | None:
         """The node with this name."""

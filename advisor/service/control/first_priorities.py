@@ -68,7 +68,7 @@ class FirstPriorities:
             first = queued.priority - added - ageing.of_a_job(now - submit)
             if first <= 0.0:
                 continue  # it ages from a later time than its submission
-            for key in queued.job.priority_keys:
+            for key in queued.job.priority_keys[:2]:
                 if newest.get(key, (0.0,))[0] <= submit:
                     newest[key] = submit, first
         kept = {key: seen for key, seen in self._seen.items() if now - seen[1] <= _KEPT_SECONDS}

@@ -216,6 +216,8 @@ class PollLoop:
         )
 
     def _first_priorities(self, queue: OnPremiseQueue) -> dict[str, float]:
+        if queue.first_priorities:
+            return dict(queue.first_priorities)
         offset = self._settings.size.small_priority_offset
         return self._priorities.update(queue.waiting, self._ageing, offset, queue.time)
 

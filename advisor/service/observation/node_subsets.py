@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from advisor.model.cluster import Node
@@ -35,6 +35,20 @@ class NamedBy(NamedTuple):
             Counter(name for queued in jobs for name in queued.partitions),
             Counter(word for queued in jobs for word in words_of(queued.job)),
         )
+
+
+class MachineNodes(NamedTuple):
+    """The usable nodes of a machine.
+
+    Attributes:
+        nodes: All.
+        members: The names of those in each of its subsets.
+        inside: Of each subset, id of a running job to the number of its nodes there.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    members: tuple[frozenset[str], ...] = ()
+    inside: tuple[Mapping[int, int], ...] = ()
 
 
 class NodesOf(NamedTuple):

@@ -16,30 +16,17 @@ from advisor.model.machine import Asked, Machine, PartitionTerms, places_by_part
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
-from advisor.service.observation.node_subsets import NamedBy, subsets_of
+from advisor.service.observation.node_subsets import MachineNodes, NamedBy, subsets_of
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import Visitor, visitors, without_doubles
 from advisor.service.price.node_ends import node_ends
+from advisor.service.price.share_order import by_shares
 from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.start_profile import NODE_COLUMNS, no_sooner
 
 _MAX_TASKS: Final = 200
 """Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
-
-
-class MachineNodes(NamedTuple):
-    """The usable nodes of a machine.
-
-    Attributes:
-        nodes: All.
-        members: The names of those in each of its subsets.
-        inside: Of each subset, id of a running job to the number of its nodes there.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    members: tuple[frozenset[str], ...] = ()
-    inside: tuple[Mapping[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +46,7 @@ class OnPremiseQueue:
         on_node: The jobs that run on each node.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
+        first_priorities: Of new jobs, by `Job.priority_keys`, where the scheduler says how it orders them.
     """
 
     time: float
@@ -72,6 +60,7 @@ class OnPremiseQueue:
     on_node: Mapping[str, Sequence[QueuedJob]] = field(default_factory=dict)
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
+    first_priorities: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def waiting_processors(self) -> int:
@@ -117,6 +106,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
     running = tuple(queued for queued in here if queued.holds_processors)
     running += tuple(visitor.queued for visitor in foreign.values())
+    waiting, first = by_shares(waiting, running, snapshot.queue_orders)
     machines, nodes = _machines(ours, snapshot, unusable, (*running, *waiting))
     return OnPremiseQueue(
         time=snapshot.time,
@@ -130,6 +120,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         on_node=snapshot.jobs_on,
         reserved=reserved_of(snapshot, machines, unusable, [each.members for each in nodes]),
         held=held_jobs((*running, *waiting)),
+        first_priorities=first,
     )
 
 

@@ -1,0 +1,183 @@
+"""The order in which the jobs of queues with fairshare start, by the shares of their users. Pure.
+
+LSF starts the next job of the account whose dynamic priority, shares / load, is the highest, from the top of
+the tree of accounts down; each slot of a started job adds to the load, and leaves it as the job ends. Here
+the jobs that wait are started one after another in that way. The jobs that run end in the order of their
+starts, each as its slots are needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from advisor.model.queue_order import QueueOrder, ShareAccount
+from advisor.model.snapshot import QueuedJob
+
+_STEP: Final = 1 << 21
+"""Between the priorities of two jobs: more than ``size.small_priority_offset``, for LSF puts a small job
+first among the jobs of its own user alone."""
+_MAX_PARTS: Final = 50
+"""Parts of an array that start one after another."""
+_MAX_PLACES: Final = 1 << 18
+
+
+class _Part(NamedTuple):
+    """Tasks of a waiting job that start together."""
+
+    number: int
+    tasks: int
+    slots: int
+
+
+@dataclass(slots=True, eq=False)
+class _Account:
+    """An account, or the queue itself, and the parts of its jobs that wait."""
+
+    shares: float = 1.0
+    load: float = 0.0
+    run_load: float = 0.0
+    parent: _Account | None = None
+    members: dict[str, _Account] = field(default_factory=dict)
+    parts: deque[_Part] = field(default_factory=deque)
+    is_open: bool = True
+    running_slots: int = 0
+    place_of_new: int = 0
+
+    def rank(self) -> tuple[float, int]:
+        """Larger: it is first. Of two with the same priority the one with the earlier job is."""
+        return self.shares / max(self.load, 0.01), -self.parts[0].number if self.parts else -_MAX_PLACES
+
+    def add(self, load: float) -> None:
+        """Add to its load, and to that of the accounts above it."""
+        account: _Account | None = self
+        while account is not None:
+            account.load += load
+            account = account.parent
+
+    def next(self) -> _Account | None:
+        """The account that starts the next job; None: every one has had its turn."""
+        account = self
+        while account.members:
+            open_ones = [member for member in account.members.values() if member.is_open]
+            if not open_ones:
+                account.is_open = False
+                if account.parent is None:
+                    return None
+                account = account.parent
+                continue
+            account = max(open_ones, key=_Account.rank)
+        return account if account is not self else None
+
+
+class _Tree:
+    """The accounts of one queue."""
+
+    def __init__(self, order: QueueOrder) -> None:
+        self._slot_load, self._default = order.slot_load, order.default_shares or 1.0
+        self.root = _Account()
+        self.users: dict[str, _Account] = {}
+        for account in sorted(order.accounts, key=lambda one: len(one.path)):
+            self._put(account)
+        self.of("")
+
+    def _put(self, account: ShareAccount) -> None:
+        parent = self.root
+        for name in account.path[:-1]:
+            parent = parent.members.setdefault(name, _Account(self._default, self._slot_load, parent=parent))
+        own = _Account(account.shares, account.load, account.run_load, parent)
+        parent.members[account.path[-1]] = own
+        for user in account.users or account.path[-1:]:
+            if user not in self.users or own.rank() > self.users[user].rank():
+                self.users[user] = own
+
+    def of(self, user: str) -> _Account:
+        """The account of a user; one who is in none has one of their own."""
+        found = self.users.get(user)
+        if found is None or found.members:
+            found = _Account(self._default, self._slot_load, parent=self.root)
+            self.users[user] = self.root.members[f"{user}\n"] = found
+        return found
+
+    def places(self, waiting: Sequence[QueuedJob], running: Iterable[QueuedJob]) -> list[int]:
+        """How many jobs start before each that waits; of an array, before the middle one of its tasks."""
+        ends = deque(self._ends(running))
+        for number, queued in enumerate(waiting):
+            self.of(queued.job.user or "").parts.extend(_parts(number, queued))
+        sums = [[0, 0] for _ in waiting]  # parts, and the places of all
+        count = free = 0
+        while True:
+            while free < 1 and ends:
+                ended, slots, load = ends.popleft()
+                ended.add(-load)
+                free += slots
+            if (account := self.root.next()) is None:
+                return [places // parts for parts, places in sums]
+            if not account.parts:
+                account.place_of_new, account.is_open = count, False
+                continue
+            part = account.parts.popleft()
+            sums[part.number][0] += 1
+            sums[part.number][1] += count
+            count += part.tasks
+            account.add(self._slot_load * part.slots)
+            ends.append((account, part.slots, self._slot_load * part.slots))
+            free -= part.slots
+
+    def _ends(self, running: Iterable[QueuedJob]) -> Iterator[tuple[_Account, int, float]]:
+        """Account, slots and load of each running job, the oldest first."""
+        jobs = sorted(running, key=lambda queued: queued.start_time or 0.0)
+        held = [(self.of(queued.job.user or ""), queued.job.processors) for queued in jobs]
+        for account, slots in held:
+            account.running_slots += slots
+        for account, slots in held:
+            yield account, slots, slots * (self._slot_load + account.run_load / account.running_slots)
+
+
+def _parts(number: int, queued: QueuedJob) -> Iterator[_Part]:
+    tasks = queued.job.array_tasks
+    parts = min(tasks, _MAX_PARTS)
+    for part in range(parts):
+        own = tasks // parts + (part < tasks % parts)
+        yield _Part(number, own, own * queued.job.processors)
+
+
+def by_shares(
+    waiting: Sequence[QueuedJob], running: Sequence[QueuedJob], orders: Mapping[str, QueueOrder]
+) -> tuple[list[QueuedJob], dict[str, float]]:
+    """The waiting jobs with the priorities by which they start, and those of new jobs.
+
+    Args:
+        waiting: By priority, the first one first.
+
+    Returns:
+        The jobs in that order, and the priorities of new jobs by `Job.priority_keys`.
+    """
+    first = {f"\n{name}": float(order.first_priority) for name, order in orders.items()}
+    places = dict[int, int]()
+    for name, order in orders.items():
+        if order.default_shares is None:
+            continue
+        rows = [row for row, queued in enumerate(waiting) if queued.partitions[0] == name]
+        tree, there = _Tree(order), [queued for queued in running if queued.partitions[0] == name]
+        found = tree.places([waiting[row] for row in rows], there)
+        places |= dict(zip(rows, found, strict=True))
+        for user, account in tree.users.items():
+            if not account.members:
+                first[f"{user}\n{name}"] = _priority(order, account.place_of_new) + 1.0
+    if not places:
+        return list(waiting), first
+    ranked = [
+        replace(queued, priority=_priority(orders[queued.partitions[0]], places[row]))
+        if row in places
+        else queued
+        for row, queued in enumerate(waiting)
+    ]
+    ranked.sort(key=lambda queued: -queued.priority)
+    return ranked, first
+
+
+def _priority(order: QueueOrder, place: int) -> int:
+    return order.first_priority - _STEP * min(place, _MAX_PLACES)
