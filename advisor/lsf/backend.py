@@ -30,6 +30,7 @@ from advisor.lsf.joining import OUR_WORDS, joined
 from advisor.lsf.kept_advice import AdviceBook, AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.queued_jobs import full_id, name_of, queued_jobs, rows_of
+from advisor.lsf.reservations import read_reservations
 from advisor.lsf.site import LsfSite, SiteReader
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
@@ -164,8 +165,8 @@ class LsfBackend:
         return found
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """See :class:`~advisor.model.scheduler.Scheduler`."""
-        return ()
+        """See :class:`~advisor.model.scheduler.Scheduler`; those of brsvadd."""
+        return read_reservations(self._commands.optional("brsvs", "-w"), time.time())
 
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.model.scheduler.Scheduler`."""

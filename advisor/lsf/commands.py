@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from advisor.lsf.installation import Installation
 from advisor.model.errors import BadInput, RetryLater
 from advisor.slurm.commands import Commands
+
+log = structlog.get_logger(__name__)
 
 _TIMEOUT: Final = "slurm.timeout"
 
@@ -22,6 +26,14 @@ class LsfCommands:
     def has(self, name: str) -> bool:
         """Whether there is such a command: bpost is not in every release."""
         return (self._folder / name).exists()
+
+    def optional(self, name: str, *arguments: str) -> str:
+        """What forecasts can do without: empty where LSF does not say it, as with no group or no job."""
+        try:
+            return self.text(name, *arguments) if self.has(name) else ""
+        except RetryLater as error:
+            log.debug("lsf.not_said", command=name, why=str(error))
+            return ""
 
     def text(self, name: str, *arguments: str) -> str:
         """Standard output of a command.

@@ -6,16 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
-
 from advisor.lsf import answers
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
 from advisor.lsf.shares import queue_orders
-from advisor.model.errors import RetryLater
 from advisor.model.queue_order import QueueOrder
-
-log = structlog.get_logger(__name__)
 
 _SECONDS: Final = 30.0
 
@@ -94,25 +89,17 @@ class SiteReader:
         self, queues: Mapping[str, answers.Queue], pages: str, parameters: str
     ) -> Mapping[str, QueueOrder]:
         """With the whole trees of accounts where queues have FAIRSHARE; else its jobs start by priority."""
-        shares = self._said("bqueues", "-r") if "USER_SHARES:" in pages else ""
-        groups = answers.read_groups(self._said("bugroup", "-r", "-w")) if shares else {}
+        shares = self._commands.optional("bqueues", "-r") if "USER_SHARES:" in pages else ""
+        groups = answers.read_groups(self._commands.optional("bugroup", "-r", "-w")) if shares else {}
         return queue_orders(queues, shares, parameters, groups)
 
     def _full_users(self) -> frozenset[str]:
         """Where hosts are full as well, bjobs names those alone."""
-        return answers.read_full_users(self._said("busers", "all"))
+        return answers.read_full_users(self._commands.optional("busers", "all"))
 
     def _reasons(self) -> Reasons:
         """None where no job waits, or bjobs does not say it."""
-        found = read_reasons(self._said("bjobs", *REASONS_ARGUMENTS))
+        found = read_reasons(self._commands.optional("bjobs", *REASONS_ARGUMENTS))
         before, self._known = self._known, set(found)
         # for a moment LSF names full hosts of a new job, and then the dependency that it waits for
         return {job: word for job, word in found.items() if word or job in before}
-
-    def _said(self, name: str, *arguments: str) -> str:
-        """What forecasts can do without: empty where LSF does not say it, as with no group or no job."""
-        try:
-            return self._commands.text(name, *arguments) if self._commands.has(name) else ""
-        except RetryLater as error:
-            log.debug("lsf.not_said", command=name, why=str(error))
-            return ""

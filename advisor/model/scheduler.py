@@ -64,7 +64,7 @@ class Scheduler(Protocol):
         ...
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """All reservations of nodes; none under LSF."""
+        """All reservations of nodes."""
         ...
 
     def config(self) -> Mapping[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -118,7 +117,10 @@ cid                    -      -     18      2     16      0      0      0
 
 
 def test_a_busers_that_fails_stops_no_poll() -> None:
-    class Commands:
+    class Commands(LsfCommands):
+        def __init__(self) -> None:
+            """Of no installation."""
+
         def has(self, _name: str) -> bool:
             return True
 
@@ -127,5 +129,5 @@ def test_a_busers_that_fails_stops_no_poll() -> None:
                 raise RetryLater("busers ended with 255", code="lsf.command_failed")
             return "ABS_RUNLIMIT = Y" if name == "bparams" else ""
 
-    site = SiteReader(cast("LsfCommands", Commands()), lambda: 0.0).read(())
+    site = SiteReader(Commands(), lambda: 0.0).read(())
     assert (site.full_users, site.has_absolute_limits) == (frozenset(), True)

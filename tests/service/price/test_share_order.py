@@ -20,8 +20,8 @@ def job(job_id: int, user: str, *, tasks: int = 1, processors: int = 1, queue: s
     return QueuedJob(job=asked, state=PENDING, partitions=(queue,), array_job_id=job_id, priority=TOP - 1000)
 
 
-def runs(job_id: int, user: str, **changes: int) -> QueuedJob:
-    return replace(job(job_id, user, **changes), state=RUNNING, start_time=float(job_id))
+def runs(job_id: int, user: str, *, processors: int = 1) -> QueuedJob:
+    return replace(job(job_id, user, processors=processors), state=RUNNING, start_time=float(job_id))
 
 
 def order(*accounts: ShareAccount, default_shares: float | None = 1.0) -> dict[str, QueueOrder]:
