@@ -46,6 +46,7 @@ class OnPremiseQueue:
         on_node: The jobs that run on each node.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
+        task_priorities: Of arrays whose tasks do not start together: that of each part, by id.
         first_priorities: Of new jobs, by `Job.priority_keys`, where the scheduler says how it orders them.
     """
 
@@ -60,6 +61,7 @@ class OnPremiseQueue:
     on_node: Mapping[str, Sequence[QueuedJob]] = field(default_factory=dict)
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
+    task_priorities: Mapping[int, Sequence[int]] = field(default_factory=dict)
     first_priorities: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -106,7 +108,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
     running = tuple(queued for queued in here if queued.holds_processors)
     running += tuple(visitor.queued for visitor in foreign.values())
-    waiting, first = by_shares(waiting, running, snapshot.queue_orders)
+    waiting, tasks, first = by_shares(waiting, running, snapshot.queue_orders)
     machines, nodes = _machines(ours, snapshot, unusable, (*running, *waiting))
     return OnPremiseQueue(
         time=snapshot.time,
@@ -121,6 +123,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         reserved=reserved_of(snapshot, machines, unusable, [each.members for each in nodes]),
         held=held_jobs((*running, *waiting)),
         first_priorities=first,
+        task_priorities=tasks,
     )
 
 
@@ -203,7 +206,7 @@ def forecast_waits(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> dict
     for part in _parts(queue, runs) if queue.waiting else ():
         if not part.waiting:
             continue
-        rows = list(_rows(part))
+        rows = _rows(part)
         starts = np.maximum(
             closed_queue_starts(_closed(part, rows, queue.time), queue.time), _no_sooner(part, rows)
         )
@@ -221,10 +224,9 @@ def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[S
     """The queue of each machine, for the submit server."""
     found = []
     for part in _parts(queue, runs):
-        rows = list(_rows(part))
+        rows = _rows(part)
         closed = _closed(part, rows, queue.time)
-        priorities = {queued.job.job_id: queued.priority for queued in part.waiting}
-        ranks = np.array([priorities[row.job_id] for row in rows], np.float64)
+        ranks = np.array([row.priority for row in rows], np.float64)
         seen = SeenQueue.of(part.machine, *closed[1:]).with_priorities(ranks)
         found.append(seen.with_nodes(_room(part)))
     return tuple(found)
@@ -289,13 +291,14 @@ def _no_sooner(part: _Part, rows: Sequence[_Row]) -> Floats:
 
 
 class _Row(NamedTuple):
-    """A row of the forecast: a waiting job's id and tasks, what they need, time limit, expected run time."""
+    """A waiting job's id and tasks, what they need, time limit, expected run time, and priority."""
 
     job_id: int
     tasks: int
     needs: tuple[int, ...]
     limit: float
     run: float
+    priority: int
 
 
 def rows_of(queued: QueuedJob) -> int:
@@ -303,18 +306,23 @@ def rows_of(queued: QueuedJob) -> int:
     return min(queued.job.array_tasks, _MAX_TASKS) + (queued.job.array_tasks > _MAX_TASKS)
 
 
-def _rows(part: _Part) -> Iterator[_Row]:
+def _rows(part: _Part) -> list[_Row]:
+    """The rows of the forecast, by priority."""
     machine, at_once_of = part.machine, _at_once(part)
+    rows: list[_Row] = []
     for queued, run in zip(part.waiting, part.waiting_runs.tolist(), strict=True):
         job, limit, needs = queued.job, limit_seconds(queued.job), machine.needs(queued.asked)
-        for _ in range(min(job.array_tasks, _MAX_TASKS)):
-            yield _Row(job.job_id, 1, needs, limit, run)
+        parts = part.queue.task_priorities.get(job.job_id, (queued.priority,))
+        each = [parts[n * len(parts) // job.array_tasks] for n in range(min(job.array_tasks, _MAX_TASKS + 1))]
+        rows += (_Row(job.job_id, 1, needs, limit, run, priority) for priority in each[:_MAX_TASKS])
         if job.array_tasks > _MAX_TASKS:
             tasks = job.array_tasks - _MAX_TASKS
             at_once = min(machine.at_once(needs, tasks), at_once_of.get(job.job_id, tasks))
             rounds = -(-tasks // at_once)
             rest = tuple(at_once * own for own in needs)
-            yield _Row(job.job_id, at_once, rest, limit * rounds, run * rounds)
+            rows.append(_Row(job.job_id, at_once, rest, limit * rounds, run * rounds, each[-1]))
+    rows.sort(key=lambda row: -row.priority)
+    return rows
 
 
 def _at_once(part: _Part) -> dict[int, int]:

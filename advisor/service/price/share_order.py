@@ -19,8 +19,9 @@ from advisor.model.snapshot import QueuedJob
 _STEP: Final = 1 << 21
 """Between the priorities of two jobs: more than ``size.small_priority_offset``, for LSF puts a small job
 first among the jobs of its own user alone."""
-_MAX_PARTS: Final = 50
-"""Parts of an array that start one after another."""
+_MAX_PARTS: Final = 1000
+_SHARE_OF_A_PART: Final = 8
+"""Tasks of an array that start together take at most this part of the slots that jobs hold."""
 _MAX_PLACES: Final = 1 << 18
 
 
@@ -101,12 +102,13 @@ class _Tree:
             self.users[user] = self.root.members[f"{user}\n"] = found
         return found
 
-    def places(self, waiting: Sequence[QueuedJob], running: Iterable[QueuedJob]) -> list[int]:
-        """How many jobs start before each that waits; of an array, before the middle one of its tasks."""
+    def places(self, waiting: Sequence[QueuedJob], running: Iterable[QueuedJob]) -> list[list[int]]:
+        """How many jobs start before each that waits; of an array, before each part of its tasks."""
         ends = deque(self._ends(running))
+        at_once = max(1, sum(slots for _, slots, _ in ends) // _SHARE_OF_A_PART)
         for number, queued in enumerate(waiting):
-            self.of(queued.job.user or "").parts.extend(_parts(number, queued))
-        sums = [[0, 0] for _ in waiting]  # parts, and the places of all
+            self.of(queued.job.user or "").parts.extend(_parts(number, queued, at_once))
+        places: list[list[int]] = [[] for _ in waiting]
         count = free = 0
         while True:
             while free < 1 and ends:
@@ -114,13 +116,12 @@ class _Tree:
                 ended.add(-load)
                 free += slots
             if (account := self.root.next()) is None:
-                return [places // parts for parts, places in sums]
+                return places
             if not account.parts:
                 account.place_of_new, account.is_open = count, False
                 continue
             part = account.parts.popleft()
-            sums[part.number][0] += 1
-            sums[part.number][1] += count
+            places[part.number].append(count)
             count += part.tasks
             account.add(self._slot_load * part.slots)
             ends.append((account, part.slots, self._slot_load * part.slots))
@@ -136,47 +137,54 @@ class _Tree:
             yield account, slots, slots * (self._slot_load + account.run_load / account.running_slots)
 
 
-def _parts(number: int, queued: QueuedJob) -> Iterator[_Part]:
+def _parts(number: int, queued: QueuedJob, slots: int) -> Iterator[_Part]:
     tasks = queued.job.array_tasks
-    parts = min(tasks, _MAX_PARTS)
+    parts = min(tasks, _MAX_PARTS, -(-tasks * queued.job.processors // slots))
     for part in range(parts):
         own = tasks // parts + (part < tasks % parts)
         yield _Part(number, own, own * queued.job.processors)
 
 
+class ByShares(NamedTuple):
+    """Waiting jobs in the order in which they start.
+
+    Attributes:
+        waiting: With the priorities that say so.
+        tasks: Of arrays, by id: the priority of each part of its tasks.
+        first: The priorities of new jobs, by `Job.priority_keys`.
+    """
+
+    waiting: list[QueuedJob]
+    tasks: Mapping[int, Sequence[int]]
+    first: Mapping[str, float]
+
+
 def by_shares(
     waiting: Sequence[QueuedJob], running: Sequence[QueuedJob], orders: Mapping[str, QueueOrder]
-) -> tuple[list[QueuedJob], dict[str, float]]:
-    """The waiting jobs with the priorities by which they start, and those of new jobs.
-
-    Args:
-        waiting: By priority, the first one first.
-
-    Returns:
-        The jobs in that order, and the priorities of new jobs by `Job.priority_keys`.
-    """
+) -> ByShares:
+    """The waiting jobs in the order in which they start; `waiting` is by priority, the first one first."""
     first = {f"\n{name}": float(order.first_priority) for name, order in orders.items()}
-    places = dict[int, int]()
+    priorities = dict[int, list[int]]()
     for name, order in orders.items():
         if order.default_shares is None:
             continue
         rows = [row for row, queued in enumerate(waiting) if queued.partitions[0] == name]
         tree, there = _Tree(order), [queued for queued in running if queued.partitions[0] == name]
         found = tree.places([waiting[row] for row in rows], there)
-        places |= dict(zip(rows, found, strict=True))
+        priorities |= {
+            row: [_priority(order, place) for place in places]
+            for row, places in zip(rows, found, strict=True)
+        }
         for user, account in tree.users.items():
             if not account.members:
                 first[f"{user}\n{name}"] = _priority(order, account.place_of_new) + 1.0
-    if not places:
-        return list(waiting), first
     ranked = [
-        replace(queued, priority=_priority(orders[queued.partitions[0]], places[row]))
-        if row in places
-        else queued
+        replace(queued, priority=priorities[row][0]) if row in priorities else queued
         for row, queued in enumerate(waiting)
     ]
     ranked.sort(key=lambda queued: -queued.priority)
-    return ranked, first
+    tasks = {waiting[row].job.job_id: parts for row, parts in priorities.items() if len(parts) > 1}
+    return ByShares(ranked, tasks, first)
 
 
 def _priority(order: QueueOrder, place: int) -> int:
