@@ -38,8 +38,11 @@ from advisor.simulate.pool.start_profile import queue_profiles
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
 _REHEARSALS: Final = 50
-_SHARES: Final = (0.0, 0.125, 0.25, 0.5)
-"""Of a queue's rows, those that are before a new job at the levels that are simulated beside its end."""
+_SHARES: Final = (0.0, 0.015625, 0.125, 0.25, 0.5)
+"""Of a queue's rows, those that are before a new job at the levels that are simulated beside its end.
+
+A user who runs little has a few before them, of thousands.
+"""
 _LEAST_ROWS, _MOST_ROWS = 4, 10_000
 """In shorter queues the levels differ little; in longer ones they take seconds."""
 _REHEARSAL_STATE: Final = ClusterState(

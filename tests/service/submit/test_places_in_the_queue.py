@@ -55,6 +55,14 @@ def test_it_waits_for_the_jobs_that_are_before_it(priority: float, rows: int) ->
     assert hours(snapshot_of(**{"ann|cpu": priority}), job_of()) == 1.0 + rows
 
 
+def test_a_few_rows_of_many_are_not_an_eighth_of_them() -> None:
+    one = np.array([[1.0, NOW, HOUR, HOUR]])
+    queue = SeenQueue.of(Machine(("cpu",), 1), one, np.array([[1.0, HOUR, HOUR]] * 640))
+    queue = queue.with_priorities(np.linspace(10_000.0, 100.0, 640))
+    known = replace(make_snapshot(NOW), queues=(queue,), first_priorities={"ann\ncpu": 9_950.0})
+    assert hours(known, job_of()) == 11.0
+
+
 def test_account_and_qos_count_where_they_are_said() -> None:
     known = snapshot_of(**{"ann|cpu": 1.0, "ann|cpu|chem|urgent": 20_000.0})
     assert hours(known, job_of(account="chem", qos="urgent")) == 1.0
