@@ -80,27 +80,27 @@ class _Tree:
         self._slot_load, self._default = order.slot_load, order.default_shares or 1.0
         self.root = _Account()
         self.users: dict[str, _Account] = {}
-        for account in sorted(order.accounts, key=lambda one: len(one.path)):
-            self._put(account)
+        by_depth = sorted(order.accounts, key=lambda one: len(one.path))
+        for account, own in [(account, self._put(account)) for account in by_depth]:
+            for user in () if own.members else account.users or account.path[-1:]:
+                if user not in self.users or own.rank() > self.users[user].rank():
+                    self.users[user] = own
         self.of("")
 
-    def _put(self, account: ShareAccount) -> None:
+    def _put(self, account: ShareAccount) -> _Account:
         parent = self.root
         for name in account.path[:-1]:
             parent = parent.members.setdefault(name, _Account(self._default, self._slot_load, parent=parent))
         own = _Account(account.shares, account.load, account.run_load, parent)
         parent.members[account.path[-1]] = own
-        for user in account.users or account.path[-1:]:
-            if user not in self.users or own.rank() > self.users[user].rank():
-                self.users[user] = own
+        return own
 
     def of(self, user: str) -> _Account:
         """The account of a user; one who is in none has one of their own."""
-        found = self.users.get(user)
-        if found is None or found.members:
-            found = _Account(self._default, self._slot_load, parent=self.root)
-            self.users[user] = self.root.members[f"{user}\n"] = found
-        return found
+        if user not in self.users:
+            own = _Account(self._default, self._slot_load, parent=self.root)
+            self.users[user] = self.root.members[f"{user}\n"] = own
+        return self.users[user]
 
     def places(self, waiting: Sequence[QueuedJob], running: Iterable[QueuedJob]) -> list[list[int]]:
         """How many jobs start before each that waits; of an array, before each part of its tasks."""
@@ -176,8 +176,7 @@ def by_shares(
             for row, places in zip(rows, found, strict=True)
         }
         for user, account in tree.users.items():
-            if not account.members:
-                first[f"{user}\n{name}"] = _priority(order, account.place_of_new) + 1.0
+            first[f"{user}\n{name}"] = _priority(order, account.place_of_new) + 1.0
     ranked = [
         replace(queued, priority=priorities[row][0]) if row in priorities else queued
         for row, queued in enumerate(waiting)

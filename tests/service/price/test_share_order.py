@@ -65,7 +65,7 @@ def test_more_shares_are_more_slots() -> None:
 
 def test_groups_are_compared_before_their_users() -> None:
     accounts = (
-        account("chem", 10, 10.0),
+        replace(account("chem", 10, 10.0), users=frozenset("ac")),  # as bugroup says, beside their accounts
         account("a", 0, 1.0, "chem"),
         account("bio", 0, 1.0),
         account("b", 9, 1.0, "bio"),
