@@ -103,7 +103,7 @@ def ingest_sacct(
 
     settings = loaded_settings(config).settings
     if settings.cluster.scheduler == "lsf":
-        mend = "Use `advisor ingest lsb.acct --source slurm LOGDIR`"
+        mend = "Use `advisor ingest lsb.acct LOGDIR`"
         raise BadInput("this cluster is LSF's, which has no sacct", where="cluster.scheduler", mend=mend)
     slurm = CliBackend.of(settings)
     with HistoryStore(history_url(database, config)) as store:
@@ -121,7 +121,13 @@ def ingest_lsb_acct(
         list[Path],
         typer.Argument(help="LSF's logdir, or its files lsb.acct, lsb.acct.1, ...; plain or gzip."),
     ],
-    source: Annotated[str, typer.Option(help="Name of the jobs' source: one for each cluster.")] = "lsf",
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the jobs' source: one for each cluster. By default this cluster's own, where "
+            'cluster.scheduler is "lsf", so that `advisor control` goes on with it; else `lsf`.'
+        ),
+    ] = None,
     memory_unit: Annotated[
         MemoryUnits, typer.Option(help="The cluster's LSF_UNIT_FOR_LIMITS.", case_sensitive=False)
     ] = MemoryUnits.MB,
@@ -137,13 +143,15 @@ def ingest_lsb_acct(
     """
     from advisor.history.store import HistoryStore
     from advisor.lsf import ingest as ingestion
+    from advisor.service.observation.accounting import SOURCE
 
+    is_own = loaded_settings(config).settings.cluster.scheduler == "lsf"
     with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
         with _reading("lsb.acct") as tick:
             report = ingestion.ingest_lsb_acct(
                 store,
                 paths,
-                source=source,
+                source=source or (SOURCE if is_own else "lsf"),
                 malformed="refuse" if refuse_malformed else "skip",
                 memory_unit=memory_unit.value,
                 progress=tick,

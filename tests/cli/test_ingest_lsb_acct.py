@@ -49,6 +49,13 @@ def test_logdir_is_added_once_and_bad_input_is_refused(tmp_path: Path) -> None:
     assert "the incomplete last line" in again.stdout
     assert "31 jobs in the history" in again.stdout
 
+    settings = tmp_path / "advisor.toml"
+    settings.write_text('[cluster]\nscheduler = "lsf"\n')
+    own = advisor(
+        "ingest", "lsb.acct", acct, "--config", settings, "--database", f"sqlite:///{tmp_path}/own.db"
+    )
+    assert "slurm: 31 finished jobs read" in own.stdout  # the name by which `advisor control` goes on
+
     other = f"sqlite:///{tmp_path}/other.db"
     for arguments, words in (
         ([acct, "--refuse-malformed"], ["lsb.acct, line 31", "Correct"]),
