@@ -128,9 +128,10 @@ def _draw_findings(
         )
     if existing is None:
         conf = loaded.settings.paths.slurm_conf
-        console.print(
-            Text(f"The partitions were not checked: {conf} cannot be read and --partitions was not given.")
-        )
+        why = f"{conf} cannot be read and --partitions was not given"
+        if loaded.settings.cluster.scheduler == "lsf":
+            why = "`advisor doctor` asks LSF for its queues, or name them with --partitions"
+        console.print(Text(f"The partitions were not checked: {why}."))
     if not found:
         console.print(Text(f"{loaded.path or 'defaults'}: no mistakes found", "green"))
 

@@ -85,6 +85,10 @@ def test_check_reads_the_partitions_of_slurm_conf(tmp_path):
     assert "cluster.burst_partition" in result.stdout
     (tmp_path / "slurm.conf").unlink()
     assert "were not checked" in words(call("check", "--config", str(path)))
+    path.write_text('[cluster]\nscheduler = "lsf"\n')
+    said = words(call("check", "--config", str(path)))
+    assert "asks LSF for its queues" in said
+    assert "slurm.conf" not in said
 
 
 def test_reference_and_sample_are_printed(file, tmp_path):
