@@ -66,10 +66,16 @@ def _queues(site: FoundLsf, found: Proposal) -> None:
         why = "it shares no host with the default queue"
         found.values["cluster.burst_partition"] = apart[0].name, why
         return
-    which = f"Several queues do: {', '.join(queue.name for queue in apart)}." if apart else "None does."
+    names = ", ".join(queue.name for queue in apart)
+    which = (
+        f"Several queues share no host with the default queue: {names}."
+        if apart
+        else ("Every queue shares hosts with the default queue: which one is the cloud's is not known.")
+    )
     found.notes.append(
-        "The burst queue has hosts of its own, or none while the resource connector has launched none. "
-        f"{which} Name it in cluster.burst_partition."
+        f"{which} Name the cloud's queue in cluster.burst_partition, and leave it out of "
+        "cluster.on_premise_partitions. Its hosts are in no other queue; it has none while the resource "
+        "connector has launched none."
     )
 
 

@@ -50,5 +50,5 @@ def test_what_the_admin_has_to_decide() -> None:
     assert values(found)["size.small_priority_offset"] == 0
     assert any("aws, gcp" in note for note in found.notes)
     alone = proposal(queue("normal", "here1", is_default=True))
-    assert any("None does" in note for note in alone.notes)
+    assert any("Every queue shares hosts with the default queue" in note for note in alone.notes)
     assert any("No queue is open" in note for note in proposal().notes)
