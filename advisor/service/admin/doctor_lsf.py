@@ -20,6 +20,7 @@ class LsfExamination:
         self._settings = settings
         self.partitions: dict[str, Partition] = {}
         self._max_priority: int | None = None
+        self._with_shares: list[str] = []
 
     def run(self) -> Iterator[Diagnosis]:
         """Make all checks; only the first one if LSF cannot be asked."""
@@ -37,6 +38,8 @@ class LsfExamination:
             snapshot = backend.snapshot(time.time())
             self.partitions = {partition.name: partition for partition in backend.partitions()}
             self._max_priority = backend.max_priority
+            orders = snapshot.queue_orders.items()
+            self._with_shares = [name for name, order in orders if order.default_shares is not None]
         finally:
             backend.close()
         yield ok("lsf", f"{len(snapshot.nodes)} hosts, {len(snapshot.jobs)} rows of jobs in lsb.events")
@@ -55,7 +58,7 @@ class LsfExamination:
                 f"{len(nodes) - len(cloud)} of {len(nodes)} hosts of the queue {burst} are on-premise, too",
                 "Give the burst queue hosts of its own (HOSTS in lsb.queues), or jobs are moved for nothing",
             )
-        elif not cloud:
+        elif burst in self.partitions and not cloud:
             yield warning(
                 "lsf",
                 f"the queue {burst} has no host at the moment",
@@ -83,7 +86,9 @@ class LsfExamination:
                 "Set MAX_USER_PRIORITY in lsb.params, or size.small_priority_offset = 0",
             )
         else:
-            yield ok("small jobs first", f"by bmod -sp {self._max_priority}")
+            queues = set(self._settings.cluster.on_premise_partitions).intersection(self._with_shares)
+            within = f"; with FAIRSHARE only among the jobs of one user: {', '.join(sorted(queues))}"
+            yield ok("small jobs first", f"by bmod -sp {self._max_priority}{within if queues else ''}")
 
     def _price(self) -> Iterator[Diagnosis]:
         settings = self._settings

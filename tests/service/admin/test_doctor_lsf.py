@@ -1,0 +1,44 @@
+"""What the doctor says of a cluster of LSF."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from advisor.model.settings import Settings
+from advisor.service.admin.doctor import Diagnosis
+from advisor.service.admin.doctor_lsf import LsfExamination
+from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
+
+QUEUES = (
+    StandInQueue(name="aws", hosts=()),
+    StandInQueue(name="normal", hosts=("here1",), is_default=True),
+)
+
+
+def diagnoses(folder: Path, burst: str, more: str = "") -> list[Diagnosis]:
+    """Of a site with two queues; `more` is added to the answer of bqueues, after `normal`."""
+    with LsfStandIn(folder / "lsf", hosts={"here1": 8}, queues=QUEUES, max_priority=90) as lsf:
+        bqueues = folder / "lsf" / "bin" / "bqueues"
+        asked = bqueues.rename(bqueues.with_name("asked"))
+        bqueues.write_text(f"#!/bin/sh\n{asked} -l\nprintf '{more}'\n")
+        bqueues.chmod(0o755)
+        cluster = {"scheduler": "lsf", "on_premise_partitions": ["normal"], "burst_partition": burst}
+        paths = {"lsf_envdir": lsf.environment_folder, "state": folder}
+        return list(LsfExamination(Settings.model_validate({"cluster": cluster, "paths": paths})).run())
+
+
+def said(found: list[Diagnosis]) -> str:
+    return "\n".join(f"{one.level} {one.check}: {one.what}" for one in found)
+
+
+def test_a_queue_that_does_not_exist_is_not_one_without_hosts(tmp_path: Path) -> None:
+    """The check of the settings names it."""
+    (tmp_path / "a").mkdir()
+    assert "the queue aws has no host" in said(diagnoses(tmp_path / "a", "aws"))
+    (tmp_path / "b").mkdir()
+    assert "has no host" not in said(diagnoses(tmp_path / "b", "cloud"))
+
+
+def test_where_small_jobs_are_first_among_those_of_one_user_alone(tmp_path: Path) -> None:
+    found = said(diagnoses(tmp_path, "aws", "USER_SHARES:  [default,1]\n"))
+    assert "by bmod -sp 90; with FAIRSHARE only among the jobs of one user: normal" in found
