@@ -272,7 +272,7 @@ def test_no_server(tmp_path: Path, esub: Esub, kind: str) -> None:
             dead.bind(str(path))
     submission = esub.submit_until_answered()
     assert (submission.code, submission.changes) == (0, "")
-    assert "job left alone" in submission.said
+    assert f"job left alone: advisor serve does not answer at {path}: " in submission.said
 
 
 def test_it_ends_in_time_whatever_blocks(tmp_path: Path, esub: Esub) -> None:
