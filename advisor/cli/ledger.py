@@ -13,7 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
-from advisor.model.job_id import parse_job_id
+from advisor.model.job_id import job_name, parse_job_id
 from advisor.service.admin.since import moment_text, parse_since, zone_text
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _jobs(job_ids: Sequence[int]) -> str:
     """The first job of an advice, and how many more it has: tasks of an array."""
     if not job_ids:
         return "-"
-    return f"{job_ids[0]} (+{len(job_ids) - 1:,})" if len(job_ids) > 1 else str(job_ids[0])
+    return f"{job_name(job_ids[0])} (+{len(job_ids) - 1:,})" if len(job_ids) > 1 else job_name(job_ids[0])
 
 
 def _place(row: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
 
     saved, cost = row.saved_seconds_estimate, row.cost_usd
     return (
-        str(row.job_id),
+        job_name(row.job_id),
         _moment(console, row.time),
         row.placement.value,
         f"{short_duration(row.predicted_wait_seconds)} / {short_duration(row.actual_wait_seconds)}",

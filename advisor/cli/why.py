@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def why(
     job: Annotated[
-        str, typer.Argument(metavar="JOBID", help="The job as Slurm writes it: 95, 95_2, 97+1, 94.0.")
+        str,
+        typer.Argument(
+            metavar="JOBID", help="The job as Slurm writes it: 95, 95_2, 97+1, 94.0; as LSF does: 95, 95[2]."
+        ),
     ],
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
@@ -54,11 +57,14 @@ def why(
     elif trouble is None and _was_heterogeneous(settings, job_id.job):
         _emit_heterogeneous(job_id, None, output)
     else:
-        raise trouble or _nothing_known(job_id, seen)
+        raise trouble or _nothing_known(job_id, seen, settings.cluster.scheduler)
 
 
-def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None) -> BadInput:
-    if seen is None:
+def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str) -> BadInput:
+    if scheduler == "lsf":
+        slurm = "LSF keeps none"
+        mend = "A job that began at once has none: `advisor decisions` lists those that have"
+    elif seen is None:
         slurm, mend = "Slurm was not asked", "Ask on a host with Slurm's commands (paths.slurm_bin)"
     elif seen.is_known:
         slurm = "Slurm knows the job, but its AdminComment has no advice"
@@ -80,7 +86,10 @@ def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
     from advisor.history.store import HistoryStore
 
     with HistoryStore(settings.history_url) as store:
-        return store.advice_of(job_id)
+        found = store.advice_of(job_id)
+        if found is None and job_id >> 32:  # an element of an array of LSF, which was advised as a whole
+            found = store.advice_of(job_id & 0xFFFFFFFF)
+        return found
 
 
 def _was_heterogeneous(settings: Settings, job_id: int) -> bool:

@@ -29,11 +29,12 @@ from advisor.lsf.installation import EVENTS, Installation, read_installation
 from advisor.lsf.joining import OUR_WORDS, joined
 from advisor.lsf.kept_advice import AdviceBook, AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
-from advisor.lsf.queued_jobs import full_id, name_of, queued_jobs, rows_of
+from advisor.lsf.queued_jobs import full_id, queued_jobs, rows_of
 from advisor.lsf.reservations import read_reservations
 from advisor.lsf.site import LsfSite, SiteReader
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
+from advisor.model.job_id import job_name
 from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob, Reservation, SubmittedJob
@@ -317,7 +318,7 @@ class LsfBackend:
             if "sitefactor" in said and most is not None and before[job_id].priority is None:
                 options += ["-sp", str(most)]
             if options:
-                refusals += self._told(job_id, "bmod", *options, name_of(job_id))
+                refusals += self._told(job_id, "bmod", *options, job_name(job_id))
         return refusals
 
     def _move(self, queues: Mapping[int, str], before: Mapping[int, LiveJob]) -> list[RefusedByLsf]:
@@ -327,7 +328,7 @@ class LsfBackend:
             ids = [job_id for job_id, goes in queues.items() if goes == queue]
             for begin in range(0, len(ids), _JOBS_A_CALL):
                 try:
-                    self._commands.text("bswitch", queue, *map(name_of, ids[begin : begin + _JOBS_A_CALL]))
+                    self._commands.text("bswitch", queue, *map(job_name, ids[begin : begin + _JOBS_A_CALL]))
                 except RetryLater as error:
                     said[queue] = str(error)
         looked = self._look(fresh=True).jobs if queues else ()
@@ -348,18 +349,20 @@ class LsfBackend:
     def _put_back(self, job_id: int, queue: str) -> list[RefusedByLsf]:
         self._book.forget(job_id)
         log.info("lsf.put_back", job=job_id, queue=queue)
-        refusals = self._told(job_id, "bswitch", queue, name_of(job_id))
+        refusals = self._told(job_id, "bswitch", queue, job_name(job_id))
         return [*refusals, RefusedByLsf(job_id, "it has begun meanwhile, and is in its own queue again")]
 
     def _tell_user(self, job_id: int, job: LiveJob, was: str) -> None:
         """By bpost where there is one, else in the job's description, where its user has written none."""
-        text = f"{OUR_WORDS}starts in the cloud, was in queue {was}. `advisor why {name_of(job_id)}` says why"
+        text = (
+            f"{OUR_WORDS}starts in the cloud, was in queue {was}. `advisor why {job_name(job_id)}` says why"
+        )
         if not self._settings.submit.tell_user:
             return
         if self._commands.has("bpost"):
-            refusals = self._told(job_id, "bpost", "-d", text, name_of(job_id))
+            refusals = self._told(job_id, "bpost", "-d", text, job_name(job_id))
         elif not job.description or job.description.startswith(OUR_WORDS):
-            refusals = self._told(job_id, "bmod", "-Jd", text, name_of(job_id))
+            refusals = self._told(job_id, "bmod", "-Jd", text, job_name(job_id))
         else:
             return
         for refusal in refusals:
@@ -375,15 +378,15 @@ class LsfBackend:
 
     def requeue(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.model.scheduler.Scheduler`. Of an array, name each element by its own id."""
-        self._commands.text("brequeue", *map(name_of, job_ids))
+        self._commands.text("brequeue", *map(job_name, job_ids))
 
     def requeue_ended(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.model.scheduler.CloudScheduler`. LSF does so by itself (`JobsUnwarned`)."""
-        self._commands.text("brequeue", "-e", *map(name_of, job_ids))
+        self._commands.text("brequeue", "-e", *map(job_name, job_ids))
 
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
-        self._commands.text("bresume", *map(name_of, job_ids))
+        self._commands.text("bresume", *map(job_name, job_ids))
 
     def _told(self, job_id: int, *words: str) -> list[RefusedByLsf]:
         """Run a command about one job; what it refused."""

@@ -11,8 +11,8 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from advisor.lsf.live_job import LiveJob
-from advisor.lsf.queued_jobs import name_of
 from advisor.model.errors import RetryLater
+from advisor.model.job_id import job_name
 
 # Words of a change that LSF has a command for, or that it may be told without (`LsfBackend.update_jobs`).
 _CHANGES: Final = frozenset(
@@ -39,7 +39,7 @@ class RefusedByLsf(RetryLater):
     code = "lsf.refused"
 
     def __init__(self, job_id: int, why: str) -> None:
-        super().__init__(f"job {name_of(job_id)}: {why}")
+        super().__init__(f"job {job_name(job_id)}: {why}")
         self.job_id = job_id
 
 

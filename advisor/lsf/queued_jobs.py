@@ -33,12 +33,6 @@ def full_id(job: LiveJob | JobFinish) -> int:
     return max(0, job.array_index) << 32 | job.job_id
 
 
-def name_of(job_id: int) -> str:
-    """A 64-bit id as LSF's commands take it: ``95``, or ``95[2]`` for an element of an array."""
-    index, job = job_id >> 32, job_id & 0xFFFFFFFF
-    return f"{job}[{index}]" if index else f"{job}"
-
-
 def rows_of(jobs: Iterable[LiveJob]) -> dict[int, tuple[LiveJob, int]]:
     """Jobs by the id under which they are shown, with their number of elements.
 

@@ -1,4 +1,7 @@
-"""Job ids as Slurm writes them: ``95``, ``95_2``, ``95_[1-4]``, ``97+1``, ``94.0``, ``94.batch``."""
+"""Job ids as Slurm writes them: ``95``, ``95_2``, ``95_[1-4]``, ``97+1``, ``94.0``, ``94.batch``.
+
+An element of an array of LSF is a job of its own: ``95[2]``, which in 64 bits is index * 2**32 + job.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from advisor.model.errors import BadInput
 _LARGEST: Final = 2**63 - 1
 _JOB_ID: Final = re.compile(
     r"(?P<job>[1-9][0-9]{0,18})"
-    r"(?:_(?P<task>[0-9]{1,9})|_\[(?P<tasks>[0-9][0-9,:%.-]*)\]|\+(?P<part>[0-9]{1,9}))?"
+    r"(?:_(?P<task>[0-9]{1,9})|_\[(?P<tasks>[0-9][0-9,:%.-]*)\]|\+(?P<part>[0-9]{1,9})"
+    r"|\[(?P<element>[1-9][0-9]{0,8})\])?"
     r"(?:\.(?P<step>[0-9]{1,10}(?:\+[0-9]{1,9})?|batch|extern|interactive))?"
 )
 
@@ -34,6 +38,17 @@ class JobId:
     part: int | None = None
 
 
+def job_name(job_id: int) -> str:
+    """A job as the commands of its scheduler take it.
+
+    Examples:
+        >>> job_name(95), job_name(2 * 2**32 + 95)
+        ('95', '95[2]')
+    """
+    index, job = job_id >> 32, job_id & 0xFFFFFFFF
+    return f"{job}[{index}]" if index else f"{job}"
+
+
 def parse_job_id(text: str, *, where: str) -> JobId:
     """Read a job's id.
 
@@ -49,9 +64,10 @@ def parse_job_id(text: str, *, where: str) -> JobId:
             f"{text[:60]!r} is no job id",
             where=where,
             mend="Write it as Slurm does: 95, a task of an array 95_2, waiting tasks 95_[1-4], a part of a "
-            "heterogeneous job 97+1, a step 94.0",
+            "heterogeneous job 97+1, a step 94.0; or as LSF does: 95, an element of an array 95[2]",
             code="job.id",
         )
     task, part = (None if match[name] is None else int(match[name]) for name in ("task", "part"))
     suffix = f"_{task}" if task is not None else f"+{part}" if part is not None else ""
-    return JobId(job=int(match["job"]), name=f"{match['job']}{suffix}", task=task, part=part)
+    job = int(match["element"] or 0) << 32 | int(match["job"])
+    return JobId(job=job, name=f"{job_name(job)}{suffix}", task=task, part=part)

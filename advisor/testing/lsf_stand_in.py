@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Final, Self, TypeAlias
 
 from advisor.lsf.live_job import elements
-from advisor.lsf.queued_jobs import name_of
+from advisor.model.job_id import job_name
 from advisor.testing import lsf_records as records
 from advisor.testing.lsf_programs import (
     bad_option,
@@ -303,7 +303,7 @@ class LsfStandIn:
         for word in words:
             keys = self._keys(word)
             err += "" if keys else f"Job <{word}>: No matching job found\n"
-            out += "".join(f"Job <{name_of(key)}> is {act(key)}\n" for key in keys)
+            out += "".join(f"Job <{job_name(key)}> is {act(key)}\n" for key in keys)
         return out, err, 255 if err else 0
 
     def _bswitch(self, user: int, words: list[str]) -> Said:

@@ -71,6 +71,20 @@ def test_why_says_each_question_and_number(config):
     assert found["estimates"]["wait"]["seconds"] == 100.0
 
 
+def test_an_element_of_an_array_of_lsf_has_its_name(config):
+    with config.open("a") as file:
+        file.write('[cluster]\nscheduler = "lsf"\n')
+    with HistoryStore(settings_of(config).history_url) as store:
+        assert store.link("advice-13", 3 * 2**32 + 14)
+        assert store.link("advice-12", 15)
+    assert "Job 14[3] (run 1)" in call(config, "why", "14[3]")
+    assert "14[3]" in call(config, "decisions")
+    assert "advice-12" in call(config, "why", "15[2]")  # of an array that was advised as a whole
+    refused = runner.invoke(app, ["why", "--config", str(config), "16[1]"])
+    assert isinstance(refused.exception, BadInput)
+    assert "Slurm" not in str(refused.exception)
+
+
 def test_why_of_an_unknown_job_ends_with_2(config, tmp_path, monkeypatch, capsys):
     for name, value in commands(tmp_path, squeue="someone's own words").items():
         monkeypatch.setenv(name, value)

@@ -33,11 +33,12 @@ from advisor.lsf.installation import EVENTS, Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
-from advisor.lsf.queued_jobs import name_of, queued_jobs
+from advisor.lsf.queued_jobs import queued_jobs
 from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
+from advisor.model.job_id import job_name
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 from advisor.service.observation.sharing import sharing_of
@@ -251,7 +252,7 @@ def test_an_array_is_moved_as_a_whole(site: Site) -> None:
     site.run("bswitch", HERE, f"{array}[2]")
     rows = site.rows()
     second = 2 << 32 | array
-    assert name_of(second) == f"{array}[2]"
+    assert job_name(second) == f"{array}[2]"
     assert rows[second].partitions == (HERE,)
     assert array not in rows  # its elements differ: each is a row
 

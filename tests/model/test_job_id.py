@@ -26,7 +26,9 @@ from advisor.model.job_id import parse_job_id
         ("97.0+1", 97, "97", None, None),
         ("95_2.batch", 95, "95_2", 2, None),
         ("97+1.0", 97, "97+1", None, 1),
-        ("9223372036854775807", 2**63 - 1, "9223372036854775807", None, None),
+        ("95[2]", 2 * 2**32 + 95, "95[2]", None, None),  # LSF's, of an element of an array
+        ("8589934687", 2 * 2**32 + 95, "95[2]", None, None),
+        ("9223372036854775807", 2**63 - 1, "4294967295[2147483647]", None, None),
     ],
 )
 def test_day_one_4_ids_as_slurm_writes_them(text, job, name, task, part):
