@@ -20,7 +20,7 @@ from advisor.history.ingest import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.lsf import answers
 from advisor.lsf.bjobs_fields import BjobsOfWaiting
-from advisor.lsf.changing import RefusedByLsf, ids_of, limit, obstacle, resources, values_of
+from advisor.lsf.changing import RefusedByLsf, ids_of, limit, obstacle, resources, values_of, words_for_user
 from advisor.lsf.cloud_hosts import CloudHosts, HostsAskedFor
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.events import EventsReader, JobsInEvents
@@ -295,14 +295,15 @@ class LsfBackend:
             ]
             due = {job_id: said for job_id, said in changes.items() if job_id not in ids_of(refusals)}
             queues = values_of(due, "partition")
-            self._book.keep(values_of(due, "admincomment"), queues)
+            comments = values_of(due, "admincomment")
+            self._book.keep(comments, queues)
             unmodified = self._modify(due, before)
             for refusal in unmodified:
                 if refusal.job_id in queues:  # it is not moved either
                     self._book.forget(refusal.job_id)
             refusals += unmodified
             queues = {job_id: queue for job_id, queue in queues.items() if job_id not in ids_of(refusals)}
-            refusals += self._move(queues, before)
+            refusals += self._move(queues, before, comments)
         if refusals:
             raise refusals[-1]
 
@@ -321,7 +322,9 @@ class LsfBackend:
                 refusals += self._told(job_id, "bmod", *options, job_name(job_id))
         return refusals
 
-    def _move(self, queues: Mapping[int, str], before: Mapping[int, LiveJob]) -> list[RefusedByLsf]:
+    def _move(
+        self, queues: Mapping[int, str], before: Mapping[int, LiveJob], comments: Mapping[int, str]
+    ) -> list[RefusedByLsf]:
         """Switch waiting jobs; lsb.events says which are where they were to go."""
         said: dict[str, str] = {}
         for queue in sorted(set(queues.values())):
@@ -343,7 +346,7 @@ class LsfBackend:
                 self._book.forget(job_id)
                 refusals.append(RefusedByLsf(job_id, said.get(queue, "it has begun, or has ended")))
             else:
-                self._tell_user(job_id, job, before[job_id].queue)
+                self._tell_user(job_id, job, words_for_user(before[job_id].queue, comments.get(job_id, "")))
         return refusals
 
     def _put_back(self, job_id: int, queue: str) -> list[RefusedByLsf]:
@@ -352,11 +355,8 @@ class LsfBackend:
         refusals = self._told(job_id, "bswitch", queue, job_name(job_id))
         return [*refusals, RefusedByLsf(job_id, "it has begun meanwhile, and is in its own queue again")]
 
-    def _tell_user(self, job_id: int, job: LiveJob, was: str) -> None:
+    def _tell_user(self, job_id: int, job: LiveJob, text: str) -> None:
         """By bpost where there is one, else in the job's description, where its user has written none."""
-        text = (
-            f"{OUR_WORDS}starts in the cloud, was in queue {was}. `advisor why {job_name(job_id)}` says why"
-        )
         if not self._settings.submit.tell_user:
             return
         if self._commands.has("bpost"):

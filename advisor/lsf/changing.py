@@ -10,6 +10,9 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.wording import recorded_why
+from advisor.lsf.joining import OUR_WORDS
 from advisor.lsf.live_job import LiveJob
 from advisor.model.errors import RetryLater
 from advisor.model.job_id import job_name
@@ -51,6 +54,13 @@ def ids_of(refusals: Iterable[RefusedByLsf]) -> set[int]:
 def values_of(changes: Mapping[int, Mapping[str, str]], word: str) -> dict[int, str]:
     """One word of each change that has it, by job."""
     return {job_id: said[word] for job_id, said in changes.items() if word in said}
+
+
+def words_for_user(was: str, comment: str) -> str:
+    """What the user of a moved job is told: from which queue, and why, by its advice."""
+    recorded = parse_admin_comment(comment)
+    why = "" if recorded is None else f". {recorded_why(recorded).removesuffix('.')}"
+    return f"{OUR_WORDS}starts in the cloud, was in queue {was}{why}"
 
 
 def resources(changes: Mapping[str, str], job: LiveJob, on_premise: Container[str]) -> list[str]:
