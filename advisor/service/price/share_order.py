@@ -8,6 +8,8 @@ starts, each as its slots are needed.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,7 @@ _MAX_PARTS: Final = 1000
 _SHARE_OF_A_PART: Final = 8
 """Tasks of an array that start together take at most this part of the slots that jobs hold."""
 _MAX_PLACES: Final = 1 << 18
+_numbers: Final = itertools.count()
 
 
 class _Part(NamedTuple):
@@ -43,34 +46,45 @@ class _Account:
     parent: _Account | None = None
     members: dict[str, _Account] = field(default_factory=dict)
     parts: deque[_Part] = field(default_factory=deque)
+    heap: list[tuple[float, int, int, _Account]] = field(default_factory=list)
     is_open: bool = True
     running_slots: int = 0
     place_of_new: int = 0
 
     def rank(self) -> tuple[float, int]:
-        """Larger: it is first. Of two with the same priority the one with the earlier job is."""
-        return self.shares / max(self.load, 0.01), -self.parts[0].number if self.parts else -_MAX_PLACES
+        """Smaller: it is first. Of two with the same priority the one with the earlier job is."""
+        return -self.shares / max(self.load, 0.01), self.parts[0].number if self.parts else _MAX_PLACES
 
     def add(self, load: float) -> None:
-        """Add to its load, and to that of the accounts above it."""
-        account: _Account | None = self
-        while account is not None:
+        """Add to its load, and to that of the accounts above it; put each anew among those beside it."""
+        account = self
+        while account.parent is not None:
             account.load += load
+            heapq.heappush(account.parent.heap, (*account.rank(), next(_numbers), account))
             account = account.parent
+
+    def put_members(self) -> None:
+        """Put all accounts below it into the heaps."""
+        self.heap = [(*one.rank(), next(_numbers), one) for one in self.members.values()]
+        heapq.heapify(self.heap)
+        for one in self.members.values():
+            one.put_members()
 
     def next(self) -> _Account | None:
         """The account that starts the next job; None: every one has had its turn."""
         account = self
         while account.members:
-            open_ones = [member for member in account.members.values() if member.is_open]
-            if not open_ones:
+            heap = account.heap
+            while heap and not (heap[0][3].is_open and heap[0][:2] == heap[0][3].rank()):
+                heapq.heappop(heap)  # it has changed since, and is in the heap once more
+            if heap:
+                account = heap[0][3]
+            elif account.parent is None:
+                return None
+            else:
                 account.is_open = False
-                if account.parent is None:
-                    return None
                 account = account.parent
-                continue
-            account = max(open_ones, key=_Account.rank)
-        return account if account is not self else None
+        return account
 
 
 class _Tree:
@@ -83,7 +97,7 @@ class _Tree:
         by_depth = sorted(order.accounts, key=lambda one: len(one.path))
         for account, own in [(account, self._put(account)) for account in by_depth]:
             for user in () if own.members else account.users or account.path[-1:]:
-                if user not in self.users or own.rank() > self.users[user].rank():
+                if user not in self.users or own.rank() < self.users[user].rank():
                     self.users[user] = own
         self.of("")
 
@@ -108,6 +122,7 @@ class _Tree:
         at_once = max(1, sum(slots for _, slots, _ in ends) // _SHARE_OF_A_PART)
         for number, queued in enumerate(waiting):
             self.of(queued.job.user or "").parts.extend(_parts(number, queued, at_once))
+        self.root.put_members()
         places: list[list[int]] = [[] for _ in waiting]
         count = free = 0
         while True:
