@@ -13,6 +13,7 @@ from rich.console import Console
 
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
+from advisor.cli.rehearse import a_share
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
@@ -63,8 +64,12 @@ def waiting(
     longest_wait: Annotated[float, typer.Option(min=0.0, help="b: nobody waits longer, seconds.")] = 86_400.0,
     capacity: Annotated[Capacity, typer.Option(help="What speculations run on.")] = Capacity.SPOT,
     dispatch: Annotated[DispatchOption, typer.Option(help="Who is next.")] = DispatchOption.FCFS,
-    reserved_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.4,
-    spot_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.3,
+    reserved_price: Annotated[
+        float, typer.Option(callback=a_share, help="As a share of on-demand's, 0 to 1.")
+    ] = 0.4,
+    spot_price: Annotated[
+        float, typer.Option(callback=a_share, help="As a share of on-demand's, 0 to 1.")
+    ] = 0.3,
     spot_mean_hours: Annotated[
         float, typer.Option(min=0.01, help="Mean life of a spot node; lives are exponential.")
     ] = 24.0,
