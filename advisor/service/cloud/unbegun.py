@@ -63,7 +63,11 @@ class UnbegunJobs:
         return (Step("late nodes", self.keep_jobs_of_late_nodes), Step("running jobs", self.take_back))
 
     def keep_alive(self, job_ids: Iterable[int]) -> None:
-        """Let slurmctld requeue these jobs, until they run."""
+        """Let slurmctld requeue these jobs, until they run.
+
+        Raises:
+            OSError: That cannot be written down: nothing is changed.
+        """
         with self._lock:
             wanted = set(job_ids) - self._told
             for queued in self._queue(wanted) if wanted else ():
