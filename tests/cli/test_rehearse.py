@@ -141,6 +141,7 @@ def test_options_of_the_loops_are_read_before_anything_is_simulated(
         ("replay", "budget", "--budget-share"),
         ("replay", "waiting", "--spot-price"),
         ("replay", "waiting", "--reserved-price"),
+        ("replay", "promise", "--confidence"),
     ],
 )
 def test_a_percentage_is_refused_where_an_option_is_a_share_of_one(words: tuple[str, ...]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import ProcessesOption
-from advisor.papers.commands.choices import chosen
+from advisor.papers.commands.choices import PlotOption, chosen
 from advisor.parallel import cores
 
 
@@ -43,9 +42,7 @@ def stability(  # noqa: PLR0917 - typer passes options by name
         int | None,
         typer.Option(min=1, max=100, help="Draws of tasks a row is the mean of; default: 3 on a real trace."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
