@@ -36,7 +36,7 @@ def stability(  # noqa: PLR0917 - typer passes options by name
     error: Annotated[
         float, typer.Option(min=0.0, max=0.95, help="Estimated run times are off by up to this fraction.")
     ] = 0.0,
-    longest: Annotated[float, typer.Option(min=120.0, help="Longest drawn task, seconds.")] = 4500.0,
+    longest: Annotated[float, typer.Option(min=120.0, max=1e7, help="Longest drawn task, seconds.")] = 4500.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the drawn tasks; the cluster's.")] = None,
     draws: Annotated[
         int | None,
