@@ -40,7 +40,7 @@ def pass_by(rig: Rig, seconds: float, job: QueuedJob, *, node: str = "IDLE") -> 
         step.run()
 
 
-@pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (500.0, True)])
+@pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (320.0, True)])
 def test_a_job_whose_node_does_not_boot_is_kept_before_slurmctld_gives_it_up(
     rig: Rig, boots: float, *, is_kept: bool
 ) -> None:
@@ -48,6 +48,16 @@ def test_a_job_whose_node_does_not_boot_is_kept_before_slurmctld_gives_it_up(
     assert rig.slurm.told == ([("job", (7,), {"requeue": "1"})] if is_kept else [])
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=boots))
     assert len(rig.slurm.told) == is_kept
+
+
+def test_a_job_is_kept_once_its_node_takes_much_longer_than_others(rig: Rig) -> None:
+    """A control process that dies then, and only then, leaves slurmctld a job that it requeues."""
+    for _ in range(3):
+        rig.cloud.booted(60.0)
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=100.0))
+    assert rig.slurm.told == []
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=130.0))
+    assert rig.slurm.told == [("job", (7,), {"requeue": "1"})]
 
 
 @pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (500.0, True)])
