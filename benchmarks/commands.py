@@ -10,6 +10,7 @@ import typer
 
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import working
+from advisor.cli.rehearse import a_share
 from advisor.cli.tables import print_facts
 from advisor.model.plain import plain
 
@@ -334,7 +335,7 @@ def bench_live_days(
     seconds: Annotated[float, typer.Option(min=10.0, help="Seconds in which they arrive.")] = 240.0,
     days: Annotated[int, typer.Option(min=1, help="Days, with the seeds 1, 2, ...")] = 3,
     budget_share: Annotated[
-        float, typer.Option(min=0.0, help="A day's budget, as a share of its core-hours.")
+        float, typer.Option(callback=a_share, help="A day's budget, as a share of its core-hours.")
     ] = 0.6,
     output: FormatOption = Format.TEXT,
 ) -> None:

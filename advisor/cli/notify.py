@@ -59,7 +59,7 @@ def notify(
         report = status_report(settings, now, ask_serve(settings))
         found = conditions(report | seen_of_models(settings))
         repeat_seconds = 3600.0 * settings.notices.repeat_hours
-        before = state.read()
+        before = state.read(sets_aside=not dry_run)
         notices, told = decide(found, before, now=now, repeat_seconds=repeat_seconds)
         problem = "" if dry_run else _unwritten(state, before)
         if problem:  # what is not remembered would be told each minute

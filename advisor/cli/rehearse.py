@@ -30,6 +30,7 @@ from advisor.cli.rehearse_shipped import (
 )
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.model.errors import BadInput
 from advisor.parallel import cores
 from advisor.replay.traces import find_trace
 
@@ -45,6 +46,19 @@ def finite(value: float) -> float:
     return value
 
 
+def a_share(param: typer.CallbackParam, value: float) -> float:
+    """Refuse a percentage, such as 5 for 5 %, where an option is a share of 1."""
+    if not 0.0 <= value <= 1.0:
+        of_hundred = f". Did you mean {value / 100.0:g}?" if 1.0 < value <= 100.0 else ""
+        raise BadInput(
+            f"{value:g} is no share, it would be {100.0 * value:g} %",
+            where=param.opts[0],
+            mend=f"Give a number from 0 to 1{of_hundred}",
+            code="option.share",
+        )
+    return value
+
+
 SkipOption = Annotated[int, typer.Option(min=0, help="Rows at the log's start that are only learned from.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Rows that are replayed; all by default.")]
 PoliciesOption = Annotated[
@@ -57,7 +71,8 @@ PoliciesOption = Annotated[
 ShareOption = Annotated[
     float,
     typer.Option(
-        min=0.0, help="Budget: the on-demand price of this share of the log's core-hours. It accrues evenly."
+        callback=a_share,
+        help="Budget: the on-demand price of this share (0 to 1) of the log's core-hours. It accrues evenly.",
     ),
 ]
 NodesOption = Annotated[

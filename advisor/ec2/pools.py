@@ -106,8 +106,8 @@ class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
         began, until: Epoch seconds.
         pause: Length of the pause, seconds; the next one is twice as long. None for a purchase option.
         code: EC2's error code; None in files of releases that did not keep a pool's.
-        least: The pool is closed for launches of at least this number of nodes at once. A pool without room
-            for four nodes may have room for one.
+        least: It is closed for launches of at least this number of nodes at once. A pool, or a quota, without
+            room for four nodes may have room for one.
     """
 
     began: float = msgspec.field(name="set")
@@ -150,14 +150,15 @@ class UnavailablePools:
         """
         now = self._now()
         with self._lock:
-            if _is_unavailable(self._options.get(_quota_of(pool)), now):
+            if _is_unavailable(self._options.get(_quota_of(pool)), now, least):
                 return False
             entry = self._pools.get(pool.key)
             if entry is None or least < entry.least:
                 return True
             if entry.is_running(now):
                 return False
-            # The probe: other launches wait until it has succeeded or failed.
+            # The probe: others, of so many nodes, wait until it has succeeded or failed.
+            entry.least = least
             entry.began, entry.until = now, now + min(_PROBE_SECONDS, entry.pause or FIRST_PAUSE_SECONDS)
             return True
 
@@ -184,8 +185,13 @@ class UnavailablePools:
                     began=now, until=now + pause, pause=pause, code=code, least=least
                 )
             elif kind is FailureClass.QUOTA:
-                is_new = not _is_unavailable(self._options.get(_quota_of(pool)), now)
-                self._options[_quota_of(pool)] = Pause(began=now, until=now + QUOTA_PAUSE_SECONDS, code=code)
+                of_quota = self._options.get(_quota_of(pool))
+                is_new = not _is_unavailable(of_quota, now, least)
+                if of_quota is not None and not is_new:
+                    least = of_quota.least
+                self._options[_quota_of(pool)] = Pause(
+                    began=now, until=now + QUOTA_PAUSE_SECONDS, code=code, least=least
+                )
             else:
                 return False
             self._save()
@@ -251,5 +257,5 @@ def _quota_of(pool: Pool) -> str:
     return "spot" if pool.option is Capacity.SPOT else "on-demand"
 
 
-def _is_unavailable(entry: Pause | None, now: float) -> bool:
-    return entry is not None and entry.is_running(now)
+def _is_unavailable(entry: Pause | None, now: float, least: int) -> bool:
+    return entry is not None and least >= entry.least and entry.is_running(now)

@@ -11,7 +11,7 @@ import structlog
 
 from advisor.files import fence
 from advisor.files.whole_file import keeping_former, read_plain_file, replace_file, set_aside
-from advisor.model.errors import BadInput, RetryLater
+from advisor.model.errors import AdvisorError, BadInput
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
 
@@ -39,21 +39,23 @@ class StateFile(Generic[Record]):
         """The copy of the time before that `write_keeping_former` leaves."""
         return StateFile(self.path.with_name(self.path.name + ".old"), self._record)
 
-    def read(self) -> Record:
+    def read(self, *, sets_aside: bool = True) -> Record:
         """Return the record; that of a first start where there is no file, or none that can be used.
 
         A damaged file is logged and set aside. A caller to which the difference matters uses `load`.
+
+        Args:
+            sets_aside: False leaves a damaged file where it is: for who does not write it, and for dry runs.
         """
         try:
             found = self.load()
-        except RetryLater as error:
-            _log.warning("state.not_read", file=str(self.path), why=str(error))
-        except BadInput as error:
-            self.set_aside(str(error))
-        else:
-            if found is not None:
-                return found
-        return self._record()
+        except AdvisorError as error:
+            found = None
+            if sets_aside and isinstance(error, BadInput):
+                self.set_aside(str(error))
+            else:
+                _log.warning("state.not_read", file=str(self.path), why=str(error))
+        return self._record() if found is None else found
 
     def load(self) -> Record | None:
         """Return the record; None where there is no file.

@@ -50,8 +50,10 @@ _WHOLE_COLUMNS = np.array([0, 4, 7, 10, 11, 12, 13, 14, 15])
 _MAX_BYTES_WITHOUT_A_ROW = 256 * 1024 * 1024  # only blank lines, comments or one endless line
 _MAX_SECONDS = 3.2e8  # ten years: longer ones are errors, whose core-hours would hide all others
 _MAX_PROCESSORS = 1e8  # ten times what the largest machine has
-_MAX_MAGNITUDE = 1e15  # exact in a float64, and more than any time, id or byte count of a job
+_MAX_MAGNITUDE = 1e15  # exact in a float64, and more than any id or byte count of a job
+_LAST_SECOND = 1e11  # of the epoch, more than any: times are seconds, not milliseconds
 _LIMITS = np.full(len(COLUMNS), _MAX_MAGNITUDE)
+_LIMITS[1] = _LAST_SECOND
 _LIMITS[[2, 3]] = _MAX_SECONDS
 _LIMITS[[4, 7]] = _MAX_PROCESSORS
 _MAX_ROWS = 100_000_000  # a gzip bomb must not fill the memory
@@ -157,8 +159,8 @@ def iter_rows(
     A job that was logged in parts (statuses 2, 3 and 4) has a line for the whole before them in some logs.
     Its parts are left out there, so that its work counts once.
 
-    Every number is finite and at most 1e15 in magnitude, waits and run times at most ten years. Job number,
-    processors, status and the nominal columns are whole numbers.
+    Every number is finite and at most 1e15 in magnitude, submit times at most 1e11 s, waits and run times at
+    most ten years. Job number, processors, status and the nominal columns are whole numbers.
 
     Raises:
         BadInput: The file cannot be read, is no SWF or has no job, or (``malformed="refuse"``) a malformed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,16 @@ def is_ours(path: Path, name: str) -> bool | None:
         return _content(path) == _content(folder() / name)
     except OSError:
         return None
+
+
+def program_defaults() -> dict[str, str]:
+    """The settings of resume, suspend, resume_fail and prolog_slurmctld, with their defaults."""
+    found: dict[str, str] = {}
+    for name in (CLOUD_PROGRAMS[0], PROLOG):
+        for statement in ast.parse((folder() / name).read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "DEFAULTS":
+                found |= ast.literal_eval(statement.value)
+    return found
 
 
 def _content(path: Path) -> bytes:

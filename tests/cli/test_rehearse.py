@@ -104,7 +104,9 @@ def test_the_page_has_every_curve(tmp_path: Path) -> None:
         (("--policies", "magic"), "rehearse.policy"),
         (("--skip", "900"), "rehearse.no_jobs"),
         (("--nodes", "1"), "rehearse.no_jobs"),
-        (("--budget-share", "inf"), "rehearse.share"),
+        (("--budget-share", "inf"), "option.share"),
+        (("--budget-share", "-0.1"), "option.share"),
+        (("--budget-share", "nan"), "option.share"),
         (("--out", "/no/such/folder/page.html"), "plot.unwritable"),
         (("--trace", "/no/such.swf"), "trace.missing"),
         (("--set", "budget.usd=5"), "rehearse.shipped"),
@@ -130,6 +132,23 @@ def test_options_of_the_loops_are_read_before_anything_is_simulated(
     monkeypatch.setattr("advisor.replay.closed_loop.rehearse.rehearse", not_yet)
     done = CliRunner().invoke(app, ["rehearse", *SMALL, "--shipped", *words])
     assert isinstance(done.exception, BadInput), done.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rehearse", "--budget-share"),
+        ("replay", "budget", "--budget-share"),
+        ("replay", "waiting", "--spot-price"),
+        ("replay", "waiting", "--reserved-price"),
+        ("replay", "promise", "--confidence"),
+    ],
+)
+def test_a_percentage_is_refused_where_an_option_is_a_share_of_one(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words, "5", *SMALL[:2]])
+    assert isinstance(done.exception, BadInput), done.output
+    assert (done.exception.code, done.exception.where) == ("option.share", words[-1])
+    assert done.exception.mend == "Give a number from 0 to 1. Did you mean 0.05?"
 
 
 @pytest.mark.parametrize("words", [("--boot", "inf"), ("--boot", "nan"), ("--slowdown", "nan")])

@@ -145,3 +145,27 @@ def test_f09_a_lost_answer_about_a_whole_job_is_settled(emulator, start):
     assert {item.node for item in fleet.recover(FOUR)} == set(FOUR)
     assert {item.node for item in resume(fleet, FOUR).launched} == set(FOUR)
     assert len(alive(emulator)) == 4
+
+
+def test_a_quota_that_a_wide_job_exceeds_closes_nothing_for_single_nodes(emulator, start):
+    emulator.quotas({"on-demand": 8})
+    fleet = start("us-east-1a")
+    assert resume(fleet, FOUR).failed["mid1"].kind is FailureClass.QUOTA
+    assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings) is None
+    assert resume(fleet, FOUR).failed["mid1"].code == "NoPoolOpen"  # EC2 is not asked again
+    assert fleet.resume(["mid5"]).launched
+    emulator.quotas({"on-demand": 4})
+    assert fleet.resume(["mid6"]).parked  # told again: now it closes the option for all
+    assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings)
+    resume(fleet, FOUR)
+    assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings)
+
+
+def test_a_wide_job_that_comes_after_a_pause_does_not_close_the_pool_for_single_nodes(emulator, start, clock):
+    fleet = start("us-east-1a")
+    emulator.capacity({"c5.xlarge|*|*": 0, "m5.xlarge|*|*": 0})
+    assert fleet.resume(["mid5"]).failed
+    clock.sleep(1800.0)
+    emulator.capacity({"c5.xlarge|*|*": 2, "m5.xlarge|*|*": 2})
+    assert resume(fleet, FOUR).failed
+    assert fleet.resume(["mid5"]).launched

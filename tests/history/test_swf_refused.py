@@ -53,7 +53,14 @@ def test_d10_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
             swf.read_table(path)
 
 
-@pytest.mark.parametrize("line", [LINE.replace(" 100 ", " 1e14 "), LINE.replace(" 8 ", " 1000000000 ")])
+@pytest.mark.parametrize(
+    "line",
+    [
+        LINE.replace(" 100 ", " 1e14 "),
+        LINE.replace(" 8 ", " 1000000000 "),
+        LINE.replace("1 10 ", "1 1.7e12 ", 1),
+    ],
+)
 def test_d12_a_job_that_no_machine_can_have_run_is_malformed(tmp_path: Path, line: str) -> None:
     problems = swf.MalformedLines()
     assert len(swf.read_table(log(tmp_path, LINE, line), report=problems)) == 1

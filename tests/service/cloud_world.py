@@ -203,6 +203,7 @@ class CloudWorld(CloudEvents):
         )
         notices = NoticeLoop(
             source=Interruptions(settings.ec2, CLUSTER, connect=self.ec2.connect),
+            has_listed=lambda: reconcile.listed_at is not None,
             instances=lambda: reconcile.last_listed,
             record=record,
             heard=lambda: None,

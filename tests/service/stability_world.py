@@ -189,6 +189,7 @@ class StabilityWorld:
         loops: list[Loop] = [
             NoticeLoop(
                 source=Interruptions(settings.ec2, settings.cluster.name, connect=self.ec2.connect),
+                has_listed=lambda: reconcile.listed_at is not None,
                 instances=lambda: reconcile.last_listed,
                 record=said,
                 heard=lambda: None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.papers.commands.choices import PlotOption
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def classify(
     cut: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="A job is small from this probability on.")
     ] = 0.5,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Class a log's jobs small or large, each week by the model of the weeks before, and judge it."""

@@ -18,6 +18,7 @@ from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
 from advisor.model.errors import BadInput
+from advisor.papers.commands.choices import PlotOption
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
@@ -58,9 +59,7 @@ def placement(
         str | None,
         typer.Option(help="Hedges' budgets, multiples of the optimum's core-hours; default 0.5,1,1.5,2."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:

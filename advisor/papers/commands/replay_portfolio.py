@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +14,7 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
+from advisor.papers.commands.choices import PlotOption
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
@@ -82,9 +82,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     ] = None,
     alpha: Annotated[float, typer.Option(min=0, max=10, help="Weight of utilisation.")] = 1.0,
     beta: Annotated[float, typer.Option(min=0, max=10, help="Weight of slowdown.")] = 1.0,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the policies' use drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -97,13 +95,10 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     from advisor.papers.portfolio import portfolio_replay as replay
     from advisor.papers.portfolio.usual_portfolio import usual_first_leader, usual_policies
     from advisor.replay.sources import load_table
-    from advisor.service.admin.plots import refuse_unwritable
     from advisor.simulate.portfolio.cluster import Cloud
     from advisor.simulate.portfolio.cluster import Runtimes as Known
     from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
 
-    if plot is not None:
-        refuse_unwritable(plot)  # a whole log takes hours
     known = Known(runtimes.value)
 
     def options(release: Release) -> Options:

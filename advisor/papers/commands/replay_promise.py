@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import say_too_large, ticking
-from advisor.cli.rehearse import BootOption, JobsOption, NodesOption, SlowdownOption
+from advisor.cli.rehearse import BootOption, JobsOption, NodesOption, SlowdownOption, a_share
 from advisor.cli.tables import percent, print_table
 from advisor.cli.traces import TraceOption
 from advisor.replay.traces import find_trace
@@ -23,7 +23,10 @@ _TEACHING_SHARE: Final = 0.1
 def promise(
     *,
     trace: TraceOption,
-    confidence: Annotated[float, typer.Option(help="Share of the promises that are to be kept.")] = 0.95,
+    confidence: Annotated[
+        float,
+        typer.Option(callback=a_share, help="Share of the promises (0.5 to 0.999) to be kept."),
+    ] = 0.95,
     skip: Annotated[
         int | None,
         typer.Option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
-from advisor.papers.commands.choices import chosen
+from advisor.papers.commands.choices import PlotOption, chosen
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
@@ -28,9 +27,7 @@ def schedule(
         str | None, typer.Option(help="Among those of section 6 (default: all six), and `probe`.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the predictions that are flipped.")] = 1,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import ProcessesOption
-from advisor.papers.commands.choices import chosen
+from advisor.papers.commands.choices import PlotOption, chosen
 from advisor.parallel import cores
 
 
@@ -37,15 +36,13 @@ def stability(  # noqa: PLR0917 - typer passes options by name
     error: Annotated[
         float, typer.Option(min=0.0, max=0.95, help="Estimated run times are off by up to this fraction.")
     ] = 0.0,
-    longest: Annotated[float, typer.Option(min=120.0, help="Longest drawn task, seconds.")] = 4500.0,
+    longest: Annotated[float, typer.Option(min=120.0, max=1e7, help="Longest drawn task, seconds.")] = 4500.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the drawn tasks; the cluster's.")] = None,
     draws: Annotated[
         int | None,
         typer.Option(min=1, max=100, help="Draws of tasks a row is the mean of; default: 3 on a real trace."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import math
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +12,11 @@ from rich.console import Console
 
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
+from advisor.cli.rehearse import a_share
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
+from advisor.papers.commands.choices import PlotOption
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
 
@@ -47,7 +48,7 @@ def fixed_cores_of(text: str) -> int | None:
         raise BadInput(
             f"{text!r} is no number of cores",
             where="--fixed-cores",
-            mend="Give a whole number from 1 on, or `optimal`",
+            mend="Give a whole number from 1 to 9999999, or `optimal`",
             code="option.fixed_cores",
         )
     return int(text)
@@ -63,15 +64,17 @@ def waiting(
     longest_wait: Annotated[float, typer.Option(min=0.0, help="b: nobody waits longer, seconds.")] = 86_400.0,
     capacity: Annotated[Capacity, typer.Option(help="What speculations run on.")] = Capacity.SPOT,
     dispatch: Annotated[DispatchOption, typer.Option(help="Who is next.")] = DispatchOption.FCFS,
-    reserved_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.4,
-    spot_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.3,
+    reserved_price: Annotated[
+        float, typer.Option(callback=a_share, help="As a share of on-demand's, 0 to 1.")
+    ] = 0.4,
+    spot_price: Annotated[
+        float, typer.Option(callback=a_share, help="As a share of on-demand's, 0 to 1.")
+    ] = 0.3,
     spot_mean_hours: Annotated[
         float, typer.Option(min=0.01, help="Mean life of a spot node; lives are exponential.")
     ] = 24.0,
     seed: Annotated[int, typer.Option(min=0, help="Of the revocations.")] = 1,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
-    ] = None,
+    plot: PlotOption = None,
     processes: ProcessesOption = 0,
     output: FormatOption = Format.TEXT,
 ) -> None:

@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from advisor.model.errors import BadInput
 from advisor.parallel import Tick
 from advisor.replay.closed_loop.fidelity import fidelity_of
 from advisor.replay.closed_loop.log import LoopJobs
@@ -47,11 +46,7 @@ class Rehearsal:
 
 
 def rehearse(jobs: LoopJobs, asked: Rehearsal, tick: Tick | None = None) -> dict[str, Any]:
-    """Run the policies, and report them as ``advisor rehearse --format json`` prints them.
-
-    Raises:
-        BadInput: A share of the budget is negative or not finite.
-    """
+    """Run the policies, and report them as ``advisor rehearse --format json`` prints them."""
     began = time.perf_counter()
     done = _simulated(jobs, asked, tick)
     first, *_ = asked.all_shares
@@ -86,13 +81,6 @@ def rehearse(jobs: LoopJobs, asked: Rehearsal, tick: Tick | None = None) -> dict
 def _simulated(jobs: LoopJobs, asked: Rehearsal, tick: Tick | None) -> dict[tuple[str, float], Done]:
     """Every policy with every budget, all on-premise once: a budget does not matter to it."""
     shares = asked.all_shares
-    if not all(0.0 <= share < float("inf") for share in shares):
-        raise BadInput(
-            f"a budget cannot be {asked.world.budget_share:g} times what the log's jobs use",
-            where="--budget-share",
-            mend="Give a share of the log's core-hours, such as 0.05",
-            code="rehearse.share",
-        )
     cells = [
         (policy, share)
         for share in shares

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -136,16 +136,32 @@ def _told_settings(path: Path, settings: Settings) -> Iterator[Diagnosis]:
             )
     if told.get("enabled") in _SWITCHED_OFF:
         yield warning("hook", f"{path} switches it off: no job gets advice", "Remove `enabled` from it")
+    yield from unknown_keys("hook", path, (*HOOK_DEFAULTS, "enabled"))
+
+
+def unknown_keys(subject: str, path: Path, known: Collection[str]) -> Iterator[Diagnosis]:
+    """Tell of the keys in a settings file that no program of ours reads, such as misspelt ones."""
+    unknown = [key for key in told_by(path) if key not in known]
+    if unknown:
+        yield warning(
+            subject,
+            f"{path} sets {', '.join(unknown[:5])}, which nothing reads",
+            f"Correct or remove that; there are {', '.join(sorted(known))}",
+        )
 
 
 def told_by(path: Path) -> dict[str, str]:
-    """The ``key = value`` lines of a file; none where it cannot be read."""
+    """The ``key = value`` lines of a file, without comments; none where it cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
     pairs = (line.partition("=") for line in lines)
-    return {key.strip(): value.strip() for key, found, value in pairs if found}
+    return {
+        key.strip(): value.strip()
+        for key, found, value in pairs
+        if found and not key.lstrip().startswith("#")
+    }
 
 
 def _is_same_number(one: str, other: str) -> bool:

@@ -17,7 +17,7 @@ from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
-from advisor.service.admin.doctor_hook import hook, told_by, without_hook
+from advisor.service.admin.doctor_hook import hook, told_by, unknown_keys, without_hook
 from advisor.service.admin.doctor_partitions import unmanaged_partitions
 from advisor.service.observation.reserved_nodes import open_cloud_nodes
 from advisor.slurm import hook_files
@@ -34,13 +34,6 @@ _PARAMETER: Final = re.compile(r"([a-z_]+)(?:=([^,]*))?")
 _WEIGHT: Final = re.compile(r"(?:^|=)(\d+)")
 """A weight: a number, or each one of a list of TRES such as ``cpu=1000,gres/gpu=2000``."""
 _PROGRAMS_CONF: Final = "advisor_programs.conf"
-_PROGRAM_DEFAULTS: Final = {
-    "control_socket": "/run/advisor/control.sock",
-    "handover_folder": "/var/lib/advisor/handover",
-    "burst_partition": "burst",
-    "stage_in": "",
-}
-"""Values of resume, suspend, resume_fail and prolog_slurmctld for what their settings file does not set."""
 
 
 class SlurmExamination:
@@ -259,7 +252,7 @@ class SlurmExamination:
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
         places = [folder / _PROGRAMS_CONF for folder in (own, conf.parent, Path("/etc/slurm"))]
         path = next((place for place in places if place.is_file()), places[0])
-        told = told_by(path)
+        told, defaults = told_by(path), hook_files.program_defaults()
         paths = self._settings.paths
         wanted = {
             "control_socket": str(paths.control_socket),
@@ -268,7 +261,7 @@ class SlurmExamination:
             "stage_in": str(self._settings.data.stage_in or ""),
         }
         for name, value in wanted.items():
-            found = told.get(name, _PROGRAM_DEFAULTS[name])
+            found = told.get(name, defaults[name])
             if found != value:
                 # prolog_slurmctld finds its jobs by the partition; without it they only start later
                 yield (warning if name in {"burst_partition", "stage_in"} else error)(
@@ -276,6 +269,7 @@ class SlurmExamination:
                     f"their {name} is {found or 'not set'}, but the settings say {value or 'none'}",
                     f"Set `{name} = {value}` in {path}",
                 )
+        yield from unknown_keys("cloud programs", path, defaults)
 
     def _cloud_nodes(self) -> Iterator[Diagnosis]:
         name = self._settings.cluster.burst_partition

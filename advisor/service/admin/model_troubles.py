@@ -26,5 +26,5 @@ def seen_of_models(settings: Settings) -> dict[str, Any]:
             continue  # there is none yet
         except AdvisorError as error:
             refused[kind] = str(error)
-    trainings = TRAININGS.at(settings.paths.state).read().last
+    trainings = TRAININGS.at(settings.paths.state).read(sets_aside=False).last
     return {"models_refused": refused, "trainings": msgspec.to_builtins(trainings)}

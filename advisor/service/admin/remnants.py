@@ -163,7 +163,7 @@ class Remnants:
 
     def _portfolio(self) -> Iterator[Remnant]:
         try:
-            acts = PORTFOLIO.at(self.settings.paths.state).read().acts
+            acts = PORTFOLIO.at(self.settings.paths.state).read(sets_aside=False).acts
         except AdvisorError:
             return
         if acts:

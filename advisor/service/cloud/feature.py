@@ -99,8 +99,13 @@ class CloudFeature(Feature):
                 **shared,
             )
         )
-        notices = self._runner(NoticeLoop(source=spot.source, heard=interruptions.wake, **shared))
-        return interruptions, notices
+        notices = NoticeLoop(
+            source=spot.source,
+            has_listed=lambda: self._reconcile.listed_at is not None,
+            heard=interruptions.wake,
+            **shared,
+        )
+        return interruptions, self._runner(notices)
 
     def handed_over(self) -> None:
         """Act on a new hand-over file at once."""

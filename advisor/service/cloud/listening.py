@@ -24,6 +24,7 @@ class NoticeLoop:
 
     Args:
         instances: Returns the cluster's instances that the reconcile loop has listed last.
+        has_listed: Whether it has listed them since the start.
         heard: Called after new notices, to wake the loop that acts on them.
     """
 
@@ -35,12 +36,13 @@ class NoticeLoop:
         *,
         source: Interruptions,
         instances: Callable[[], Sequence[Instance]],
+        has_listed: Callable[[], bool],
         record: InterruptionRecord,
         heard: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._source = source
-        self._instances = instances
+        self._instances, self._has_listed = instances, has_listed
         self._record = record
         self._heard = heard
         self._clock = clock
@@ -54,8 +56,11 @@ class NoticeLoop:
         )
 
     def receive(self) -> None:
-        """Receive notices; a message is deleted once its notice is on disk."""
-        if not self._source.has_queue:
+        """Receive notices; a message is deleted once its notice is on disk.
+
+        None is received before the first listing, without which no end is known to be one of ours.
+        """
+        if not (self._source.has_queue and self._has_listed()):
             return
         received = self._source.receive()
         if received:

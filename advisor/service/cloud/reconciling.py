@@ -6,6 +6,7 @@ read, nothing is done.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
@@ -15,7 +16,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
-from advisor.model.snapshot import PENDING, ClusterSnapshot
+from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node
 from advisor.service.observation.site_view import burst_nodes
@@ -28,6 +29,7 @@ _BY_REQUEST: Final = "Client.UserInitiatedShutdown"
 
 _MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # slurmctld's words
 _PROTECTED_SECONDS: Final = 1800.0
+_CLOCKS_SECONDS: Final = 5.0  # by so much clocks of EC2 and slurmctld may differ; no life is shorter
 
 
 def _is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance | None) -> bool:
@@ -175,7 +177,8 @@ class ReconcileLoop:
         if not self.instances:
             return
         snapshot, nodes, alive = self._pairs()
-        ended = {item.node: item for item in self.instances if not item.is_alive and item.node is not None}
+        in_order = sorted(self.instances, key=lambda item: item.launch_time)  # a node's last one counts
+        ended = {item.node: item for item in in_order if not item.is_alive and item.node is not None}
         now = self._clock.monotonic()
         not_lost = self._young.union(alive, self._resuming())
         lost = {
@@ -183,7 +186,7 @@ class ReconcileLoop:
             for name, node in nodes.items()
             if name in ended
             and name not in not_lost
-            and not _is_of_former_life(ended[name], node)
+            and not _is_of_former_life(ended[name], node, snapshot.jobs_on.get(name, ()))
             and ("NOT_RESPONDING" in node.states or node.is_down or self._is_said_gone(ended[name], node))
             and node.power not in (NodePower.DOWN, NodePower.POWERING_DOWN)
         }
@@ -287,10 +290,14 @@ class ReconcileLoop:
         self._books.count(self.instances)
 
 
-def _is_of_former_life(instance: Instance, node: Node) -> bool:
+def _is_of_former_life(instance: Instance, node: Node, jobs: Sequence[QueuedJob]) -> bool:
     """Whether a node boots anew after its instance was terminated by request, as SuspendProgram does.
 
-    slurmctld may give such a node to a job before the hand-over for its next instance is read. A boot that
-    fails ends at ResumeTimeout.
+    slurmctld may give such a node to a job before the hand-over for its next instance is read. An instance
+    that was launched after one of the node's jobs had got the node is of this life: an admin has ended it. A
+    boot without a job that fails ends at ResumeTimeout.
     """
-    return node.power is NodePower.POWERING_UP and instance.state_reason == _BY_REQUEST
+    if node.power is not NodePower.POWERING_UP or instance.state_reason != _BY_REQUEST:
+        return False
+    begins = (queued.start_time for queued in jobs if queued.start_time is not None)
+    return instance.launch_time + _CLOCKS_SECONDS < min(begins, default=math.inf)

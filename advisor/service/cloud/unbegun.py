@@ -30,8 +30,10 @@ from advisor.slurm.records import leading
 log = structlog.get_logger(__name__)
 
 _ASK_SECONDS: Final = 3600.0
-_LATE_SHARE: Final = 0.75
-"""Of ResumeTimeout: what is left is several polls, also on a busy machine."""
+_LATE_SHARE: Final = 0.5
+_LATE_BOOTS: Final = 2.0
+"""A node is late after this share of ResumeTimeout, or so many times the usual boot. The sooner that is, the
+less often this process is dead from then until ResumeTimeout, and the job with it."""
 
 
 class UnbegunJobs:
@@ -63,7 +65,11 @@ class UnbegunJobs:
         return (Step("late nodes", self.keep_jobs_of_late_nodes), Step("running jobs", self.take_back))
 
     def keep_alive(self, job_ids: Iterable[int]) -> None:
-        """Let slurmctld requeue these jobs, until they run."""
+        """Let slurmctld requeue these jobs, until they run.
+
+        Raises:
+            OSError: That cannot be written down: nothing is changed.
+        """
         with self._lock:
             wanted = set(job_ids) - self._told
             for queued in self._queue(wanted) if wanted else ():
@@ -111,7 +117,8 @@ class UnbegunJobs:
         longest = self._longest_boot()
         if longest is None:
             return
-        before = snapshot.time - _LATE_SHARE * longest
+        boots = _LATE_BOOTS * (self._record.boot_seconds or math.inf)
+        before = snapshot.time - min(_LATE_SHARE * longest, boots)
         late = {
             queued.job.job_id
             for queued in snapshot.jobs

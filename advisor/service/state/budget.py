@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
@@ -26,7 +26,6 @@ import structlog
 from advisor.files.state_file import StateFile
 from advisor.model.bill import MIN_SECONDS, PaidTime, day_of, midnight
 from advisor.model.errors import TellAdmin
-from advisor.model.periods import is_user, user_name
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget_limits import Books, BudgetNow, JudgedBudgets, Limits
 from advisor.service.state.budget_records import (
@@ -38,6 +37,7 @@ from advisor.service.state.budget_records import (
     Rebuilt,
     RunningNode,
     Seen,
+    largest_payers,
     of_history,
 )
 from advisor.service.state.spent_days import SpentDays
@@ -45,6 +45,7 @@ from advisor.service.state.spent_days import SpentDays
 log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
+_TWO_CLOCKS_SECONDS: Final = 1.0  # a smaller difference comes from reading two clocks and is no jump
 _MAX_PAID: Final = 100_000  # stretches kept for a history that cannot be written
 
 
@@ -70,7 +71,8 @@ class SpendingBudget:
         self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
         self._held_since = dict.fromkeys(self._promises, clock.monotonic())  # node: seen last, or promised
         self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
-        self._last_count: tuple[float, float] | None = None  # wall, monotonic
+        is_back = self._doubted_at < self._saved_at  # how long no advisor ran is not known then
+        self._last_count = (self._saved_at, clock.monotonic()) if is_back else None  # wall, monotonic
 
     # ------------------------------------------------------------------ rebuilding
 
@@ -137,8 +139,7 @@ class SpendingBudget:
     def count(self, running: Sequence[RunningNode]) -> None:
         """Add what these nodes have cost since the last count.
 
-        Accounts share a node's price by the processors of their jobs on it. A boot is charged to the account
-        that it is for, idle time to the site (account ``""``).
+        Accounts share a node's price by their jobs' processors. A boot is of the account that it is for.
         """
         with self._lock:
             self._count(running)
@@ -160,10 +161,20 @@ class SpendingBudget:
             self._save()
 
     def _elapsed(self) -> tuple[float, float]:
-        """Wall time, and the longest time that can have passed: a clock that was set adds no hours (F32)."""
+        """Wall time, and the longest time that can have passed: a clock that was set adds no hours (F32).
+
+        What was counted goes with the clock: a minute that is paid in advance is not counted again.
+        """
         now, steady = self._clock.wall(), self._clock.monotonic()
         last, self._last_count = self._last_count, (now, steady)
-        return now, math.inf if last is None else steady - last[1]
+        if last is None:
+            return now, math.inf
+        most = steady - last[1]
+        if abs(jump := now - last[0] - most) >= _TWO_CLOCKS_SECONDS:
+            for name, seen in self._seen.items():
+                self._close(seen.paid(name))
+                seen.since = seen.until = seen.until + jump
+        return now, most
 
     def _counted(self, item: RunningNode, last: Seen | None, now: float, most: float) -> tuple[Seen, float]:
         """An instance counted until now, and the dollars which that adds."""
@@ -204,19 +215,9 @@ class SpendingBudget:
             if promise is not None:
                 promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
             return
-        account, user = self._largest(item.shares)
+        account, user = largest_payers(item.shares)
         now, usd = self._clock.wall(), item.left_usd
         self._promises[item.node] = Promise(account, usd, now, is_counted=True, user=user)
-
-    @staticmethod
-    def _largest(shares: Mapping[str, float]) -> tuple[str, str]:
-        """The account and the user that pay most of a node."""
-
-        def largest(names: Iterable[str]) -> str:
-            return max(names, key=lambda name: shares[name], default="")
-
-        user = largest(filter(is_user, shares))
-        return largest(name for name in shares if not is_user(name)), user_name(user)
 
     def _drop_stale(self, alive: set[str]) -> None:
         now = self._clock.monotonic()
@@ -313,8 +314,8 @@ class SpendingBudget:
     def launched_at(self, node: str) -> float | None:
         """When EC2 launched the node's present instance, epoch seconds; None if unknown."""
         with self._lock:
-            found = [seen.launched for seen in self._seen.values() if seen.node == node and seen.launched]
-        return max(found, default=None)
+            found = (seen.launched for seen in self._seen.values() if seen.node == node and seen.launched)
+            return max(found, default=None)
 
     def noted(self, paid: Iterable[PaidTime]) -> None:
         """Forget stretches that the history has stored."""
@@ -395,5 +396,5 @@ class SpendingBudget:
 
 
 def _not_before(earliest: float, begin: float) -> float:
-    """Begin no earlier; a difference below one second comes from reading two clocks and is no jump."""
-    return earliest if earliest - begin >= 1.0 else begin
+    """Begin no earlier, but for the time between two readings of clocks."""
+    return earliest if earliest - begin >= _TWO_CLOCKS_SECONDS else begin

@@ -16,7 +16,7 @@ from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
 from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.job import payers_of
-from advisor.model.periods import any_of, is_user, payer_words, period_now, user_payer
+from advisor.model.periods import any_of, is_user, payer_words, period_now, user_name, user_payer
 from advisor.model.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -183,6 +183,16 @@ def share_out(day: dict[str, float], shares: Mapping[str, float], usd: float) ->
     for account, share in named.items():
         day[account] = day.get(account, 0.0) + usd * share
     day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
+
+
+def largest_payers(shares: Mapping[str, float]) -> tuple[str, str]:
+    """The account and the user that pay most of a node."""
+
+    def largest(names: Iterable[str]) -> str:
+        return max(names, key=lambda name: shares[name], default="")
+
+    user = largest(filter(is_user, shares))
+    return largest(name for name in shares if not is_user(name)), user_name(user)
 
 
 class Rebuilt(msgspec.Struct):

@@ -145,10 +145,18 @@ class CloudRecord:
             return dict(self._content.requeueable)
 
     def set_requeueable(self, job_id: int, since: float) -> None:
-        """Note that a job may be requeued until it runs; it is called before Slurm is told."""
+        """Note that a job may be requeued until it runs; it is called before Slurm is told.
+
+        Raises:
+            OSError: That cannot be written, so that it could not be taken back after a restart.
+        """
         with self._lock:
             self._content.requeueable[job_id] = since
-            self._save()
+            try:
+                self._file.write(self._content)
+            except OSError:
+                del self._content.requeueable[job_id]
+                raise
 
     def end_requeueable(self, job_id: int) -> None:
         """Note that a job may again not be requeued, or has left."""

@@ -7,8 +7,6 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.model.errors import BadInput
-from advisor.service.admin.plots import refuse_unwritable
 from advisor.simulate.portfolio.policies import BEYOND
 from tests.commands import app
 
@@ -63,19 +61,6 @@ def test_the_billings_stand_side_by_side(tmp_path, monkeypatch):
         assert f"Billing `{billing}`: {each['release_rule']}" in " ".join(shown.split())
         assert each["release_rule"] in drawn
         assert f"{each['portfolio']['utility']:.2f}" in shown
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_the_replay(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "advisor.papers.portfolio.portfolio_replay.report", lambda *_, **__: pytest.fail("replayed in vain")
-    )
-    page = tmp_path / "nowhere" / "page.html"
-    line = ["replay", "portfolio", "--trace", "synthetic:300", "--plot", str(page)]
-    found = CliRunner().invoke(app, line)
-    assert isinstance(found.exception, BadInput)
-    assert str(page) in str(found.exception)
-    with pytest.raises(BadInput, match="directory"):
-        refuse_unwritable(tmp_path)
 
 
 @pytest.mark.parametrize("option", ["--alpha", "--beta"])

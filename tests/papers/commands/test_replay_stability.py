@@ -60,3 +60,9 @@ def test_nodes_that_are_not_there_are_bad_input(tmp_path):
     assert done.returncode == 2
     assert "none.csv" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_tasks_without_end_are_refused():
+    done = advisor("replay", "stability", "--nodes", "synthetic:C2:1", "--longest", "inf")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

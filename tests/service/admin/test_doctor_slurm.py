@@ -16,7 +16,7 @@ from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettin
 from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import HOOK_DEFAULTS
-from advisor.service.admin.doctor_slurm import _PROGRAM_DEFAULTS, SlurmExamination
+from advisor.service.admin.doctor_slurm import SlurmExamination
 from advisor.slurm import hook_files
 from tests.service.doubles import make_look, make_node
 
@@ -221,11 +221,18 @@ def test_programs_hand_over_to_where_we_listen(
     assert all(d.level is level for d in found)
 
 
-def test_the_defaults_are_those_of_the_programs_themselves() -> None:
-    for name in ("resume", "prolog_slurmctld"):
-        text = (hook_files.folder() / name).read_text()
-        for key, value in _PROGRAM_DEFAULTS.items():
-            assert f'"{key}": "{value}"' in text or f'"{key}"' not in text
+def test_a_misspelt_key_of_the_programs_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "advisor_programs.conf"
+    slurm = Talker(SOUND | {"ResumeProgram": str(tmp_path / "resume")})
+    path.write_text("# a comment = none\nanswer_seconds = 1\npoll_seconds=1\nlog_fiel = /var/log/x\n")
+    (found,) = (one for one in examine(slurm)["cloud programs"] if "nothing reads" in one.what)
+    assert (found.level, found.what) == (Level.WARNING, f"{path} sets log_fiel, which nothing reads")
+    assert "log_file, poll_seconds, sinfo, slurm_conf, stage_in, stage_in_seconds" in found.mend
+    path.write_text("log_file = /var/log/x\n")
+    assert not [one for one in examine(slurm)["cloud programs"] if "nothing reads" in one.what]
+
+
+def test_the_defaults_are_those_of_the_hook_itself() -> None:
     lua = (hook_files.folder() / "advisor_submit.lua").read_text()
     for key, value in HOOK_DEFAULTS.items():
         assert f"  {key} = {value}," in lua or f'  {key} = "{value}",' in lua

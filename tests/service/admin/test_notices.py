@@ -19,7 +19,7 @@ from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, condi
 from advisor.service.admin.since import clock_text
 from advisor.service.admin.status_report import _cloud_troubles
 from advisor.service.state.records import ToldNotices
-from advisor.service.state.state_files import NOTICES
+from advisor.service.state.state_files import NOTICES, TRAININGS
 from tests.commands import app
 from tests.full_disk import room_for
 from tests.service.admin.notice_servers import hook_file, mails, posts
@@ -234,6 +234,16 @@ def test_the_command_tells_of_services_that_do_not_run_and_remembers(
     assert told >= {"serve.down", "control.down"}
     assert {post["key"] for post in posts[1]} >= told
     assert json.loads(run(config).stdout) == {"told": []}
+
+
+def test_a_dry_run_leaves_damaged_files_where_they_are(tmp_path: Path) -> None:
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n')
+    for state in (NOTICES, TRAININGS):
+        state.at(tmp_path).path.write_text("{")
+    files = sorted(tmp_path.iterdir())
+    assert run(config, "--dry-run").exit_code == 0
+    assert sorted(tmp_path.iterdir()) == files
 
 
 FALLEN = {"main": {"since": 0.0, "measure": "coverage", "why": "only 50 % of them lay in their intervals"}}

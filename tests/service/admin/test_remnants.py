@@ -15,6 +15,7 @@ from advisor.model.settings import PathSettings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.admin.marked_text import without_marked_lines
 from advisor.service.admin.remnants import Host, Remnant, Remnants
+from advisor.service.state.state_files import PORTFOLIO
 from advisor.slurm import hook_files
 from tests.decide.cases import ask
 from tests.service.doubles import make_look, make_queued
@@ -222,3 +223,10 @@ def test_what_cannot_be_looked_at_is_said_and_the_history_is_kept(world: World) 
     ]
     assert (world.folder / "state").is_dir()
     assert any(str(world.folder / "state") in one.how for one in left)
+
+
+def test_a_search_leaves_a_damaged_file_where_it_is(world: World) -> None:
+    path = PORTFOLIO.at(world.folder / "state").path
+    path.write_text("{")
+    world.found()
+    assert path.read_text() == "{"

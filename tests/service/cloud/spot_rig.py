@@ -51,7 +51,7 @@ class Source:
 
     def delete(self, received: Sequence[Received]) -> None:
         self.deleted += [item.receipt for item in received]
-        self.messages = []
+        self.messages = [item for item in self.messages if item not in received]
 
     def poll(self) -> list[Notice]:
         return self.requests
@@ -103,6 +103,7 @@ class Rig:
 
         self.notices = NoticeLoop(
             source=self.source,
+            has_listed=lambda: self.reconcile.listed_at is not None,
             instances=lambda: self.reconcile.last_listed,
             record=self.record,
             heard=lambda: None,

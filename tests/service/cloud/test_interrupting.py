@@ -132,6 +132,19 @@ def test_f24_a_lost_message_is_found_by_the_poll(rig: Rig) -> None:
     assert rig.record.interruptions_of(7) >= 1
 
 
+def test_f24_the_end_of_an_instance_is_not_missed_before_the_first_listing(rig: Rig) -> None:
+    rig.restart()
+    rig.source.says(NoticeKind.ENDED, "i-burst1")
+    rig.source.says(NoticeKind.ENDED, "i-foreign")
+    rig.notices.receive()
+    assert rig.source.deleted == []
+    rig.reconcile.read_instances()
+    rig.notices.receive()
+    assert rig.source.deleted == ["r0", "r1"]
+    assert rig.record.said("i-burst1", NoticeKind.ENDED)
+    assert not rig.record.said("i-foreign", NoticeKind.ENDED)
+
+
 def test_f06_a_node_with_a_new_instance_that_is_not_listed_yet_is_left_alone(rig: Rig) -> None:
     rig.source.says(NoticeKind.ENDED, "i-burst1")
     rig.notices.receive()

@@ -158,6 +158,30 @@ def test_f19_a_node_that_boots_anew_is_not_lost_with_its_former_instance(
     assert bool(states_told(rig.slurm)) == is_lost
 
 
+@pytest.mark.parametrize(("launched", "is_lost"), [(-300.0, False), (1.0, True)])
+def test_f19_a_boot_whose_instance_an_admin_ends_is_lost_at_once(
+    rig: Rig, launched: float, *, is_lost: bool
+) -> None:
+    """Its job has waited until ResumeTimeout: the instance was taken for one of the node's former life."""
+    asked = rig.hands.wall
+    former = make_instance("burst1", instance_id="i-0", state="terminated", launch_time=asked - 900.0)
+    ended = make_instance(
+        "burst1",
+        state="terminated",
+        state_reason="Client.UserInitiatedShutdown",
+        launch_time=asked + launched,
+    )
+    rig.fleet.listed = [ended, former]
+    for _ in range(2):
+        rig.look(
+            [make_node("burst1", "ALLOCATED", "POWERING_UP", "NOT_RESPONDING")],
+            [make_queued(7, "CONFIGURING", nodes="burst1", queue="burst", start_time=asked)],
+        )
+        reconcile(rig)
+        rig.hands.pass_by(20.0)
+    assert bool(states_told(rig.slurm)) == is_lost
+
+
 def test_a_node_that_waits_for_its_launch_is_not_lost_with_its_former_instance(rig: Rig) -> None:
     """EC2 took the instance, slurmctld has resumed the node, and EC2 cannot launch another one yet."""
     ended = make_instance("burst1", state="terminated", state_reason="Server.SpotInstanceTermination")

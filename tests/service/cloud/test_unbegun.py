@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from advisor.model.errors import RetryLater
+from advisor.files.state_file import StateFile
+from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.snapshot import Partition, QueuedJob
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
@@ -37,7 +40,7 @@ def pass_by(rig: Rig, seconds: float, job: QueuedJob, *, node: str = "IDLE") -> 
         step.run()
 
 
-@pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (500.0, True)])
+@pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (320.0, True)])
 def test_a_job_whose_node_does_not_boot_is_kept_before_slurmctld_gives_it_up(
     rig: Rig, boots: float, *, is_kept: bool
 ) -> None:
@@ -45,6 +48,16 @@ def test_a_job_whose_node_does_not_boot_is_kept_before_slurmctld_gives_it_up(
     assert rig.slurm.told == ([("job", (7,), {"requeue": "1"})] if is_kept else [])
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=boots))
     assert len(rig.slurm.told) == is_kept
+
+
+def test_a_job_is_kept_once_its_node_takes_much_longer_than_others(rig: Rig) -> None:
+    """A control process that dies then, and only then, leaves slurmctld a job that it requeues."""
+    for _ in range(3):
+        rig.cloud.booted(60.0)
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=100.0))
+    assert rig.slurm.told == []
+    pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=130.0))
+    assert rig.slurm.told == [("job", (7,), {"requeue": "1"})]
 
 
 @pytest.mark.parametrize(("boots", "is_kept"), [(200.0, False), (500.0, True)])
@@ -103,6 +116,24 @@ def test_a_job_is_kept_after_a_restart_that_came_before_slurmctld_was_told(rig: 
     rig.restart()
     pass_by(rig, 5.0, shown(rig, "CONFIGURING", since=505.0))
     assert rig.slurm.told == [("job", (7,), {"requeue": "1"})]
+
+
+def test_a_full_disk_makes_no_job_requeueable_and_ends_none(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart nothing would say that its user wants it not to be requeued."""
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.hands.wall += 1.0
+    rig.look([make_node("burst1", "ALLOCATED", "POWERING_UP")], [shown(rig, "CONFIGURING")])
+    with monkeypatch.context() as disk:
+        disk.setattr(StateFile, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(TellAdmin, match="Free the disk"):
+            rig.provision.act_on_handovers()
+    assert rig.slurm.told == []
+    rig.provision.act_on_handovers()
+    assert rig.slurm.told[0] == ("job", (7,), {"requeue": "1"})
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
 
 
 @pytest.mark.parametrize(("reason", "failed_boots"), [("Server.SpotInstanceTermination", 0), ("", 1)])

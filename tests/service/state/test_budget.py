@@ -199,7 +199,29 @@ def test_f32_a_clock_that_jumps_costs_nothing(tmp_path: Path, hands: Hands) -> N
     budget.count([running()])
     hands.pass_by(HOUR)
     budget.count([running()])
-    assert budget.spent_today()[0] == pytest.approx(1.0 + 1 / 60)
+    assert budget.spent_today()[0] == pytest.approx(1.0), "the minute is counted once"
+
+
+@pytest.mark.parametrize(
+    ("jump", "is_restarted"),
+    [(600.0, False), *((jump, restarted) for jump in (-600.0, -61.0, -30.0) for restarted in (False, True))],
+)
+def test_f32_a_minute_that_is_paid_is_not_counted_again_when_the_clock_is_set(
+    tmp_path: Path, hands: Hands, jump: float, *, is_restarted: bool
+) -> None:
+    budget = budget_in(tmp_path, hands)
+    first = running(launch_time=hands.wall)
+    budget.count([first])
+    hands.wall += jump
+    if is_restarted:
+        budget = budget_in(tmp_path, hands)
+    for _ in range(6):
+        hands.pass_by(10.0)
+        budget.count([first])
+    assert budget.spent_today()[0] == pytest.approx(1 / 60)
+    hands.pass_by(30.0)
+    budget.count([first])
+    assert budget.spent_today()[0] == pytest.approx(1.5 / 60)
 
 
 def test_f32_two_clocks_are_never_read_at_the_same_moment(tmp_path: Path, hands: Hands) -> None:
