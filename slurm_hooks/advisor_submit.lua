@@ -565,11 +565,16 @@ local function over(wanted, partition, name)
   return limit and wanted > limit
 end
 
+-- The same of memory, of which slurmctld shows 0 where there is no limit
+local function over_memory(wanted, partition, name)
+  return wanted and (number(partition[name], 64) or 0) > 0 and over(wanted, partition, name)
+end
+
 local function is_over_limits(job, partition)
   if over(asked.time_limit, partition, "max_time") or over(asked.min_cpus, partition, "total_cpus")
     or over(asked.min_nodes, partition, "max_nodes") or over(asked.min_nodes, partition, "total_nodes")
-    or over(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
-    or over(asked.min_mem_per_node, partition, "max_mem_per_node") then
+    or over_memory(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
+    or over_memory(asked.min_mem_per_node, partition, "max_mem_per_node") then
     return true
   end
   if asked.is_endless and number(partition.max_time, 32) then return true end

@@ -59,6 +59,7 @@ PARTITIONS: dict[str, dict[str, Any]] = {
     "burst": {
         "flag_default": 0.0, "max_time": 1440.0, "default_time": NO_VAL, "max_nodes": 3.0,
         "total_nodes": 3.0, "total_cpus": 12.0, "state_up": 3.0,
+        "max_mem_per_node": 0.0,  # so slurmctld shows MaxMemPerNode=UNLIMITED
     },
 }  # fmt: skip
 

@@ -212,7 +212,8 @@ def test_d2_a_job_over_another_limit_of_the_partition_stays(
     slurm = SlurmDouble(lua, Network(lambda line: answer_to(line, partition="burst")), tmp_path)
     partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], **partition}}
     assert slurm.submit(job, partitions).changes == {}
-    assert slurm.submit({"max_nodes": 2.0, "alloc_node": "login1"}, partitions).changes != {}
+    within = {"max_nodes": 2.0, "alloc_node": "login1", "min_mem_per_node": 3000.0}
+    assert slurm.submit(within, partitions).changes != {}
     assert slurm.violations == []
 
 
