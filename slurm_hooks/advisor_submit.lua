@@ -392,10 +392,11 @@ end
 local function generic_resources(job)
   local of_nodes = besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
   -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
+  local has_tasks = number(job.ntasks_per_tres, 16) -- --ntasks-per-gpu, which asks for them by itself
   local has_own = of_nodes and (text(job.cpus_per_tres) or text(job.mem_per_tres))
-  if of_nodes and not has_own then return of_nodes end
+  if of_nodes and not (has_own or has_tasks) then return of_nodes end
   local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
-  of_parts = of_parts or of_nodes
+  of_parts = of_parts or of_nodes or has_tasks and "gpu"
   return of_parts and "not by node alone: " .. of_parts
 end
 
