@@ -431,7 +431,13 @@ local function put_partition(job, part_list)
     its_own = its_own or default
     if not partition and name then put_text(',"default_partition":"', name, true) end
   end
-  local limit = not asked.time_limit and partition_limit(its_own)
+  local limit
+  if asked.is_endless then
+    limit = its_own and number(its_own.max_time, 32)
+  elseif not asked.time_limit then
+    limit = partition_limit(its_own)
+    if its_own then asked.home_limit = limit or INFINITE end
+  end
   if limit then put_number(',"partition_time_limit":', limit) end
 end
 
@@ -468,7 +474,7 @@ local function describe(job, part_list)
   sequence = sequence % MAX_SEQUENCE + 1
   parts[1], parts[2] = HEAD, as_text(sequence)
   count, too_long = 2, nil
-  asked.time_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil
+  asked.time_limit, asked.home_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil, nil
   asked.min_mem_per_cpu, asked.min_mem_per_node, asked.is_endless = nil, nil, nil
   for i = 1, #NUMBERS, 3 do
     local name, unset = NUMBERS[i], NUMBERS[i + 2]
@@ -572,8 +578,10 @@ local function over_memory(wanted, partition, name)
 end
 
 local function is_over_limits(job, partition)
-  if over(asked.time_limit, partition, "max_time") or over(asked.min_cpus, partition, "total_cpus")
-    or over(asked.min_nodes, partition, "max_nodes") or over(asked.min_nodes, partition, "total_nodes")
+  if over(asked.time_limit or asked.home_limit, partition, "max_time")
+    or over(asked.min_cpus, partition, "total_cpus") or over(asked.min_nodes, partition, "max_nodes")
+    or over(asked.min_nodes, partition, "total_nodes")
+    or over(number(job.max_nodes, 32), partition, "max_nodes") -- slurmctld never starts `-N2-4` above it
     or over_memory(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
     or over_memory(asked.min_mem_per_node, partition, "max_mem_per_node") then
     return true
@@ -612,9 +620,15 @@ local function fits_all(job, part_list, partitions)
   return true
 end
 
--- A moved job's longer limit: never shorter than the user's, never where there is none (INFINITE is none as
--- well), never above MaxTime of a partition it may start in.
-local function raised_limit(part_list, answer)
+-- A moved job's limit. Where its user gave none it is that of the partition from which it moves. Else it is
+-- longer than the user's, never where there is none (INFINITE is none as well), never above MaxTime of a
+-- partition it may start in.
+local function limit_there(part_list, answer)
+  local there = asked.home_limit and answer.partition and part_list[answer.partition]
+  if there then
+    local limit = asked.home_limit
+    return limit ~= (partition_limit(there) or INFINITE) and limit or nil
+  end
   local limit = answer.time_limit
   if not (asked.time_limit and limit and answer.partition) then return nil end
   local only = part_list[answer.partition]
@@ -654,7 +668,7 @@ local function gather_changes(job, part_list, answer)
   if answer.admin_comment and not text(job.admin_comment) then
     change("admin_comment", answer.admin_comment)
   end
-  local limit = raised_limit(part_list, answer)
+  local limit = limit_there(part_list, answer)
   if limit then change("time_limit", limit) end
 end
 

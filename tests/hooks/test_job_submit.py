@@ -216,11 +216,38 @@ def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
 def test_sends_the_limit_that_holds_when_the_user_gave_none(lua: str, tmp_path: Path) -> None:
     network = replying()
     slurm = SlurmDouble(lua, network, tmp_path)
-    slurm.submit({"partition": "burst"})
+    unset = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "default_time": NO_VAL}}
+    slurm.submit({"partition": "burst"}, unset)
     assert request_of(network).partition_time_limit == 1440
     limited = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "default_time": 30.0}}
     slurm.submit({"partition": "burst"}, limited)
     assert request_of(network).partition_time_limit == 30
+    slurm.submit({"partition": "burst", "time_limit": INFINITE}, limited)
+    assert request_of(network).partition_time_limit == 1440
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "becomes"),
+    [
+        ({"default_time": 120.0}, {"default_time": 30.0}, 120.0),
+        ({"default_time": 20.0}, {"default_time": 30.0}, 20.0),
+        ({"default_time": 30.0}, {"default_time": 30.0}, None),
+        ({"default_time": NO_VAL}, {"default_time": 30.0, "max_time": INFINITE}, INFINITE),
+        ({"default_time": NO_VAL}, {"default_time": NO_VAL, "max_time": INFINITE}, None),
+    ],
+)
+def test_a_moved_job_without_a_limit_keeps_that_of_its_own_partition(
+    lua: str, tmp_path: Path, here: dict[str, Any], there: dict[str, Any], becomes: float | None
+) -> None:
+    partitions = {
+        "onprem": {**PARTITIONS["onprem"], **here}, "burst": {**PARTITIONS["burst"], **there}
+    }  # fmt: skip
+    slurm = SlurmDouble(lua, replying(partition="burst", time_limit=5000), tmp_path)
+    assert slurm.submit({}, partitions).changes == {"partition": "burst"} | (
+        {} if becomes is None else {"time_limit": becomes}
+    )
+    assert "time_limit" not in slurm.submit({"time_limit": INFINITE}, partitions).changes
+    assert slurm.violations == []
 
 
 @pytest.mark.parametrize(
