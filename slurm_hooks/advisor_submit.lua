@@ -591,12 +591,34 @@ local function is_over_limits(job, partition)
   return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
 end
 
+-- Names of nodes without their numbers
+local function kinds_of(nodes)
+  local found = {}
+  for name in nodes:gsub("%[[^%]]*%]", ""):gmatch("[^,]+") do found[name:gsub("%d+$", "")] = true end
+  return found
+end
+
+-- Whether a job excludes nodes that are named as some of a partition's are
+local function excludes(job, partition)
+  local excluded = text(job.exc_nodes)
+  if not excluded then return false end
+  local there = kinds_of(text(partition.nodes) or "")
+  for kind in pairs(kinds_of(excluded)) do
+    if there[kind] then return true end
+  end
+  return false
+end
+
 -- Would slurmctld reject or park the job there? Then it stays where it is.
 local function fits(job, partition, name)
   if not partition then return false, "partition " .. name .. " is not open to this user" end
   if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
   if is_over_limits(job, partition) then
     return false, "job is over the limits of partition " .. name
+  end
+  if number(job.reboot, 16) == 1 then return false, "job wants its nodes booted anew" end
+  if excludes(job, partition) then
+    return false, "job excludes nodes of partition " .. name .. ", or nodes named like them"
   end
   if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
     return false, "partition " .. name .. " does not take this account"

@@ -217,7 +217,10 @@ def test_d2_a_job_over_another_limit_of_the_partition_stays(
     slurm = SlurmDouble(lua, Network(lambda line: answer_to(line, partition="burst")), tmp_path)
     partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], **partition}}
     assert slurm.submit(job, partitions).changes == {}
-    within = {"max_nodes": 2.0, "alloc_node": "login1", "min_mem_per_node": 3000.0}
+    within = {
+        "max_nodes": 2.0, "alloc_node": "login1", "min_mem_per_node": 3000.0, "time_limit": 20.0,
+        "exc_nodes": "n[1-3],cloud-c1", "reboot": 65534.0,
+    }  # fmt: skip
     assert slurm.submit(within, partitions).changes != {}
     assert slurm.violations == []
 
