@@ -500,6 +500,7 @@ local function describe(job, part_list)
   put_partition(job, part_list)
   if job.shared == 0 then put(',"whole_nodes":true') end -- --exclusive
   if asks_layout(job) then put(',"layout":true') end
+  if number(job.threads_per_core, 16) == 1 then put(',"whole_cores":true') end -- --hint=nomultithread
   local requeue = number(job.requeue, 16)
   if requeue then put(requeue == 0 and ',"requeue":false' or ',"requeue":true') end
   local begin = number(job.begin_time, 64)

@@ -95,8 +95,8 @@ class Asked(NamedTuple):
             job.whole_nodes,
             several,
             words_of(job),
-            of_node,
-            memory,
+            job.node_processors or 0,
+            job.node_memory_mb(),
         )
 
 

@@ -133,17 +133,17 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def nodes_needed(self, job: Job) -> int:
         """Nodes that one task of a job needs."""
-        return max(job.nodes or 1, -(-job.processors // self.processors_per_node))
+        return job.nodes_of_size(self.processors_per_node, self.memory_mb_per_node)
 
     def fits(self, job: Job) -> bool:
         """Whether its nodes have what one task of a job asks for: cores, memory, GPUs, features."""
         nodes = self.nodes_needed(job)
         return (
             nodes <= self.nodes_total
-            and (job.node_processors or 1) <= self.processors_per_node
-            and (job.memory_mb_per_node or 0) <= self.memory_mb_per_node
+            and job.processors_of_one <= self.processors_per_node
+            and job.node_memory_mb(self.processors_per_node) <= self.memory_mb_per_node
             and (job.memory_mb or 0) <= nodes * self.memory_mb_per_node
-            and set(job.features) <= set(self.features)
+            and {*job.features, *job.prefer} <= set(self.features)
             and self.has_gpus(job)
         )
 

@@ -138,6 +138,15 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             spot_pools=tuple(pool for pool in self.spot_pools if found.name in pool.classes),
         )
 
+    def as_there(self, job: Job) -> Job:
+        """The job as the burst partition takes it: with the memory that it gives one that asks for none."""
+        of_node, of_processor = self.default_memory
+        if job.memory_mb is not None or not (of_node or of_processor):
+            return job
+        if of_node:
+            return replace(job, memory_mb=of_node * (job.nodes or 1), memory_mb_per_node=of_node)
+        return replace(job, memory_mb=of_processor * job.processors)
+
     @property
     def class_name(self) -> str:
         """The class of which this is the state; empty where there is none or it has no name."""
@@ -150,7 +159,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """
         if not self.processors_per_node:
             return job.nodes or None
-        return max(job.nodes or 1, -(-job.processors // self.processors_per_node))
+        return job.nodes_of_size(self.processors_per_node, self.memory_mb_per_node)
 
     def nodes_at_most(self, job: Job) -> int:
         """Like `nodes_needed`; where that is unknown, one node for each core, the worst case."""

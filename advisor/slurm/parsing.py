@@ -73,6 +73,7 @@ SUBMITTED_COLUMNS: Final = (
     "mem-per-tres",
     "MinCpus",
     "MinTmpDisk",
+    "cpus-per-task",
     "burstbuffer",
     "EligibleTime",
     "Nice",
@@ -221,10 +222,11 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if min_memory else None,
-        memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
+        memory_mb_per_node=min_memory if is_of_nodes or min_memory == 0 else None,
         gres=_resources(row),
         node_processors=of_node if (of_node := records.leading(row["MinCpus"]) or 0) > 1 else None,
         tmp_disk=mebibytes(row["MinTmpDisk"]) or None,
+        task_processors=max(1, records.leading(row["cpus-per-task"]) or 1),
         burst_buffer=records.text(row["burstbuffer"]),
     )
     eligible = records.whole(row["EligibleTime"])
@@ -312,6 +314,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 total_nodes=records.whole(pairs.get("TotalNodes", "")),
                 min_nodes=records.whole(pairs.get("MinNodes", "")) or 0,
                 max_nodes=records.whole(pairs.get("MaxNodes", "")),
+                max_processors_per_node=records.whole(pairs.get("MaxCPUsPerNode", "")),
                 max_memory_per_node_mb=records.whole(pairs.get("MaxMemPerNode", "")),
                 max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
                 default_memory=default_memory(pairs),

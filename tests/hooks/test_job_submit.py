@@ -182,6 +182,7 @@ def test_a_job_that_asks_how_its_nodes_are_built_says_so(
     slurm = SlurmDouble(lua, network, tmp_path)
     slurm.submit(asked)
     assert request_of(network).layout is layout
+    assert request_of(network).whole_cores is (asked.get("threads_per_core") == 1.0)
     assert slurm.violations == []
 
 

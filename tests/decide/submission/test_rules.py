@@ -58,6 +58,24 @@ STAYS = [
     ({"processors": 9}, {}, {"nodes_total": 2, "processors_per_node": 4}, Reason.LARGER_THAN_BURST),
     ({"nodes": 3, "processors": 3}, {}, {"nodes_total": 2}, Reason.LARGER_THAN_BURST),
     ({"processors": 8, "node_processors": 8}, {}, {"processors_per_node": 4}, Reason.WIDER_THAN_NODES),
+    (
+        {"processors": 4, "node_processors": 4, "whole_cores": True},  # two of its threads are one core
+        {},
+        {"processors_per_node": 4},
+        Reason.WIDER_THAN_NODES,
+    ),
+    (
+        {"processors": 15, "node_processors": 3, "task_processors": 3},  # 4 nodes have 16 processors
+        {},
+        {"nodes_total": 4, "processors_per_node": 4},
+        Reason.LARGER_THAN_BURST,
+    ),
+    (
+        {"processors": 4, "node_processors": 4, "memory_mb": 12_000},
+        {},
+        {"processors_per_node": 4, "memory_mb_per_node": 8000},
+        Reason.MORE_MEMORY_THAN_BURST,
+    ),
     ({"tmp_disk": 100}, {}, {}, Reason.TMP_DISK),
     ({"layout": True}, {}, {}, Reason.NODE_LAYOUT),
     ({"memory_mb": 9000}, {}, {"memory_mb_per_node": 8000}, Reason.MORE_MEMORY_THAN_BURST),
@@ -137,6 +155,8 @@ MOVES = [
     ({"processors": 8}, {}, {"nodes_total": 2, "processors_per_node": 4}),
     ({"memory_mb": 16000, "nodes": 2}, {}, {"memory_mb_per_node": 8000}),
     ({"features": ("avx",)}, {}, {"features": ("avx", "intel")}),
+    ({"prefer": ("avx",)}, {}, {"features": ("avx", "intel")}),
+    ({"processors": 8, "memory_mb": 12_000}, {}, {"processors_per_node": 8, "memory_mb_per_node": 8000}),
     ({"requeue": False}, {}, {}),
     ({"array_tasks": 100}, {}, {"nodes_total": 2, "processors_per_node": 4}),
 ]
