@@ -338,6 +338,7 @@ local TEXTS = {
   "name", ',"name":"', false,
   "comment", ',"comment":"', true,
   "features", ',"features":"', true,
+  "prefer", ',"prefer":"', false,
   "licenses", ',"licenses":"', false,
   "reservation", ',"reservation":"', false,
   "dependency", ',"dependency":"', false,

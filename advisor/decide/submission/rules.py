@@ -63,6 +63,7 @@ def is_special(job: Job, settings: Settings) -> bool:
         job.queue not in settings.cluster.on_premise_partitions
         or job.comment
         or job.features
+        or job.prefer
         or job.explicit_partition
         or job.node_list
         or job.reservation
@@ -269,8 +270,9 @@ def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
 
 
 def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
-    """The job asks for a feature that not every cloud node has (``a|b`` counts as both)."""
-    missing = [feature for feature in job.features if feature not in cloud.features]
+    """The job asks for, or prefers, a feature that not every cloud node has (``a|b`` counts as both)."""
+    asked = (*job.features, *job.prefer)
+    missing = [feature for feature in asked if feature not in cloud.features]
     return _no(Reason.FEATURE_NOT_IN_BURST, missing[0]) if missing else None
 
 

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.job import Job
+from advisor.model.job_words import feature_words
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
 from advisor.service.exchange.protocol import AdviseReply
 
@@ -71,6 +72,7 @@ def as_submitted(
         job,
         memory_mb=job.memory_mb if asks_memory else None,
         memory_mb_per_node=job.memory_mb_per_node if asks_memory else None,
+        prefer=feature_words(one.prefer),
         dependency=_HOW_FULFILLED.sub("", job.dependency) if job.dependency else None,
         explicit_partition=not is_default,
         explicit_time_limit=job.requested_time is not None and not has_default_limit,

@@ -86,6 +86,7 @@ STAYS = [
         Reason.MORE_MEMORY_THAN_BURST,
     ),
     ({"features": ("infiniband",)}, {}, {"features": ("avx",)}, Reason.FEATURE_NOT_IN_BURST),
+    ({"prefer": ("infiniband",)}, {}, {"features": ("avx",)}, Reason.FEATURE_NOT_IN_BURST),
 ]
 
 
@@ -176,6 +177,7 @@ ODDITIES = [
     {"nodes": 3},
     {"memory_mb": 10**6},
     {"memory_mb_per_node": 10**6},
+    {"prefer": ("sse",)},
     *({"features": names} for names in (("onprem",), ("avx",), ("avx", "OnPrem"))),
     *({"comment": words} for words in ("no-burst", "say No-Burst", "hello")),
     *({"name": name} for name in ("place-of-7", "place-of-")),

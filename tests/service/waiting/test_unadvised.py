@@ -56,6 +56,8 @@ def described(one: SubmittedJob, **changed: Any) -> Job:
         ({"dependency": "afterok:5(unfulfilled),after:6(unfulfilled)"}, "dependency", "afterok:5,after:6"),
         ({"memory_mb": 200}, "memory_mb", None),
         ({"memory_mb": 300}, "memory_mb", 300),
+        ({"memory_mb_per_node": 0}, "memory_mb_per_node", 0),  # --mem=0
+        ({"prefer": "a&b"}, "prefer", ("a", "b")),
     ],
 )
 def test_what_equals_a_default_was_not_asked_for(fields: dict[str, Any], field: str, value: object) -> None:
