@@ -345,6 +345,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             not hold.
         promised_jobs: Jobs in the queue whose users name a time by which they are to be done, by user.
         limits: Limits of users, accounts and QOS that hold waiting jobs.
+        node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """
 
     time: float
@@ -356,3 +357,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fallen_back: dict[str, str] = {}
     promised_jobs: dict[str, int] = {}
     limits: tuple[Limit, ...] = ()
+    node_memory_mb: int = 0

@@ -46,6 +46,8 @@ from advisor.service.observation.site_view import (
     burst_nodes,
     cluster_state,
     nodes_with,
+    smallest_memory_mb,
+    within_limits,
 )
 from advisor.service.price.queue_view import (
     AskRuns,
@@ -173,6 +175,7 @@ class PollLoop:
             time=snapshot.time,
             cluster=self._last.cluster,
             cloud=self._with_rooms(self._last),
+            node_memory_mb=smallest_memory_mb(snapshot, self._settings),
             limits=self._limits(snapshot),
         )
         for feature in self._features:

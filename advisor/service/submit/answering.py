@@ -88,7 +88,7 @@ class Answerer:
             self._count()
             now = self._clock()
             state = self._site_state(knowledge, now, request.configured_at)
-            job = self._job(request, knowledge, now)
+            job = self._job(request, knowledge, now).with_whole_memory(state.node_memory_mb)
             estimates = self._estimates(knowledge, job, state)
             answered = self._answered(request, knowledge, state, job, estimates)
             if not request.dry:
@@ -136,6 +136,7 @@ class Answerer:
 
     def _submitted(self, request: AgainRequest, knowledge: KnownNow, job: Job, now: float) -> Answered:
         state = self._site_state(knowledge, now, None)
+        job = job.with_whole_memory(state.node_memory_mb)
         estimates = self._estimates(knowledge, job, state)
         answered = self._answered(_asked_of(request), knowledge, state, job, estimates)
         if answered.reply.reason != Reason.STATE_UNKNOWN:  # advice is asked about it again

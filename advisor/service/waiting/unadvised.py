@@ -93,7 +93,7 @@ def _is_default_memory(
         if node is not None or processor is not None:
             of_all = None if processor is None else processor * job.processors
             return job.memory_mb == of_all or (node is not None and job.memory_mb_per_node == node)
-    return False
+    return job.memory_mb_per_node == 0  # each job has all memory of its nodes where there is no default
 
 
 def obstacle(job: Job, partition: Partition | None) -> str:

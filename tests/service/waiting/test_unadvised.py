@@ -65,6 +65,10 @@ def test_what_equals_a_default_was_not_asked_for(fields: dict[str, Any], field: 
     assert getattr(job, field) == value
 
 
+def test_all_memory_of_a_node_is_not_asked_for_where_each_job_gets_it() -> None:
+    assert described(submitted(memory_mb_per_node=0)).memory_mb_per_node is None
+
+
 def test_a_partitions_own_default_memory_comes_first() -> None:
     home = replace(HOME, default_memory=(700, None))
     one = submitted(memory_mb=700, memory_mb_per_node=700)
