@@ -79,6 +79,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         classes: Classes of the nodes; empty where the site has none (``ec2.classes``).
         node_class: The class of which this is the state (:meth:`for_job`); None: all nodes.
         spot_pools: How long instances of each spot pool last; empty until enough of them were seen.
+        default_memory: What the burst partition gives a job that asks for no memory, MiB: of a node, else of
+            a processor; 0: nothing, or jobs do not wait for memory.
         taken_processors: Processors taken by jobs moved since the last poll; a job on several nodes takes
             whole nodes.
     """
@@ -111,6 +113,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_pools: tuple[SpotPool, ...] = ()
     classes: tuple[NodeClassState, ...] = ()
     node_class: NodeClassState | None = None
+    default_memory: tuple[int, int] = (0, 0)
 
     def for_job(self, job: Job) -> CloudState:
         """Return the state of the nodes that a job would get: those of the cheapest class that it fits."""

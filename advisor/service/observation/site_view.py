@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from advisor.model.cluster import ClusterState, Node, NodePower
+from advisor.model.machine import PartitionTerms
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow
@@ -115,6 +116,20 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
 def burst_nodes(snapshot: ClusterSnapshot, settings: Settings) -> tuple[Node, ...]:
     """Nodes of the burst partition."""
     return snapshot.nodes_of(settings.cluster.burst_partition)
+
+
+def within_limits(nodes: Sequence[Node], terms: PartitionTerms) -> Sequence[Node]:
+    """The nodes with what jobs of a partition get of them at most."""
+    if not (terms.max_processors or terms.max_memory):
+        return nodes
+    return [
+        replace(
+            node,
+            processors=min(node.processors, terms.max_processors or node.processors),
+            memory_mb=min(node.memory_mb, terms.max_memory or node.memory_mb),
+        )
+        for node in nodes
+    ]
 
 
 def processors_on_a_node(queued: QueuedJob) -> int:
