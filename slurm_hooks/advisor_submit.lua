@@ -391,7 +391,11 @@ local function asks_layout(job)
 end
 
 local function generic_resources(job)
-  local of_nodes = besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
+  local of_nodes = besides_processors(job.tres_per_node)
+  if not of_nodes then
+    of_nodes = besides_processors(job.tres_per_job)
+    if of_nodes and (asked.min_nodes or 1) > 1 then of_nodes = "of all nodes: " .. of_nodes end
+  end
   -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
   local has_tasks = number(job.ntasks_per_tres, 16) -- --ntasks-per-gpu, which asks for them by itself
   local has_own = of_nodes and (text(job.cpus_per_tres) or text(job.mem_per_tres))

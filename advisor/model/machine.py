@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from advisor.model.job import Job
-from advisor.model.node_classes import gpu_count, gpus_asked
+from advisor.model.node_classes import OF_ALL_NODES, gpu_count, gpus_asked
 
 GPU_TYPE: Final = "gpu:"
 NAMED_NODES: Final = "nodes:"
@@ -86,7 +86,7 @@ class Asked(NamedTuple):
     def by(cls, job: Job) -> Asked:
         """What a job asks for at its submission."""
         nodes = job.nodes or 1
-        gpus = gpu_count(job.gres) * nodes if job.gres else 0
+        gpus = gpu_count(job.gres) * (1 if OF_ALL_NODES in job.gres else nodes) if job.gres else 0
         names = tuple((job.queue or "").split(","))
         several = names if len(names) > 1 else ()
         return cls(

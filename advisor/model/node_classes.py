@@ -20,7 +20,9 @@ _COUNTED: Final = re.compile(
 """The same for any type, such as ``gpu:2080ti:4``."""
 NOT_BY_NODE: Final = "not by node alone: "
 """Before resources by task or socket, or with processors or memory for each: they are not a node's alone."""
-_BESIDE: Final = re.compile(rf"\([^)]*\)|^(?:{NOT_BY_NODE}|by task or socket: )")
+OF_ALL_NODES: Final = "of all nodes: "
+"""Before resources that a job of several nodes asks for together (``--gpus=4 -N2``)."""
+_BESIDE: Final = re.compile(rf"\([^)]*\)|^(?:{NOT_BY_NODE}|{OF_ALL_NODES}|by task or socket: )+")
 """What stands beside the numbers: the sockets of sinfo, and our word for other requests, also the hook's of
 earlier releases."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
@@ -36,8 +38,11 @@ class Gpus(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def gpus_asked(generic_resources: str) -> Gpus | None:
-    """GPUs that a job asks for; None where it asks for anything else, or in words that are not known."""
-    match = _GPUS.fullmatch(generic_resources.strip())
+    """GPUs that a job asks for; None where it asks for anything else, or in words that are not known.
+
+    Of those for all of its nodes together one node may have to have nearly all.
+    """
+    match = _GPUS.fullmatch(generic_resources.removeprefix(OF_ALL_NODES).strip())
     if match is None:
         return None
     return Gpus(int(match["number"] or 1), match["type"] or "")

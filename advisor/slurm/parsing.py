@@ -21,7 +21,7 @@ from advisor.model.job_words import (
     is_plain,
     mebibytes,
 )
-from advisor.model.node_classes import NOT_BY_NODE, gpu_count, gpu_types
+from advisor.model.node_classes import NOT_BY_NODE, OF_ALL_NODES, gpu_count, gpu_types
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm import records
@@ -223,7 +223,7 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if min_memory else None,
         memory_mb_per_node=min_memory if is_of_nodes or min_memory == 0 else None,
-        gres=_resources(row),
+        gres=_resources(row, nodes),
         node_processors=of_node if (of_node := records.leading(row["MinCpus"]) or 0) > 1 else None,
         tmp_disk=mebibytes(row["MinTmpDisk"]) or None,
         task_processors=max(1, records.leading(row["cpus-per-task"]) or 1),
@@ -239,9 +239,11 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     )
 
 
-def _resources(row: Mapping[str, str]) -> str | None:
+def _resources(row: Mapping[str, str], nodes: int) -> str | None:
     """The generic resources of a new job; see ``generic_resources`` of the hook."""
-    of_nodes = _besides(row["tres-per-node"], row["tres-per-job"])
+    of_nodes = _besides(row["tres-per-node"])
+    if of_nodes is None and (of_nodes := _besides(row["tres-per-job"])) and nodes > 1:
+        of_nodes = f"{OF_ALL_NODES}{of_nodes}"
     if of_nodes and not (records.text(row["cpus-per-tres"]) or records.text(row["mem-per-tres"])):
         return of_nodes
     of_parts = _besides(row["tres-per-task"], row["tres-per-socket"]) or of_nodes

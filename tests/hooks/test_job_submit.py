@@ -150,6 +150,9 @@ def test_a_job_that_shares_its_nodes_with_none_says_so(
         ({"tres_per_task": "cpu=2", "tres_per_node": "gres/gpu=1"}, "gres/gpu=1"),
         ({"tres_per_job": "license/matlab=1"}, "license/matlab=1"),
         ({"tres_per_node": "cpu"}, "cpu"),  # not understood: doubt
+        ({"tres_per_job": "gres:gpu:4", "min_nodes": 2.0}, "of all nodes: gres:gpu:4"),  # --gpus=4 -N2
+        ({"tres_per_job": "gres:gpu:4", "min_nodes": 1.0}, "gres:gpu:4"),
+        ({"tres_per_node": "gres:gpu:4", "min_nodes": 2.0}, "gres:gpu:4"),
         ({"ntasks_per_tres": 1.0}, "not by node alone: gpu"),  # --ntasks-per-gpu: as many GPUs as tasks
         ({"ntasks_per_tres": 4.0, "tres_per_job": "gres:gpu:2"}, "not by node alone: gres:gpu:2"),
         ({"ntasks_per_tres": 65534.0}, None),

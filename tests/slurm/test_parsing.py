@@ -118,6 +118,11 @@ def submitted(**columns: str):
         ({"MinTmpDisk": "0"}, "tmp_disk", None),
         ({"tres-per-job": "gres:gpu:1"}, "gres", "gres:gpu:1"),
         (
+            {"tres-per-job": "gres:gpu:4", "tres-alloc": "cpu=4,mem=400M,node=2"},
+            "gres",
+            "of all nodes: gres:gpu:4",
+        ),
+        (
             {"tres-per-job": "gres:gpu:1", "cpus-per-tres": "gres:gpu:8"},
             "gres",
             "not by node alone: gres:gpu:1",
