@@ -338,6 +338,7 @@ local TEXTS = {
   "name", ',"name":"', false,
   "comment", ',"comment":"', true,
   "features", ',"features":"', true,
+  "prefer", ',"prefer":"', false,
   "licenses", ',"licenses":"', false,
   "reservation", ',"reservation":"', false,
   "dependency", ',"dependency":"', false,
@@ -390,12 +391,17 @@ local function asks_layout(job)
 end
 
 local function generic_resources(job)
-  local of_nodes = besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
+  local of_nodes = besides_processors(job.tres_per_node)
+  if not of_nodes then
+    of_nodes = besides_processors(job.tres_per_job)
+    if of_nodes and (asked.min_nodes or 1) > 1 then of_nodes = "of all nodes: " .. of_nodes end
+  end
   -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
+  local has_tasks = number(job.ntasks_per_tres, 16) -- --ntasks-per-gpu, which asks for them by itself
   local has_own = of_nodes and (text(job.cpus_per_tres) or text(job.mem_per_tres))
-  if of_nodes and not has_own then return of_nodes end
+  if of_nodes and not (has_own or has_tasks) then return of_nodes end
   local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
-  of_parts = of_parts or of_nodes
+  of_parts = of_parts or of_nodes or has_tasks and "gpu"
   return of_parts and "not by node alone: " .. of_parts
 end
 
@@ -430,7 +436,13 @@ local function put_partition(job, part_list)
     its_own = its_own or default
     if not partition and name then put_text(',"default_partition":"', name, true) end
   end
-  local limit = not asked.time_limit and partition_limit(its_own)
+  local limit
+  if asked.is_endless then
+    limit = its_own and number(its_own.max_time, 32)
+  elseif not asked.time_limit then
+    limit = partition_limit(its_own)
+    if its_own then asked.home_limit = limit or INFINITE end
+  end
   if limit then put_number(',"partition_time_limit":', limit) end
 end
 
@@ -467,7 +479,7 @@ local function describe(job, part_list)
   sequence = sequence % MAX_SEQUENCE + 1
   parts[1], parts[2] = HEAD, as_text(sequence)
   count, too_long = 2, nil
-  asked.time_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil
+  asked.time_limit, asked.home_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil, nil
   asked.min_mem_per_cpu, asked.min_mem_per_node, asked.is_endless = nil, nil, nil
   for i = 1, #NUMBERS, 3 do
     local name, unset = NUMBERS[i], NUMBERS[i + 2]
@@ -493,6 +505,7 @@ local function describe(job, part_list)
   put_partition(job, part_list)
   if job.shared == 0 then put(',"whole_nodes":true') end -- --exclusive
   if asks_layout(job) then put(',"layout":true') end
+  if number(job.threads_per_core, 16) == 1 then put(',"whole_cores":true') end -- --hint=nomultithread
   local requeue = number(job.requeue, 16)
   if requeue then put(requeue == 0 and ',"requeue":false' or ',"requeue":true') end
   local begin = number(job.begin_time, 64)
@@ -565,16 +578,41 @@ local function over(wanted, partition, name)
   return limit and wanted > limit
 end
 
+-- The same of memory, of which slurmctld shows 0 where there is no limit
+local function over_memory(wanted, partition, name)
+  return wanted and (number(partition[name], 64) or 0) > 0 and over(wanted, partition, name)
+end
+
 local function is_over_limits(job, partition)
-  if over(asked.time_limit, partition, "max_time") or over(asked.min_cpus, partition, "total_cpus")
-    or over(asked.min_nodes, partition, "max_nodes") or over(asked.min_nodes, partition, "total_nodes")
-    or over(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
-    or over(asked.min_mem_per_node, partition, "max_mem_per_node") then
+  if over(asked.time_limit or asked.home_limit, partition, "max_time")
+    or over(asked.min_cpus, partition, "total_cpus") or over(asked.min_nodes, partition, "max_nodes")
+    or over(asked.min_nodes, partition, "total_nodes")
+    or over(number(job.max_nodes, 32), partition, "max_nodes") -- slurmctld never starts `-N2-4` above it
+    or over_memory(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
+    or over_memory(asked.min_mem_per_node, partition, "max_mem_per_node") then
     return true
   end
   if asked.is_endless and number(partition.max_time, 32) then return true end
   local fewest = number(partition.min_nodes, 32) or 0
   return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
+end
+
+-- Names of nodes without their numbers
+local function kinds_of(nodes)
+  local found = {}
+  for name in nodes:gsub("%[[^%]]*%]", ""):gmatch("[^,]+") do found[name:gsub("%d+$", "")] = true end
+  return found
+end
+
+-- Whether a job excludes nodes that are named as some of a partition's are
+local function excludes(job, partition)
+  local excluded = text(job.exc_nodes)
+  if not excluded then return false end
+  local there = kinds_of(text(partition.nodes) or "")
+  for kind in pairs(kinds_of(excluded)) do
+    if there[kind] then return true end
+  end
+  return false
 end
 
 -- Would slurmctld reject or park the job there? Then it stays where it is.
@@ -583,6 +621,10 @@ local function fits(job, partition, name)
   if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
   if is_over_limits(job, partition) then
     return false, "job is over the limits of partition " .. name
+  end
+  if number(job.reboot, 16) == 1 then return false, "job wants its nodes booted anew" end
+  if excludes(job, partition) then
+    return false, "job excludes nodes of partition " .. name .. ", or nodes named like them"
   end
   if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
     return false, "partition " .. name .. " does not take this account"
@@ -606,9 +648,15 @@ local function fits_all(job, part_list, partitions)
   return true
 end
 
--- A moved job's longer limit: never shorter than the user's, never where there is none (INFINITE is none as
--- well), never above MaxTime of a partition it may start in.
-local function raised_limit(part_list, answer)
+-- A moved job's limit. Where its user gave none it is that of the partition from which it moves. Else it is
+-- longer than the user's, never where there is none (INFINITE is none as well), never above MaxTime of a
+-- partition it may start in.
+local function limit_there(part_list, answer)
+  local there = asked.home_limit and answer.partition and part_list[answer.partition]
+  if there then
+    local limit = asked.home_limit
+    return limit ~= (partition_limit(there) or INFINITE) and limit or nil
+  end
   local limit = answer.time_limit
   if not (asked.time_limit and limit and answer.partition) then return nil end
   local only = part_list[answer.partition]
@@ -648,7 +696,7 @@ local function gather_changes(job, part_list, answer)
   if answer.admin_comment and not text(job.admin_comment) then
     change("admin_comment", answer.admin_comment)
   end
-  local limit = raised_limit(part_list, answer)
+  local limit = limit_there(part_list, answer)
   if limit then change("time_limit", limit) end
 end
 

@@ -93,7 +93,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         explicit_partition: True when the user named a partition; the advisor never overrides it.
         heterogeneous: True for a component of a heterogeneous job.
         memory_mb_per_node: Memory each of its nodes must have in MiB, where the user asked for it so
-            (``--mem``).
+            (``--mem``). 0: all memory of a node (``--mem=0``), until :meth:`with_whole_memory`.
         explicit_time_limit: True when the user requested the time, False for the partition's default.
         interruptions: Spot interruptions so far; 0 at its submission.
         deferred: True for a job submitted held, or to begin later.
@@ -106,6 +106,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         layout: True when it asks how its nodes are built (sockets, cores of each, threads); keeps a job
             on-premise.
         array_at_once: How many tasks of its array may run at a time; None: all.
+        whole_cores: True when a core must not be shared by two of its processors
+            (``--hint=nomultithread``).
+        prefer: Features named in ``--prefer``; slurmctld refuses a job that prefers what no node has.
+        task_processors: Processors that each of its tasks has on one node (``--cpus-per-task``).
         tmp_disk: Temporary disk that each of its nodes must have, MiB; keeps a job on-premise.
     """
 
@@ -145,6 +149,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tmp_disk: int | None = None
     array_at_once: int | None = None
     layout: bool = False
+    task_processors: int = 1
+    prefer: tuple[str, ...] = ()
+    whole_cores: bool = False
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -158,6 +165,48 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         of_queue = f"\n{queue.partition(',')[0] if ',' in queue else queue}"
         own = f"{self.user}{of_queue}"
         return f"{own}\n{self.account}\n{self.qos}", own, of_queue
+
+    def node_memory_mb(self, processors: int = 0) -> int:
+        """Memory in MiB that one of its nodes must have at least, if that has so many processors; 0: any."""
+        if self.memory_mb_per_node is not None or not self.memory_mb:
+            return self.memory_mb_per_node or 0
+        least = self.node_processors or self.task_processors
+        return self.memory_mb * max(least, processors if self.whole_nodes else 0) // self.processors
+
+    @property
+    def processors_of_one(self) -> int:
+        """Processors that one cloud node must have at least; they may be threads, of which a core has two."""
+        return (self.node_processors or 1) * (2 if self.whole_cores else 1)
+
+    def with_whole_memory(self, node_memory_mb: int) -> Job:
+        """The job that, with ``--mem=0``, asks for the memory of such nodes, MiB; 0: that is unknown."""
+        if self.memory_mb_per_node != 0:
+            return self
+        whole = node_memory_mb or None
+        total = whole and whole * (self.nodes or 1)
+        return msgspec.structs.replace(self, memory_mb_per_node=whole, memory_mb=total)
+
+    def nodes_of_size(self, processors: int, memory_mb: int) -> int:
+        """Nodes of one size that it needs, at least one (for an array: one task of it).
+
+        A task has its processors on one node, and there the memory of each of these as well where the user
+        has asked for memory by processors (``--mem-per-cpu``). Where a node has no room for a single task,
+        memory and tasks do not count.
+
+        Args:
+            processors: Of one node.
+            memory_mb: Of one node, MiB; 0 where it is unknown.
+        """
+        if self.whole_cores:
+            processors = max(1, processors // 2)
+        nodes, task = max(self.nodes or 1, -(-self.processors // processors)), self.task_processors
+        of_all = self.memory_mb if memory_mb and self.memory_mb_per_node is None else None
+        if task == 1 and not of_all:
+            return nodes
+        at_once = processors // task
+        if of_all:
+            at_once = min(at_once, memory_mb * self.processors // (of_all * task))
+        return nodes if at_once < 1 else max(nodes, -(-self.processors // (task * at_once)))
 
     @property
     def at_risk_seconds(self) -> float:

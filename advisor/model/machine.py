@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from advisor.model.job import Job
-from advisor.model.node_classes import gpu_count, gpus_asked
+from advisor.model.node_classes import OF_ALL_NODES, gpu_count, gpus_asked
 
 GPU_TYPE: Final = "gpu:"
 NAMED_NODES: Final = "nodes:"
@@ -20,12 +20,17 @@ class PartitionTerms(NamedTuple):
         whole_nodes: Whether each job gets whole nodes.
         memory_per_node, memory_per_processor: Of a job that asks for none, MiB; 0: not set.
         qos: The partition's own QOS; empty for none.
+        max_nodes, max_processors, max_memory: Most nodes of a job, and processors and memory (MiB) that jobs
+            get of one of its nodes; 0: no limit.
     """
 
     whole_nodes: bool = False
     memory_per_node: int = 0
     memory_per_processor: int = 0
     qos: str = ""
+    max_nodes: int = 0
+    max_processors: int = 0
+    max_memory: int = 0
 
 
 class Sharing(NamedTuple):
@@ -81,11 +86,9 @@ class Asked(NamedTuple):
     def by(cls, job: Job) -> Asked:
         """What a job asks for at its submission."""
         nodes = job.nodes or 1
-        gpus = gpu_count(job.gres) * nodes if job.gres else 0
+        gpus = gpu_count(job.gres) * (1 if OF_ALL_NODES in job.gres else nodes) if job.gres else 0
         names = tuple((job.queue or "").split(","))
         several = names if len(names) > 1 else ()
-        of_node = job.node_processors or 0
-        memory = job.memory_mb_per_node or (job.memory_mb or 0) * (of_node or 1) // job.processors
         return cls(
             job.processors,
             nodes,
@@ -95,8 +98,8 @@ class Asked(NamedTuple):
             job.whole_nodes,
             several,
             words_of(job),
-            of_node,
-            memory,
+            job.node_processors or 0,
+            job.node_memory_mb(),
         )
 
 

@@ -20,7 +20,9 @@ _COUNTED: Final = re.compile(
 """The same for any type, such as ``gpu:2080ti:4``."""
 NOT_BY_NODE: Final = "not by node alone: "
 """Before resources by task or socket, or with processors or memory for each: they are not a node's alone."""
-_BESIDE: Final = re.compile(rf"\([^)]*\)|^(?:{NOT_BY_NODE}|by task or socket: )")
+OF_ALL_NODES: Final = "of all nodes: "
+"""Before resources that a job of several nodes asks for together (``--gpus=4 -N2``)."""
+_BESIDE: Final = re.compile(rf"\([^)]*\)|^(?:{NOT_BY_NODE}|{OF_ALL_NODES}|by task or socket: )+")
 """What stands beside the numbers: the sockets of sinfo, and our word for other requests, also the hook's of
 earlier releases."""
 _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
@@ -36,8 +38,11 @@ class Gpus(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def gpus_asked(generic_resources: str) -> Gpus | None:
-    """GPUs that a job asks for; None where it asks for anything else, or in words that are not known."""
-    match = _GPUS.fullmatch(generic_resources.strip())
+    """GPUs that a job asks for; None where it asks for anything else, or in words that are not known.
+
+    Of those for all of its nodes together one node may have to have nearly all.
+    """
+    match = _GPUS.fullmatch(generic_resources.removeprefix(OF_ALL_NODES).strip())
     if match is None:
         return None
     return Gpus(int(match["number"] or 1), match["type"] or "")
@@ -133,17 +138,17 @@ class NodeClassState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def nodes_needed(self, job: Job) -> int:
         """Nodes that one task of a job needs."""
-        return max(job.nodes or 1, -(-job.processors // self.processors_per_node))
+        return job.nodes_of_size(self.processors_per_node, self.memory_mb_per_node)
 
     def fits(self, job: Job) -> bool:
         """Whether its nodes have what one task of a job asks for: cores, memory, GPUs, features."""
         nodes = self.nodes_needed(job)
         return (
             nodes <= self.nodes_total
-            and (job.node_processors or 1) <= self.processors_per_node
-            and (job.memory_mb_per_node or 0) <= self.memory_mb_per_node
+            and job.processors_of_one <= self.processors_per_node
+            and job.node_memory_mb(self.processors_per_node) <= self.memory_mb_per_node
             and (job.memory_mb or 0) <= nodes * self.memory_mb_per_node
-            and set(job.features) <= set(self.features)
+            and {*job.features, *job.prefer} <= set(self.features)
             and self.has_gpus(job)
         )
 

@@ -79,6 +79,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         classes: Classes of the nodes; empty where the site has none (``ec2.classes``).
         node_class: The class of which this is the state (:meth:`for_job`); None: all nodes.
         spot_pools: How long instances of each spot pool last; empty until enough of them were seen.
+        default_memory: What the burst partition gives a job that asks for no memory, MiB: of a node, else of
+            a processor; 0: nothing, or jobs do not wait for memory.
         taken_processors: Processors taken by jobs moved since the last poll; a job on several nodes takes
             whole nodes.
     """
@@ -111,6 +113,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_pools: tuple[SpotPool, ...] = ()
     classes: tuple[NodeClassState, ...] = ()
     node_class: NodeClassState | None = None
+    default_memory: tuple[int, int] = (0, 0)
 
     def for_job(self, job: Job) -> CloudState:
         """Return the state of the nodes that a job would get: those of the cheapest class that it fits."""
@@ -138,6 +141,15 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             spot_pools=tuple(pool for pool in self.spot_pools if found.name in pool.classes),
         )
 
+    def as_there(self, job: Job) -> Job:
+        """The job as the burst partition takes it: with the memory that it gives one that asks for none."""
+        of_node, of_processor = self.default_memory
+        if job.memory_mb is not None or not (of_node or of_processor):
+            return job
+        if of_node:
+            return replace(job, memory_mb=of_node * (job.nodes or 1), memory_mb_per_node=of_node)
+        return replace(job, memory_mb=of_processor * job.processors)
+
     @property
     def class_name(self) -> str:
         """The class of which this is the state; empty where there is none or it has no name."""
@@ -150,7 +162,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """
         if not self.processors_per_node:
             return job.nodes or None
-        return max(job.nodes or 1, -(-job.processors // self.processors_per_node))
+        return job.nodes_of_size(self.processors_per_node, self.memory_mb_per_node)
 
     def nodes_at_most(self, job: Job) -> int:
         """Like `nodes_needed`; where that is unknown, one node for each core, the worst case."""
@@ -336,6 +348,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             not hold.
         promised_jobs: Jobs in the queue whose users name a time by which they are to be done, by user.
         limits: Limits of users, accounts and QOS that hold waiting jobs.
+        node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """
 
     time: float
@@ -347,3 +360,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fallen_back: dict[str, str] = {}
     promised_jobs: dict[str, int] = {}
     limits: tuple[Limit, ...] = ()
+    node_memory_mb: int = 0

@@ -252,6 +252,7 @@ class Partition:
     total_nodes: int | None = None
     min_nodes: int = 0
     max_nodes: int | None = None
+    max_processors_per_node: int | None = None
     max_memory_per_node_mb: int | None = None
     max_memory_per_processor_mb: int | None = None
     default_memory: tuple[int | None, int | None] = (None, None)

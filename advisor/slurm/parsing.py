@@ -21,7 +21,7 @@ from advisor.model.job_words import (
     is_plain,
     mebibytes,
 )
-from advisor.model.node_classes import NOT_BY_NODE, gpu_count, gpu_types
+from advisor.model.node_classes import NOT_BY_NODE, OF_ALL_NODES, gpu_count, gpu_types
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
 from advisor.slurm import records
@@ -73,6 +73,7 @@ SUBMITTED_COLUMNS: Final = (
     "mem-per-tres",
     "MinCpus",
     "MinTmpDisk",
+    "cpus-per-task",
     "burstbuffer",
     "EligibleTime",
     "Nice",
@@ -221,10 +222,11 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if min_memory else None,
-        memory_mb_per_node=(min_memory or None) if is_of_nodes else None,
-        gres=_resources(row),
+        memory_mb_per_node=min_memory if is_of_nodes or min_memory == 0 else None,
+        gres=_resources(row, nodes),
         node_processors=of_node if (of_node := records.leading(row["MinCpus"]) or 0) > 1 else None,
         tmp_disk=mebibytes(row["MinTmpDisk"]) or None,
+        task_processors=max(1, records.leading(row["cpus-per-task"]) or 1),
         burst_buffer=records.text(row["burstbuffer"]),
     )
     eligible = records.whole(row["EligibleTime"])
@@ -237,9 +239,11 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     )
 
 
-def _resources(row: Mapping[str, str]) -> str | None:
+def _resources(row: Mapping[str, str], nodes: int) -> str | None:
     """The generic resources of a new job; see ``generic_resources`` of the hook."""
-    of_nodes = _besides(row["tres-per-node"], row["tres-per-job"])
+    of_nodes = _besides(row["tres-per-node"])
+    if of_nodes is None and (of_nodes := _besides(row["tres-per-job"])) and nodes > 1:
+        of_nodes = f"{OF_ALL_NODES}{of_nodes}"
     if of_nodes and not (records.text(row["cpus-per-tres"]) or records.text(row["mem-per-tres"])):
         return of_nodes
     of_parts = _besides(row["tres-per-task"], row["tres-per-socket"]) or of_nodes
@@ -312,6 +316,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 total_nodes=records.whole(pairs.get("TotalNodes", "")),
                 min_nodes=records.whole(pairs.get("MinNodes", "")) or 0,
                 max_nodes=records.whole(pairs.get("MaxNodes", "")),
+                max_processors_per_node=records.whole(pairs.get("MaxCPUsPerNode", "")),
                 max_memory_per_node_mb=records.whole(pairs.get("MaxMemPerNode", "")),
                 max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
                 default_memory=default_memory(pairs),

@@ -70,6 +70,9 @@ NOT_KEPT = {
     "tmp_disk",
     "array_at_once",
     "layout",
+    "task_processors",
+    "prefer",
+    "whole_cores",
 }
 
 

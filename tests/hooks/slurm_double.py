@@ -53,12 +53,13 @@ PLAIN_JOB: dict[str, Any] = {
 }
 PARTITIONS: dict[str, dict[str, Any]] = {
     "onprem": {
-        "flag_default": 1.0, "max_time": INFINITE, "default_time": NO_VAL, "max_nodes": INFINITE,
+        "flag_default": 1.0, "max_time": INFINITE, "default_time": 60.0, "max_nodes": INFINITE,
         "total_nodes": 2.0, "total_cpus": 8.0, "state_up": 3.0,
     },
     "burst": {
-        "flag_default": 0.0, "max_time": 1440.0, "default_time": NO_VAL, "max_nodes": 3.0,
+        "flag_default": 0.0, "max_time": 1440.0, "default_time": 60.0, "max_nodes": 3.0,
         "total_nodes": 3.0, "total_cpus": 12.0, "state_up": 3.0,
+        "max_mem_per_node": 0.0,  # so slurmctld shows MaxMemPerNode=UNLIMITED
     },
 }  # fmt: skip
 

@@ -150,10 +150,16 @@ def test_a_job_that_shares_its_nodes_with_none_says_so(
         ({"tres_per_task": "cpu=2", "tres_per_node": "gres/gpu=1"}, "gres/gpu=1"),
         ({"tres_per_job": "license/matlab=1"}, "license/matlab=1"),
         ({"tres_per_node": "cpu"}, "cpu"),  # not understood: doubt
+        ({"tres_per_job": "gres:gpu:4", "min_nodes": 2.0}, "of all nodes: gres:gpu:4"),  # --gpus=4 -N2
+        ({"tres_per_job": "gres:gpu:4", "min_nodes": 1.0}, "gres:gpu:4"),
+        ({"tres_per_node": "gres:gpu:4", "min_nodes": 2.0}, "gres:gpu:4"),
+        ({"ntasks_per_tres": 1.0}, "not by node alone: gpu"),  # --ntasks-per-gpu: as many GPUs as tasks
+        ({"ntasks_per_tres": 4.0, "tres_per_job": "gres:gpu:2"}, "not by node alone: gres:gpu:2"),
+        ({"ntasks_per_tres": 65534.0}, None),
     ],
 )
 def test_processors_are_no_generic_resource(
-    lua: str, tmp_path: Path, tres: dict[str, str], sent: str | None
+    lua: str, tmp_path: Path, tres: dict[str, Any], sent: str | None
 ) -> None:
     network = replying()
     slurm = SlurmDouble(lua, network, tmp_path)
@@ -179,6 +185,7 @@ def test_a_job_that_asks_how_its_nodes_are_built_says_so(
     slurm = SlurmDouble(lua, network, tmp_path)
     slurm.submit(asked)
     assert request_of(network).layout is layout
+    assert request_of(network).whole_cores is (asked.get("threads_per_core") == 1.0)
     assert slurm.violations == []
 
 
@@ -213,11 +220,38 @@ def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
 def test_sends_the_limit_that_holds_when_the_user_gave_none(lua: str, tmp_path: Path) -> None:
     network = replying()
     slurm = SlurmDouble(lua, network, tmp_path)
-    slurm.submit({"partition": "burst"})
+    unset = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "default_time": NO_VAL}}
+    slurm.submit({"partition": "burst"}, unset)
     assert request_of(network).partition_time_limit == 1440
     limited = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "default_time": 30.0}}
     slurm.submit({"partition": "burst"}, limited)
     assert request_of(network).partition_time_limit == 30
+    slurm.submit({"partition": "burst", "time_limit": INFINITE}, limited)
+    assert request_of(network).partition_time_limit == 1440
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "becomes"),
+    [
+        ({"default_time": 120.0}, {"default_time": 30.0}, 120.0),
+        ({"default_time": 20.0}, {"default_time": 30.0}, 20.0),
+        ({"default_time": 30.0}, {"default_time": 30.0}, None),
+        ({"default_time": NO_VAL}, {"default_time": 30.0, "max_time": INFINITE}, INFINITE),
+        ({"default_time": NO_VAL}, {"default_time": NO_VAL, "max_time": INFINITE}, None),
+    ],
+)
+def test_a_moved_job_without_a_limit_keeps_that_of_its_own_partition(
+    lua: str, tmp_path: Path, here: dict[str, Any], there: dict[str, Any], becomes: float | None
+) -> None:
+    partitions = {
+        "onprem": {**PARTITIONS["onprem"], **here}, "burst": {**PARTITIONS["burst"], **there}
+    }  # fmt: skip
+    slurm = SlurmDouble(lua, replying(partition="burst", time_limit=5000), tmp_path)
+    assert slurm.submit({}, partitions).changes == {"partition": "burst"} | (
+        {} if becomes is None else {"time_limit": becomes}
+    )
+    assert "time_limit" not in slurm.submit({"time_limit": INFINITE}, partitions).changes
+    assert slurm.violations == []
 
 
 @pytest.mark.parametrize(

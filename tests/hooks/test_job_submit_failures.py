@@ -204,6 +204,11 @@ def test_d11_a_list_with_an_empty_name_is_not_set(lua: str, tmp_path: Path, name
         ({"min_mem_per_node": 5000.0}, {"max_mem_per_node": 4000.0}),
         ({"min_mem_per_cpu": 5000.0}, {"max_mem_per_cpu": 4000.0}),
         ({"alloc_node": "login2"}, {"allow_alloc_nodes": "login1,login3"}),
+        ({"time_limit": 4294967294.0}, {"max_time": 30.0}),  # 60 minutes here, as none is given
+        ({"exc_nodes": "n[1-3],cloud-b[07-09]"}, {"nodes": "cloud-a[1-9],cloud-b1"}),
+        ({"exc_nodes": "gpu1"}, {"nodes": "gpu[1-9]"}),
+        ({"min_nodes": 2.0, "max_nodes": 4.0}, {"max_nodes": 3.0}),
+        ({"reboot": 1.0}, {}),
     ],
 )
 def test_d2_a_job_over_another_limit_of_the_partition_stays(
@@ -212,7 +217,11 @@ def test_d2_a_job_over_another_limit_of_the_partition_stays(
     slurm = SlurmDouble(lua, Network(lambda line: answer_to(line, partition="burst")), tmp_path)
     partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], **partition}}
     assert slurm.submit(job, partitions).changes == {}
-    assert slurm.submit({"max_nodes": 2.0, "alloc_node": "login1"}, partitions).changes != {}
+    within = {
+        "max_nodes": 2.0, "alloc_node": "login1", "min_mem_per_node": 3000.0, "time_limit": 20.0,
+        "exc_nodes": "n[1-3],cloud-c1", "reboot": 65534.0,
+    }  # fmt: skip
+    assert slurm.submit(within, partitions).changes != {}
     assert slurm.violations == []
 
 

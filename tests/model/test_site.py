@@ -34,6 +34,61 @@ def test_nodes_of_a_job(asked: Job, per_node: int, needed: int | None, at_most: 
     assert cores_billed(asked, cloud) == cores
 
 
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [
+        ({"processors": 15, "task_processors": 3}, 5),  # -n5 -c3: one task of three on each node of four
+        ({"processors": 8, "task_processors": 2}, 2),
+        ({"processors": 10, "task_processors": 5}, 3),  # no node has room for one: it is refused
+        ({"processors": 8, "memory_mb": 12_000}, 4),  # --mem-per-cpu=1500: two of them on a node
+        ({"processors": 8, "memory_mb": 7_200}, 2),
+        ({"processors": 8, "task_processors": 2, "memory_mb": 12_000}, 4),
+        ({"processors": 8, "memory_mb": 12_000, "memory_mb_per_node": 3_000}, 2),
+        ({"processors": 8, "memory_mb": 40_000}, 2),  # no node has room for one
+        ({"processors": 8, "whole_cores": True}, 4),
+        ({"processors": 6, "task_processors": 3, "nodes": 4}, 4),
+    ],
+)
+def test_a_task_has_its_processors_and_their_memory_on_one_node(asked: dict[str, int], nodes: int) -> None:
+    cloud = CloudState(processors_per_node=4, memory_mb_per_node=4_000)
+    assert cloud.nodes_needed(Job(job_id=0, submit_time=0.0, **asked)) == nodes
+
+
+@pytest.mark.parametrize(
+    ("asked", "memory"),
+    [
+        ({}, 0),
+        ({"memory_mb": 8_000}, 1_000),
+        ({"memory_mb": 8_000, "task_processors": 2}, 2_000),
+        ({"memory_mb": 8_000, "task_processors": 2, "node_processors": 4}, 4_000),
+        ({"memory_mb": 8_000, "memory_mb_per_node": 8_000}, 8_000),
+        ({"memory_mb": 8_000, "whole_nodes": True}, 16_000),
+        ({"memory_mb": 8_000, "memory_mb_per_node": 8_000, "whole_nodes": True}, 8_000),
+        ({"whole_nodes": True}, 0),
+    ],
+)
+def test_one_node_must_have_the_memory_of_what_is_on_it(asked: dict[str, int], memory: int) -> None:
+    assert Job(job_id=0, submit_time=0.0, processors=8, **asked).node_memory_mb(16) == memory
+
+
+def test_all_memory_of_a_node_is_that_of_the_sites_smallest() -> None:
+    whole = Job(job_id=0, submit_time=0.0, processors=8, nodes=2, memory_mb_per_node=0)
+    known, unknown = whole.with_whole_memory(64_000), whole.with_whole_memory(0)
+    assert (known.memory_mb, known.memory_mb_per_node) == (128_000, 64_000)
+    assert (unknown.memory_mb, unknown.memory_mb_per_node) == (None, None)
+    asked = job(8)
+    assert asked.with_whole_memory(64_000) is asked
+
+
+def test_a_job_that_asks_for_no_memory_gets_the_burst_partitions() -> None:
+    of_processor, of_node = CloudState(default_memory=(0, 1_500)), CloudState(default_memory=(4_000, 0))
+    there = of_processor.as_there(job(8)), of_node.as_there(job(8, nodes=2)), CloudState().as_there(job(8))
+    found = [(one.memory_mb, one.memory_mb_per_node) for one in there]
+    assert found == [(12_000, None), (8_000, 4_000), (None, None)]
+    asked = Job(job_id=0, submit_time=0.0, processors=8, memory_mb=100)
+    assert of_node.as_there(asked) is asked
+
+
 def test_a_job_that_asks_for_no_nodes_in_particular_may_have_reserved_ones() -> None:
     """It was refused them, while five other places took it for a job of one core to a node."""
     cloud = CloudState(reserved_free_nodes=9, nodes_with={"on-demand": 9.0})  # type: ignore[arg-type]

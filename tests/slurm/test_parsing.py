@@ -111,9 +111,17 @@ def submitted(**columns: str):
     [
         ({"NumCPUs": "8", "MinCpus": "6"}, "node_processors", 6),
         ({"NumCPUs": "8", "MinCpus": "1"}, "node_processors", None),
+        ({"cpus-per-task": "3"}, "task_processors", 3),
+        ({"cpus-per-task": "N/A"}, "task_processors", 1),
+        ({"MinMemory": "0"}, "memory_mb_per_node", 0),
         ({"MinTmpDisk": "100000"}, "tmp_disk", 100_000),
         ({"MinTmpDisk": "0"}, "tmp_disk", None),
         ({"tres-per-job": "gres:gpu:1"}, "gres", "gres:gpu:1"),
+        (
+            {"tres-per-job": "gres:gpu:4", "tres-alloc": "cpu=4,mem=400M,node=2"},
+            "gres",
+            "of all nodes: gres:gpu:4",
+        ),
         (
             {"tres-per-job": "gres:gpu:1", "cpus-per-tres": "gres:gpu:8"},
             "gres",
@@ -131,7 +139,7 @@ def test_what_one_node_of_a_new_job_must_have(columns: dict[str, str], name: str
         ("cpu=4,mem=400M,node=1", "100M", 400, None, None),
         ("cpu=2,mem=400M,node=2", "200M", 400, 200, 2),
         ("cpu=1,mem=1G,node=1", "1G", 1024, 1024, None),
-        ("cpu=1,mem=4000M,node=1", "0", None, None, None),
+        ("cpu=1,mem=4000M,node=1", "0", None, 0, None),
         ("cpu=1,mem=1.50G,node=1", "1.50G", 1536, 1536, None),
         ("cpu=6,node=1", "N/A", None, None, None),
     ],

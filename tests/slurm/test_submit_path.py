@@ -340,7 +340,8 @@ def test_garbage_changes_nothing(site: Site, garbage: Callable[[bytes], bytes]) 
         ({"features": "x86&infiniband"}, "rule.feature_not_in_burst"),
         ({"memory_per_node": 4001}, "rule.more_memory_than_burst"),
         ({"memory_per_node": 4001, "min_cpus": 8}, "rule.more_memory_than_burst"),
-        ({"memory_per_cpu": 1001, "min_cpus": 8}, "rule.more_memory_than_burst"),
+        ({"memory_per_cpu": 1001, "min_cpus": 9}, "capacity.spot"),  # three on each node
+        ({"memory_per_cpu": 1001, "min_cpus": 10}, "rule.larger_than_burst"),
         ({"min_cpus": 13}, "rule.larger_than_burst"),
         ({"min_nodes": 4}, "rule.larger_than_burst"),
     ],

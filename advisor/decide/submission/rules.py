@@ -63,6 +63,7 @@ def is_special(job: Job, settings: Settings) -> bool:
         job.queue not in settings.cluster.on_premise_partitions
         or job.comment
         or job.features
+        or job.prefer
         or job.explicit_partition
         or job.node_list
         or job.reservation
@@ -245,10 +246,10 @@ def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
             nodes_needed=Quantity(float(nodes), "nodes"),
             burst_nodes=Quantity(float(cloud.nodes_total), "nodes"),
         )
-    if cloud.processors_per_node and (job.node_processors or 1) > cloud.processors_per_node:
+    if cloud.processors_per_node and job.processors_of_one > cloud.processors_per_node:
         return _no(
             Reason.WIDER_THAN_NODES,
-            processors=Quantity(float(job.node_processors or 1), "cores"),
+            processors=Quantity(float(job.processors_of_one), "cores"),
             node_cores=Quantity(float(cloud.processors_per_node), "cores"),
         )
     return _memory(job, cloud, nodes or 1) if cloud.memory_mb_per_node else None
@@ -257,7 +258,8 @@ def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
 def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
     """The job needs more memory than its nodes have, in sum or on each node."""
     node = cloud.memory_mb_per_node
-    for asked, available in ((job.memory_mb_per_node, node), (job.memory_mb, nodes * node)):
+    of_one = job.node_memory_mb(cloud.processors_per_node)
+    for asked, available in ((of_one, node), (job.memory_mb, nodes * node)):
         if asked and asked > available:
             return _no(
                 Reason.MORE_MEMORY_THAN_BURST,
@@ -268,8 +270,9 @@ def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
 
 
 def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
-    """The job asks for a feature that not every cloud node has (``a|b`` counts as both)."""
-    missing = [feature for feature in job.features if feature not in cloud.features]
+    """The job asks for, or prefers, a feature that not every cloud node has (``a|b`` counts as both)."""
+    asked = (*job.features, *job.prefer)
+    missing = [feature for feature in asked if feature not in cloud.features]
     return _no(Reason.FEATURE_NOT_IN_BURST, missing[0]) if missing else None
 
 

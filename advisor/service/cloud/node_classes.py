@@ -27,6 +27,7 @@ def class_states(
     closings: AskClosings,
     boot_seconds: AskBoot,
     reserved: AskReserved,
+    max_nodes: int = 0,
 ) -> tuple[NodeClassState, ...]:
     """The classes that have usable nodes; nodes that no class names are one class without a name.
 
@@ -34,13 +35,14 @@ def class_states(
         class_of: The class of each node that a class names.
         closings: Until when spot and on-demand pools of some instance types are closed.
         boot_seconds: Learned boot time of nodes of some instance types.
+        max_nodes: The most nodes of a job; 0: no limit.
     """
     members: dict[str, list[Node]] = {}
     for node in usable if class_of else ():
         if node.processors:
             members.setdefault(class_of.get(node.name, ""), []).append(node)
     return tuple(
-        _state(name, nodes, settings, prices, closings, boot_seconds, reserved)
+        _state(name, nodes, settings, prices, closings, boot_seconds, reserved, max_nodes)
         for name, nodes in sorted(members.items())
     )
 
@@ -53,13 +55,14 @@ def _state(
     closings: AskClosings,
     boot_seconds: AskBoot,
     reserved: AskReserved,
+    max_nodes: int,
 ) -> NodeClassState:
     free, until = reserved(types := instance_types_of(settings, name or None))
     closed = closings(types)
     said = settings.classes.get(name)
     return NodeClassState(
         name=name,
-        nodes_total=len(nodes),
+        nodes_total=min(len(nodes), max_nodes or len(nodes)),
         processors_per_node=min(node.processors for node in nodes),
         memory_mb_per_node=min(node.memory_mb for node in nodes),
         gpus_per_node=said.gpus if said is not None else 0,

@@ -20,7 +20,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Limit, Node, NodePower
 from advisor.model.limits import limits_there
-from advisor.model.machine import NOT_KNOWN
+from advisor.model.machine import NOT_KNOWN, PartitionTerms
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -46,6 +46,8 @@ from advisor.service.observation.site_view import (
     burst_nodes,
     cluster_state,
     nodes_with,
+    smallest_memory_mb,
+    within_limits,
 )
 from advisor.service.price.queue_view import (
     AskRuns,
@@ -173,6 +175,7 @@ class PollLoop:
             time=snapshot.time,
             cluster=self._last.cluster,
             cloud=self._with_rooms(self._last),
+            node_memory_mb=smallest_memory_mb(snapshot, self._settings),
             limits=self._limits(snapshot),
         )
         for feature in self._features:
@@ -242,7 +245,8 @@ class PollLoop:
 
     def cloud_state(self, nodes: Sequence[Node], reservations: Sequence[Reservation] = ()) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
-        usable, closes_at = open_cloud_nodes(nodes, reservations, self._clock.wall())
+        terms = self._sharing.partitions.get(self._settings.cluster.burst_partition, PartitionTerms())
+        usable, closes_at = open_cloud_nodes(within_limits(nodes, terms), reservations, self._clock.wall())
         powers = Counter(node.power for node in usable)
         budget = self._settings.budget
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure(
@@ -274,13 +278,16 @@ class PollLoop:
             spot_usd_per_core_hour=prices.spot.usd_per_hour / processors if processors else None,
             on_demand_usd_per_core_hour=prices.on_demand.usd_per_hour / processors if processors else None,
             nodes_up=sum(powers[power] for power in PAID_FOR),
-            nodes_total=len(usable),
+            nodes_total=min(len(usable), terms.max_nodes or len(usable)),
             processors_per_node=processors,
             memory_mb_per_node=min((node.memory_mb for node in usable), default=0),
             features=tuple(sorted(common)),
             # slurmctld matches submissions with the active features
             nodes_with=nodes_with(usable),
             steady_free_nodes=self._steady_free(usable),
+            default_memory=(terms.memory_per_node, terms.memory_per_processor)
+            if self._sharing.memory
+            else (0, 0),
             classes=class_states(
                 usable,
                 self._class_of,
@@ -289,6 +296,7 @@ class PollLoop:
                 self._closings,
                 self._boot_seconds,
                 paid.free,
+                terms.max_nodes,
             ),
         )
 

@@ -45,8 +45,8 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
 
     Attributes:
         v, seq: Protocol version; the hook's counter, echoed.
-        user, account, qos, name, comment, features, licenses, reservation, dependency, req_nodes: As
-            submitted. Everything a user typed is data.
+        user, account, qos, name, comment, features, prefer, licenses, reservation, dependency, req_nodes:
+            As submitted. Everything a user typed is data.
         generic_resources: GPUs and the like (``--gres``, ``--gpus``).
         default_partition: The partition to which slurmctld assigns a job whose user named none.
         array: Index expression of a job array, such as ``1-100%5``.
@@ -55,11 +55,12 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         whole_nodes: True with ``--exclusive``.
         layout: True with more than one of ``--sockets-per-node``, ``--cores-per-socket``,
             ``--threads-per-core`` or ``--ntasks-per-socket``.
+        whole_cores: True with ``--threads-per-core=1`` (``--hint=nomultithread``).
         time_limit, partition_time_limit: Minutes: what the user asked for; what holds without that.
         min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node: Size of the job (of one task of an
             array).
         max_nodes, min_cpus_per_node: Most nodes (``--nodes``), and processors of each (``--mincpus``).
-        memory_per_cpu, memory_per_node, tmp_disk: MiB.
+        memory_per_cpu, memory_per_node, tmp_disk: MiB; 0 of a node is all of its memory (``--mem=0``).
         begin_time: Earliest start the user asked for, seconds since the epoch.
         held: Submitted held (``--hold``).
         burst_buffer: The user's burst buffer specification.
@@ -81,6 +82,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     name: str | None = None
     comment: str | None = None
     features: str | None = None
+    prefer: str | None = None
     licenses: str | None = None
     reservation: str | None = None
     dependency: str | None = None
@@ -93,6 +95,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     interactive: bool = False
     whole_nodes: bool = False
     layout: bool = False
+    whole_cores: bool = False
     time_limit: Number | None = None
     partition_time_limit: Number | None = None
     min_cpus: Number | None = None

@@ -60,6 +60,7 @@ def changes_home(
 
 
 def returned(queued: QueuedJob, moved: RecordedAdvice, settings: Settings) -> dict[str, str]:
-    """:func:`changes_home` for a job that the advisor moved."""
-    limit = moved.time_limit.asked_seconds if moved.time_limit is not None else None
-    return changes_home(home_of(moved, settings), limit, own_features(queued))
+    """:func:`changes_home` for a job that the advisor moved; a limit that its user has set since stays."""
+    now = queued.job.requested_time
+    limit = moved.users_limit(now)
+    return changes_home(home_of(moved, settings), None if limit == now else limit, own_features(queued))

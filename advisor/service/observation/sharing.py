@@ -21,5 +21,13 @@ def sharing_of(config: Mapping[str, str], partitions: Iterable[Partition]) -> Sh
     for partition in partitions:
         node, processor = partition.default_memory if any(partition.default_memory) else of_all
         is_whole = is_linear or partition.whole_nodes
-        terms[partition.name] = PartitionTerms(is_whole, node or 0, processor or 0, partition.qos)
+        terms[partition.name] = PartitionTerms(
+            is_whole,
+            node or 0,
+            processor or 0,
+            partition.qos,
+            partition.max_nodes or 0,
+            partition.max_processors_per_node or 0,
+            partition.max_memory_per_node_mb or 0,
+        )
     return Sharing("MEMORY" in config.get("SelectTypeParameters", "").upper(), terms)

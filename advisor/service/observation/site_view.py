@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from advisor.model.cluster import ClusterState, Node, NodePower
+from advisor.model.machine import PartitionTerms
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow
@@ -31,11 +32,7 @@ def cluster_state(snapshot: ClusterSnapshot, settings: Settings) -> ClusterState
     Nodes that are down or drained are not counted.
     """
     on_premise = set(settings.cluster.on_premise_partitions)
-    usable = sum(
-        node.processors
-        for node in snapshot.nodes
-        if on_premise & set(node.partitions) and not (node.is_down or node.is_draining) and not node.is_cloud
-    )
+    usable = sum(node.processors for node in _on_premise_nodes(snapshot, settings))
     here = [job for job in without_doubles(snapshot.jobs) if on_premise & set(job.partitions)]
     rows = [row for job in here for row in _rows(job)]
     for visitor in visitors(snapshot, settings).values():
@@ -44,6 +41,19 @@ def cluster_state(snapshot: ClusterSnapshot, settings: Settings) -> ClusterState
         rows += [replace(row, processors=max(1, round(share * row.processors))) for row in whole]
     tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
     return tracker.state(snapshot.time)
+
+
+def _on_premise_nodes(snapshot: ClusterSnapshot, settings: Settings) -> Iterator[Node]:
+    """The usable ones."""
+    ours = set(settings.cluster.on_premise_partitions)
+    for node in snapshot.nodes:
+        if ours & set(node.partitions) and not (node.is_down or node.is_draining or node.is_cloud):
+            yield node
+
+
+def smallest_memory_mb(snapshot: ClusterSnapshot, settings: Settings) -> int:
+    """Memory of the smallest usable on-premise node, MiB; 0 where there is none."""
+    return min((node.memory_mb for node in _on_premise_nodes(snapshot, settings)), default=0)
 
 
 class Visitor(NamedTuple):
@@ -106,6 +116,20 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
 def burst_nodes(snapshot: ClusterSnapshot, settings: Settings) -> tuple[Node, ...]:
     """Nodes of the burst partition."""
     return snapshot.nodes_of(settings.cluster.burst_partition)
+
+
+def within_limits(nodes: Sequence[Node], terms: PartitionTerms) -> Sequence[Node]:
+    """The nodes with what jobs of a partition get of them at most."""
+    if not (terms.max_processors or terms.max_memory):
+        return nodes
+    return [
+        replace(
+            node,
+            processors=min(node.processors, terms.max_processors or node.processors),
+            memory_mb=min(node.memory_mb, terms.max_memory or node.memory_mb),
+        )
+        for node in nodes
+    ]
 
 
 def processors_on_a_node(queued: QueuedJob) -> int:

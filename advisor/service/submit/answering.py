@@ -88,7 +88,7 @@ class Answerer:
             self._count()
             now = self._clock()
             state = self._site_state(knowledge, now, request.configured_at)
-            job = self._job(request, knowledge, now)
+            job = self._job(request, knowledge, now).with_whole_memory(state.node_memory_mb)
             estimates = self._estimates(knowledge, job, state)
             answered = self._answered(request, knowledge, state, job, estimates)
             if not request.dry:
@@ -136,6 +136,7 @@ class Answerer:
 
     def _submitted(self, request: AgainRequest, knowledge: KnownNow, job: Job, now: float) -> Answered:
         state = self._site_state(knowledge, now, None)
+        job = job.with_whole_memory(state.node_memory_mb)
         estimates = self._estimates(knowledge, job, state)
         answered = self._answered(_asked_of(request), knowledge, state, job, estimates)
         if answered.reply.reason != Reason.STATE_UNKNOWN:  # advice is asked about it again
@@ -173,13 +174,14 @@ class Answerer:
         self, request: AdviseRequest, knowledge: KnownNow, state: SiteState, job: Job, estimates: Estimates
     ) -> Answered:
         advice_id = f"{self._id_prefix}{next(self._ids):x}"
-        cloud = state.cloud.for_job(job)  # once for the advice, the reply and the account of submissions
+        there = state.cloud.as_there(job)
+        cloud = state.cloud.for_job(there)  # once for the advice, the reply and the account of submissions
         if cloud is not state.cloud:
             state = replace(state, cloud=cloud)
-        advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
+        advice = advise(there, state, estimates, knowledge.settings, advice_id=advice_id)
         values = advice.values()
         return Answered(
-            reply=reply_to(request, job, advice, values, cloud, knowledge.settings, estimates.wait),
+            reply=reply_to(request, there, advice, values, cloud, knowledge.settings, estimates.wait),
             # the ledger stores the quantiles, which hold the same information in a third of the space
             record=AdviceRecord(
                 advice=advice, job=job, estimates=replace(estimates, run_chances=(), promise=None)

@@ -36,6 +36,14 @@ def processors_of(request: AdviseRequest) -> int:
     )
 
 
+def nodes_of(request: AdviseRequest) -> int | None:
+    """Nodes that the user asked for, or that ``--ntasks-per-node`` makes of the tasks; None: any number."""
+    nodes, tasks, of_node = request.min_nodes, request.num_tasks, request.ntasks_per_node
+    if not (tasks and of_node):
+        return nodes
+    return max(nodes or 1, -(-tasks // of_node))
+
+
 def node_processors_of(request: AdviseRequest, processors: int) -> int | None:
     """Processors that one node must have, else slurmctld refuses the job; None: any node will do."""
     per_task = request.cpus_per_task or 1
@@ -46,7 +54,7 @@ def node_processors_of(request: AdviseRequest, processors: int) -> int | None:
 
 
 def memory_of(request: AdviseRequest, processors: int) -> int | None:
-    """Memory of the whole job in MiB; None when the user did not ask (``--mem=0`` asks for nothing)."""
+    """Memory of the whole job in MiB; None when the user did not ask, or with ``--mem=0``."""
     if request.memory_per_cpu:
         return min(_MAX_MEMORY_MB, request.memory_per_cpu * processors)
     if request.memory_per_node:
@@ -77,7 +85,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         group=None if request.gid is None else group_names.get(request.gid),
         queue=request.partition or request.default_partition or default_queue,
         requested_time=requested_seconds(request),
-        nodes=request.min_nodes,
+        nodes=nodes_of(request),
         name=request.name,
         account=request.account,
         qos=request.qos,
@@ -105,6 +113,10 @@ def _with_rest(job: Job, request: AdviseRequest) -> Job:
         rest["whole_nodes"] = True
     if request.layout:
         rest["layout"] = True
+    if request.whole_cores:
+        rest["whole_cores"] = True
+    if request.prefer:
+        rest["prefer"] = feature_words(request.prefer)
     if request.features:
         rest["features"] = feature_words(request.features)
         rest["plain_constraint"] = is_plain(request.features)
@@ -113,14 +125,17 @@ def _with_rest(job: Job, request: AdviseRequest) -> Job:
 
 
 def _sizes_of(job: Job, request: AdviseRequest) -> dict[str, Any]:
-    """Its array, its memory, and what one node must have, where the user has asked for any."""
+    """Its array, its memory, its tasks, and what one node must have, where the user has asked for any."""
     sizes: dict[str, Any] = {}
+    if request.cpus_per_task and request.cpus_per_task > 1:
+        sizes["task_processors"] = min(request.cpus_per_task, job.processors)
     if request.array:
         sizes["array_tasks"] = count_array_tasks(request.array)
         sizes["array_at_once"] = array_at_once(request.array)
-    if request.memory_per_cpu or request.memory_per_node:
+    if request.memory_per_cpu or request.memory_per_node is not None:
         sizes["memory_mb"] = memory_of(request, job.processors)
-        sizes["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None
+        if request.memory_per_node is not None:
+            sizes["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node)
     if (on_one := node_processors_of(request, job.processors)) is not None:
         sizes["node_processors"] = on_one
     return sizes

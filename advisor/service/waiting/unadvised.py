@@ -15,6 +15,7 @@ from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.job import Job
+from advisor.model.job_words import feature_words
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, QueuedJob, SubmittedJob
 from advisor.service.exchange.protocol import AdviseReply
 
@@ -71,6 +72,7 @@ def as_submitted(
         job,
         memory_mb=job.memory_mb if asks_memory else None,
         memory_mb_per_node=job.memory_mb_per_node if asks_memory else None,
+        prefer=feature_words(one.prefer),
         dependency=_HOW_FULFILLED.sub("", job.dependency) if job.dependency else None,
         explicit_partition=not is_default,
         explicit_time_limit=job.requested_time is not None and not has_default_limit,
@@ -91,7 +93,7 @@ def _is_default_memory(
         if node is not None or processor is not None:
             of_all = None if processor is None else processor * job.processors
             return job.memory_mb == of_all or (node is not None and job.memory_mb_per_node == node)
-    return False
+    return job.memory_mb_per_node == 0  # each job has all memory of its nodes where there is no default
 
 
 def obstacle(job: Job, partition: Partition | None) -> str:

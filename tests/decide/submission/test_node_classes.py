@@ -119,6 +119,9 @@ def test_what_no_class_has_keeps_the_job_here():
         ("fpga:1", False),
         ("gpu:1,fpga:1", False),
         ("not by node alone: gres:gpu:1", False),
+        ("of all nodes: gres:gpu:2", True),
+        ("of all nodes: gres:gpu:4", False),  # one of two nodes may have to have three
+        ("not by node alone: of all nodes: gres:gpu:2", False),
     ],
 )
 def test_a_gpu_job_moves_where_the_site_says_so_and_a_class_has_its_gpus(gres, moves):
@@ -137,7 +140,7 @@ def test_words_for_gpus():
     assert gpus_asked("shard:1") is None
 
 
-@pytest.mark.parametrize("word", ["", "not by node alone: ", "by task or socket: "])
+@pytest.mark.parametrize("word", ["", "not by node alone: ", "by task or socket: ", "of all nodes: "])
 def test_gpus_are_counted_whatever_release_the_hook_is_of(word):
     assert gpu_count(f"{word}gres:gpu:2") == 2
 

@@ -58,6 +58,24 @@ STAYS = [
     ({"processors": 9}, {}, {"nodes_total": 2, "processors_per_node": 4}, Reason.LARGER_THAN_BURST),
     ({"nodes": 3, "processors": 3}, {}, {"nodes_total": 2}, Reason.LARGER_THAN_BURST),
     ({"processors": 8, "node_processors": 8}, {}, {"processors_per_node": 4}, Reason.WIDER_THAN_NODES),
+    (
+        {"processors": 4, "node_processors": 4, "whole_cores": True},  # two of its threads are one core
+        {},
+        {"processors_per_node": 4},
+        Reason.WIDER_THAN_NODES,
+    ),
+    (
+        {"processors": 15, "node_processors": 3, "task_processors": 3},  # 4 nodes have 16 processors
+        {},
+        {"nodes_total": 4, "processors_per_node": 4},
+        Reason.LARGER_THAN_BURST,
+    ),
+    (
+        {"processors": 4, "node_processors": 4, "memory_mb": 12_000},
+        {},
+        {"processors_per_node": 4, "memory_mb_per_node": 8000},
+        Reason.MORE_MEMORY_THAN_BURST,
+    ),
     ({"tmp_disk": 100}, {}, {}, Reason.TMP_DISK),
     ({"layout": True}, {}, {}, Reason.NODE_LAYOUT),
     ({"memory_mb": 9000}, {}, {"memory_mb_per_node": 8000}, Reason.MORE_MEMORY_THAN_BURST),
@@ -68,6 +86,7 @@ STAYS = [
         Reason.MORE_MEMORY_THAN_BURST,
     ),
     ({"features": ("infiniband",)}, {}, {"features": ("avx",)}, Reason.FEATURE_NOT_IN_BURST),
+    ({"prefer": ("infiniband",)}, {}, {"features": ("avx",)}, Reason.FEATURE_NOT_IN_BURST),
 ]
 
 
@@ -137,6 +156,8 @@ MOVES = [
     ({"processors": 8}, {}, {"nodes_total": 2, "processors_per_node": 4}),
     ({"memory_mb": 16000, "nodes": 2}, {}, {"memory_mb_per_node": 8000}),
     ({"features": ("avx",)}, {}, {"features": ("avx", "intel")}),
+    ({"prefer": ("avx",)}, {}, {"features": ("avx", "intel")}),
+    ({"processors": 8, "memory_mb": 12_000}, {}, {"processors_per_node": 8, "memory_mb_per_node": 8000}),
     ({"requeue": False}, {}, {}),
     ({"array_tasks": 100}, {}, {"nodes_total": 2, "processors_per_node": 4}),
 ]
@@ -156,6 +177,7 @@ ODDITIES = [
     {"nodes": 3},
     {"memory_mb": 10**6},
     {"memory_mb_per_node": 10**6},
+    {"prefer": ("sse",)},
     *({"features": names} for names in (("onprem",), ("avx",), ("avx", "OnPrem"))),
     *({"comment": words} for words in ("no-burst", "say No-Burst", "hello")),
     *({"name": name} for name in ("place-of-7", "place-of-")),

@@ -299,3 +299,41 @@ def test_classes_are_published_with_their_nodes_prices_and_room(
     assert (met.boot_seconds, cloud.for_job(make_job(processors=4)).boot_seconds) == (220.0, 60.0)
     assert [room.total for room in met.rooms[""]] == [32, 16, 8, 4, 2, 1]
     assert cloud_wait("", make_job(processors=32, array_tasks=3), 60.0, met, cloud.boot_seconds or 0.0) > 0.0
+
+
+class WithTerms(WithReservations):
+    """Its burst partition has limits, and a default of memory."""
+
+    def config(self) -> dict[str, str]:
+        return {"SelectTypeParameters": "CR_CORE_MEMORY"}
+
+    def partitions(self) -> tuple[Partition, ...]:
+        terms = {"max_nodes": 1, "max_processors_per_node": 3, "max_memory_per_node_mb": 2500}
+        return (
+            Partition(
+                name="burst", is_up=True, nodes="", total_processors=8, default_memory=(None, 900), **terms
+            ),
+        )
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        return ()
+
+    def snapshot(self, now: float) -> ClusterSnapshot:
+        here = [
+            make_node(f"n{memory}", *states, memory_mb=memory, partitions=("onprem",))
+            for memory, states in ((64_000, ("IDLE",)), (32_000, ("IDLE",)), (1000, ("DOWN",)))
+        ]
+        return make_look(now, (*NODES, *here), ())
+
+
+@pytest.mark.parametrize("classes", [{}, {"mid": MID}], ids=["alike", "classes"])
+def test_a_job_meets_the_limits_and_the_memory_of_the_burst_partition(
+    tmp_path: Path, classes: dict[str, Any]
+) -> None:
+    loop = make_loop(tmp_path, slurm=WithTerms(), ec2={"classes": classes})
+    for step in (loop.read_config, loop.poll, loop.publish):
+        step()
+    site = snapshots.read(tmp_path / "snapshot.msgpack").state
+    found = site.cloud.for_job(make_job(processors=1))
+    assert (found.nodes_total, found.processors_per_node, found.memory_mb_per_node) == (1, 3, 2500)
+    assert (site.cloud.default_memory, site.node_memory_mb) == ((0, 900), 32_000)

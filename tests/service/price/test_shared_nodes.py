@@ -68,6 +68,12 @@ def test_a_job_with_whole_nodes_takes_them(sharing: Sharing, asks: dict[str, Any
     assert forecast_waits(queue_of(*jobs, sharing=sharing)) == {2: 0.0, 3: HOUR, 4: HOUR}
 
 
+@pytest.mark.parametrize(("gres", "gpus"), [("gres:gpu:4", 8), ("of all nodes: gres:gpu:4", 4)])
+def test_gpus_of_all_nodes_together_are_counted_once(gres: str, gpus: int) -> None:
+    asked = Asked.by(Job(job_id=0, submit_time=NOW, processors=2, nodes=2, queue="cpu", gres=gres))
+    assert asked.gpus == gpus
+
+
 def test_a_job_on_several_whole_nodes_takes_as_many_as_it_names() -> None:
     machine = queue_of(sharing=replace_terms(whole_nodes=True)).machines[0]
     assert machine.sizes == (16, 2000, 4)

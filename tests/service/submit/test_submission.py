@@ -50,6 +50,23 @@ def test_a_node_must_have_what_the_options_put_on_one(
     assert job.node_processors == processors
 
 
+@pytest.mark.parametrize(
+    ("options", "nodes"),
+    [
+        ({"num_tasks": 6, "ntasks_per_node": 1}, 6),
+        ({"num_tasks": 7, "ntasks_per_node": 2, "min_nodes": 3}, 4),
+        ({"num_tasks": 2, "ntasks_per_node": 8, "min_nodes": 2}, 2),
+        ({"num_tasks": 6}, None),
+        ({"ntasks_per_node": 4}, None),
+    ],
+)
+def test_as_many_nodes_as_the_most_tasks_of_each_make_of_all(
+    options: dict[str, int], nodes: int | None
+) -> None:
+    job = job_of(ask(**options), now=NOW, default_queue="onprem", group_names={})
+    assert job.nodes == nodes
+
+
 def test_memory_is_the_whole_jobs() -> None:
     assert memory_of(ask(memory_per_cpu=100), 8) == 800
     assert memory_of(ask(memory_per_node=100, min_nodes=3), 8) == 300
@@ -123,6 +140,10 @@ def test_what_few_jobs_say_is_taken_up_alone(says: dict[str, Any], field: str, v
         ({"burst_buffer": "#BB"}, "burst_buffer", "#BB"),
         ({"tmp_disk": 100}, "tmp_disk", 100),
         ({"layout": True}, "layout", True),
+        ({"whole_cores": True}, "whole_cores", True),
+        ({"prefer": "a&b"}, "prefer", ("a", "b")),
+        ({"cpus_per_task": 2}, "task_processors", 2),
+        ({"memory_per_node": 0}, "memory_mb_per_node", 0),
         ({"generic_resources": "gpu:1"}, "gres", "gpu:1"),
         ({"req_nodes": "n[1-2]"}, "node_list", "n[1-2]"),
         ({"interactive": True}, "interactive", True),

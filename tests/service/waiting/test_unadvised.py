@@ -56,11 +56,17 @@ def described(one: SubmittedJob, **changed: Any) -> Job:
         ({"dependency": "afterok:5(unfulfilled),after:6(unfulfilled)"}, "dependency", "afterok:5,after:6"),
         ({"memory_mb": 200}, "memory_mb", None),
         ({"memory_mb": 300}, "memory_mb", 300),
+        ({"memory_mb_per_node": 0}, "memory_mb_per_node", 0),  # --mem=0
+        ({"prefer": "a&b"}, "prefer", ("a", "b")),
     ],
 )
 def test_what_equals_a_default_was_not_asked_for(fields: dict[str, Any], field: str, value: object) -> None:
     job = described(submitted(**fields), default_memory=(None, 100))
     assert getattr(job, field) == value
+
+
+def test_all_memory_of_a_node_is_not_asked_for_where_each_job_gets_it() -> None:
+    assert described(submitted(memory_mb_per_node=0)).memory_mb_per_node is None
 
 
 def test_a_partitions_own_default_memory_comes_first() -> None:
