@@ -176,11 +176,12 @@ class UnavailablePools:
         with self._lock:
             if kind in (FailureClass.CAPACITY, FailureClass.ADMIN):
                 before = self._pools.get(pool.key)
-                is_new = kind is FailureClass.ADMIN and (before is None or before.code != code)
+                is_known = before is not None and before.code == code  # a probe may have raised its `least`
+                is_new = kind is FailureClass.ADMIN and not is_known
                 pause = FIRST_PAUSE_SECONDS
-                if before is not None and before.least <= least:
+                if before is not None and (before.least <= least or (kind is FailureClass.ADMIN and is_known)):
                     pause = min(MAX_PAUSE_SECONDS, 2.0 * (before.pause or FIRST_PAUSE_SECONDS))
-                    least = before.least
+                    least = min(least, before.least)
                 self._pools[pool.key] = Pause(
                     began=now, until=now + pause, pause=pause, code=code, least=least
                 )

@@ -169,3 +169,16 @@ def test_a_wide_job_that_comes_after_a_pause_does_not_close_the_pool_for_single_
     emulator.capacity({"c5.xlarge|*|*": 2, "m5.xlarge|*|*": 2})
     assert resume(fleet, FOUR).failed
     assert fleet.resume(["mid5"]).launched
+
+
+def test_pauses_of_what_only_an_admin_can_mend_grow_whichever_job_tries(emulator, start, clock):
+    fleet = start("us-east-1a")
+    error = {"code": "UnauthorizedOperation", "status": 403}
+    emulator.faults([{"service": "ec2", "action": "RunInstances", "error": error}])
+    pauses = []
+    for job in (("mid5",), FOUR, FOUR, ("mid6",)):
+        assert resume(fleet, job).failed
+        pause = max(one["until"] for one in fleet.unavailable.unavailable().values()) - clock.wall
+        pauses.append(pause)
+        clock.sleep(pause + 1.0)
+    assert pauses == [180.0, 360.0, 720.0, 1440.0]
