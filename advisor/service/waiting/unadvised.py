@@ -115,11 +115,11 @@ def obstacle(job: Job, partition: Partition | None) -> str:
 
 
 def _is_over_limits(job: Job, partition: Partition) -> bool:
-    nodes, asked_seconds = job.nodes or 1, job.requested_time if job.explicit_time_limit else None
+    nodes, seconds = job.nodes or 1, job.requested_time  # also that of its own partition, which it keeps
     per_processor = None if job.memory_mb is None else job.memory_mb / job.processors
     is_by_processor = job.memory_mb_per_node is None
     limits = (
-        (None if asked_seconds is None else asked_seconds / 60.0, partition.max_minutes),
+        (None if seconds is None else seconds / 60.0, partition.max_minutes),
         (job.processors, partition.total_processors or None),
         (nodes, partition.max_nodes),
         (nodes, partition.total_nodes),

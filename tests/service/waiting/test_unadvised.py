@@ -82,7 +82,8 @@ def test_a_partitions_own_default_memory_comes_first() -> None:
         ({}, {}, True),
         ({}, {"is_up": False}, False),
         ({"requested_time": 7200.0, "explicit_time_limit": True}, {"max_minutes": 60}, False),
-        ({"requested_time": 7200.0}, {"max_minutes": 60}, True),
+        ({"requested_time": 7200.0}, {"max_minutes": 60}, False),  # slurmctld: PartitionTimeLimit, for ever
+        ({"requested_time": None}, {"max_minutes": 60}, True),
         ({"processors": 65}, {}, False),
         ({"nodes": 3}, {"max_nodes": 2}, False),
         ({"nodes": 3}, {"total_nodes": 2}, False),
