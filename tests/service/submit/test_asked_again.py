@@ -123,6 +123,7 @@ def test_the_question_survives_the_socket() -> None:
         {"processors": -5},
         {"processors": 10**30},
         {"array_tasks": 0},
+        {"task_processors": 0},
         {"nodes": 0},
         {"submit_time": -1.0},
         {"submit_time": 1e308},
