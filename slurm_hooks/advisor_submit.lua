@@ -426,7 +426,7 @@ local words = {}
 -- A partition that the site's rules gave it is no word of its user's: it is its default.
 local function put_partition(job, part_list)
   local partition = text(job.partition)
-  local its_own = partition and part_list[partition]
+  local its_own = partition and (part_list[partition] or part_list[match(partition, "^[^,]*")])
   if partition then
     local is_routed = words.job == job and not words.partition
     put_text(is_routed and ',"default_partition":"' or ',"partition":"', partition, true)
@@ -597,10 +597,10 @@ local function is_over_limits(job, partition)
   return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
 end
 
--- Names of nodes without their numbers
+-- Names of nodes without their numbers, which may stand within a name: rack1-node2 is one of rack[1-4]-node[1-9]
 local function kinds_of(nodes)
   local found = {}
-  for name in nodes:gsub("%[[^%]]*%]", ""):gmatch("[^,]+") do found[name:gsub("%d+$", "")] = true end
+  for name in nodes:gsub("%[[^%]]*%]", ""):gmatch("[^,]+") do found[name:gsub("%d+", "")] = true end
   return found
 end
 

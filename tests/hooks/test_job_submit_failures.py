@@ -207,6 +207,7 @@ def test_d11_a_list_with_an_empty_name_is_not_set(lua: str, tmp_path: Path, name
         ({"time_limit": 4294967294.0}, {"max_time": 30.0}),  # 60 minutes here, as none is given
         ({"exc_nodes": "n[1-3],cloud-b[07-09]"}, {"nodes": "cloud-a[1-9],cloud-b1"}),
         ({"exc_nodes": "gpu1"}, {"nodes": "gpu[1-9]"}),
+        ({"exc_nodes": "r1-n3"}, {"nodes": "r[1-2]-n[1-9]"}),
         ({"min_nodes": 2.0, "max_nodes": 4.0}, {"max_nodes": 3.0}),
         ({"reboot": 1.0}, {}),
     ],

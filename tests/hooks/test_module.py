@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.hooks.answers import answer_to
-from tests.hooks.slurm_double import Network, SlurmDouble
+from tests.hooks.slurm_double import PARTITIONS, Network, SlurmDouble
 
 OWN = """
 function slurm_job_submit(job, partitions, uid)
@@ -59,6 +59,20 @@ def test_day_one_1_a_partition_of_the_sites_rules_is_not_the_users_word(
     assert asked(network)["default_partition"] == "onprem"
     slurm.submit({"partition": "onprem"})
     assert asked(network)["partition"] == "onprem"
+    assert slurm.violations == []
+
+
+def test_a_job_that_is_routed_to_several_partitions_has_the_limit_of_the_first(
+    lua: str, tmp_path: Path
+) -> None:
+    own = "function slurm_job_submit(job) job.partition = 'short,long' return 0 end"
+    slurm, network = site(lua, tmp_path, AROUND, own)
+    network.answer = lambda line: answer_to(line, partition="burst")
+    here = PARTITIONS["onprem"]  # the default, where the job cannot go
+    own_limits = {"short": {**here, "default_time": 240.0}, "long": {**here, "default_time": 900.0}}
+    done = slurm.submit({}, {**PARTITIONS, **own_limits})
+    assert asked(network)["partition_time_limit"] == 240
+    assert done.changes["time_limit"] == 240.0
     assert slurm.violations == []
 
 
