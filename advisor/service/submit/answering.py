@@ -284,7 +284,7 @@ def submission_of(
 
     `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
     """
-    tasks, seconds = job.array_tasks, job.requested_time or 0.0
+    tasks, seconds, there = job.array_tasks, job.requested_time or 0.0, cloud.as_there(job)
     promised_to = job.user if "deadline_in" in values else None
     if advice.mode is _ACT and advice.partition is not None:
         return Submission(
@@ -296,9 +296,9 @@ def submission_of(
             committed_usd=_known(values.get("predicted_cost")),
             worst_usd=_known(values.get("worst_cost", values.get("predicted_cost"))),
             payers=job.payers,
-            reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
+            reserved_nodes=tasks * cloud.nodes_at_most(there) if advice.capacity is _RESERVED else 0,
             node_class=cloud.class_name,
-            cloud_processors=cloud.processors_taken_by(job),
+            cloud_processors=cloud.processors_taken_by(there),
             promised_to=promised_to,
         )
     queue, ours = job.queue or "", settings.cluster.on_premise_partitions
@@ -317,7 +317,7 @@ def submission_of(
         is_small=advice.priority_offset > 0,
         keys=job.priority_keys,
         asked=Asked.by(job),
-        cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
+        cloud_processors=cloud.processors_taken_by(there) if burst_by_hand else 0,
         payers=job.payers,
         promised_to=promised_to,
     )

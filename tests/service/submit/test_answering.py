@@ -284,6 +284,15 @@ def test_an_array_takes_a_reserved_node_for_each_task(tmp_path: Path) -> None:
     assert capacities == [Capacity.RESERVED, Capacity.SPOT, Capacity.RESERVED, Capacity.SPOT]
 
 
+def test_the_burst_partitions_default_memory_counts_in_the_nodes_that_are_taken(tmp_path: Path) -> None:
+    memory = {"memory_mb_per_node": 4_000, "default_memory": (0, 1_500)}  # two processors on a node
+    snapshot = make_snapshot(reserved_free_nodes=3, **memory)
+    answerer, _ = make_answerer(make_settings(tmp_path), snapshot, FixedEstimator(), Clock())
+    answers = [answerer.answer(ask(min_cpus=4, num_tasks=4)) for _ in range(2)]
+    assert [each.record.advice.capacity for each in answers] == [Capacity.RESERVED, Capacity.SPOT]
+    assert [each.submission.cloud_processors for each in answers] == [8, 8]
+
+
 def test_a_new_snapshot_takes_over(tmp_path: Path) -> None:
     estimator, clock = FixedEstimator(wait=1.0), Clock()
     answerer, holder = make_answerer(make_settings(tmp_path), make_snapshot(), estimator, clock)
