@@ -12,6 +12,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.model.advice import ENDING_SECONDS, Capacity
@@ -48,6 +50,8 @@ def with_committed(
             continue
         capacity = Capacity(moved.capacity)
         nodes = cloud.for_job(job)
+        if queued.memory_mb and job.memory_mb is None:  # which may need more nodes than processors do
+            job = replace(job, memory_mb=queued.memory_mb)
         if capacity is Capacity.RESERVED:
             reserved[nodes.class_name] += job.array_tasks * nodes.nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -46,6 +47,13 @@ def test_what_waits_counts_until_its_node_is_launched() -> None:
 def test_reserved_nodes_are_taken_by_who_waits_for_them() -> None:
     found = with_committed(CLOUD, [waits(1, Capacity.RESERVED, processors=8)], SETTINGS)
     assert (found.reserved_free_nodes, found.promised_usd) == (3, 0.0)
+
+
+def test_a_job_that_needs_nodes_for_its_memory_is_counted_with_all_of_them() -> None:
+    cloud = replace(CLOUD, memory_mb_per_node=4_000)
+    queued = dataclasses.replace(waits(1, Capacity.RESERVED), memory_mb=6_000)
+    found = with_committed(cloud, [queued], SETTINGS)
+    assert found.reserved_free_nodes == 3
 
 
 @pytest.mark.parametrize(
