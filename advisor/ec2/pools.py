@@ -176,10 +176,11 @@ class UnavailablePools:
         with self._lock:
             if kind in (FailureClass.CAPACITY, FailureClass.ADMIN):
                 before = self._pools.get(pool.key)
-                is_known = before is not None and before.code == code  # a probe may have raised its `least`
-                is_new = kind is FailureClass.ADMIN and not is_known
+                is_told = kind is FailureClass.ADMIN and before is not None and before.code == code
+                is_new = kind is FailureClass.ADMIN and not is_told
                 pause = FIRST_PAUSE_SECONDS
-                if before is not None and (before.least <= least or (kind is FailureClass.ADMIN and is_known)):
+                # the probe of a wide job has raised `least`
+                if before is not None and (is_told or before.least <= least):
                     pause = min(MAX_PAUSE_SECONDS, 2.0 * (before.pause or FIRST_PAUSE_SECONDS))
                     least = min(least, before.least)
                 self._pools[pool.key] = Pause(
