@@ -22,6 +22,8 @@ _STEP: Final = 1 << 21
 """Between the priorities of two jobs: more than ``size.small_priority_offset``, for LSF puts a small job
 first among the jobs of its own user alone."""
 _MAX_PARTS: Final = 1000
+_MAX_PARTS_OF_ALL: Final = 20_000
+"""Of all arrays together: half a second of work at each poll."""
 _SHARE_OF_A_PART: Final = 8
 """Tasks of an array that start together take at most this part of the slots that jobs hold."""
 _MAX_PLACES: Final = 1 << 18
@@ -94,8 +96,8 @@ class _Tree:
         self._slot_load, self._default = order.slot_load, order.default_shares or 1.0
         self.root = _Account()
         self.users: dict[str, _Account] = {}
-        by_depth = sorted(order.accounts, key=lambda one: len(one.path))
-        for account, own in [(account, self._put(account)) for account in by_depth]:
+        accounts = {one.path: one for one in sorted(order.accounts, key=lambda one: len(one.path))}
+        for account, own in [(account, self._put(account)) for account in accounts.values()]:
             for user in () if own.members else account.users or account.path[-1:]:
                 if user not in self.users or own.rank() < self.users[user].rank():
                     self.users[user] = own
@@ -119,7 +121,9 @@ class _Tree:
     def places(self, waiting: Sequence[QueuedJob], running: Iterable[QueuedJob]) -> list[list[int]]:
         """How many jobs start before each that waits; of an array, before each part of its tasks."""
         ends = deque(self._ends(running))
-        at_once = max(1, sum(slots for _, slots, _ in ends) // _SHARE_OF_A_PART)
+        waits = sum(queued.job.array_tasks * queued.job.processors for queued in waiting)
+        held = sum(slots for _, slots, _ in ends)
+        at_once = max(1, held // _SHARE_OF_A_PART, waits // _MAX_PARTS_OF_ALL)
         for number, queued in enumerate(waiting):
             self.of(queued.job.user or "").parts.extend(_parts(number, queued, at_once))
         self.root.put_members()

@@ -95,6 +95,19 @@ def test_a_large_array_does_not_hold_all_others_up() -> None:
     assert not tasks  # where so many slots are held that the whole array is a small part of them
 
 
+def test_many_arrays_are_told_apart_in_fewer_parts_while_nothing_runs() -> None:
+    """After a maintenance thousands wait, and a poll must not take longer than its period."""
+    waiting = [job(number, "ab"[number % 2], tasks=1000) for number in range(1, 301)]
+    _, tasks, _ = by_shares(waiting, [], order())
+    assert 15_000 <= sum(map(len, tasks.values())) <= 20_300
+
+
+def test_an_account_that_is_shown_twice_counts_once() -> None:
+    """A group and a user of one name, for example; no job may be lost by it."""
+    found, *_ = by_shares([job(1, "a"), job(2, "b")], [], order(account("a", 0), account("a", 2)))
+    assert users(found) == "ba"
+
+
 def test_a_new_job_is_behind_those_that_start_before_it() -> None:
     running = [runs(number, "a") for number in range(1, 9)]
     waiting = [job(number, "a") for number in range(10, 30)]
