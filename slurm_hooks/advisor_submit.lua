@@ -397,7 +397,8 @@ local function generic_resources(job)
     if of_nodes and (asked.min_nodes or 1) > 1 then of_nodes = "of all nodes: " .. of_nodes end
   end
   -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
-  local has_tasks = number(job.ntasks_per_tres, 16) -- --ntasks-per-gpu, which asks for them by itself
+  -- --ntasks-per-gpu asks for them by itself
+  local has_tasks = (number(job.ntasks_per_tres, 16) or 0) > 0
   local has_own = of_nodes and (text(job.cpus_per_tres) or text(job.mem_per_tres))
   if of_nodes and not (has_own or has_tasks) then return of_nodes end
   local of_parts = besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
