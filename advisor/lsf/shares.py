@@ -10,6 +10,7 @@ Source: IBM, "Dynamic user priority" (Spectrum LSF 10.1), and the columns of vol
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ _FIRST: Final = QUEUE_STEP - (1 << 21)
 """Of the next job of a queue with shares; the others are below it."""
 _FACTORS: Final = {"CPU_TIME_FACTOR": 0.7, "RUN_TIME_FACTOR": 0.7, "RUN_JOB_FACTOR": 3.0}
 _FACTOR: Final = re.compile(
-    r"^\s*(CPU_TIME_FACTOR|RUN_TIME_FACTOR|RUN_JOB_FACTOR)\s*[=:]\s*([0-9.]{1,20})\s*$"
+    r"^\s*(CPU_TIME_FACTOR|RUN_TIME_FACTOR|RUN_JOB_FACTOR)\s*[=:]\s*([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*$"
 )
 _ASSIGNED: Final = re.compile(r"\[\s*([^\s,\[\]]+)\s*,\s*([0-9]{1,9})\s*\]")
 _ROUNDING: Final = 0.001
@@ -57,7 +58,7 @@ def queue_orders(
     }
     general = _factors(parameters, _FACTORS)
     for page in re.split(r"^QUEUE:", pages, flags=re.MULTILINE)[1:]:
-        name = page.split(maxsplit=1)[0]
+        name = next(iter(page.split(maxsplit=1)), "")
         assigned = next((line for line in page.splitlines() if line.startswith("USER_SHARES:")), "")
         if assigned and name in queues:
             first = priority_of_queue(queues[name]) + _FIRST
@@ -74,7 +75,7 @@ def queue_orders(
 
 def _factors(text: str, otherwise: Mapping[str, float]) -> dict[str, float]:
     said = (match.groups() for line in text.splitlines() if (match := _FACTOR.match(line)))
-    return {**otherwise, **{name: float(number) for name, number in said if number.count(".") <= 1}}
+    return {**otherwise, **{name: float(number) for name, number in said}}
 
 
 def _accounts(
@@ -106,6 +107,8 @@ def _account(
         slots, cpu, run = (_number(row, name) for name in ("STARTED", "CPU_TIME", "RUN_TIME"))
         slots += _number(row, "RESERVED")
     except (KeyError, ValueError):
+        return None
+    if not all(map(math.isfinite, (shares, shown, slots, cpu, run))):
         return None
     run_load = factors["RUN_TIME_FACTOR"] * run / 3600.0
     load = factors["CPU_TIME_FACTOR"] * cpu / 3600.0 + run_load + factors["RUN_JOB_FACTOR"] * (1.0 + slots)

@@ -35,6 +35,19 @@ def test_a_queue_with_shares_is_told_from_one_without() -> None:
     assert (ann.load, ann.run_load) == pytest.approx((27.0 + 0.7 + 3.5, 3.5), abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("pages", "parameters"),
+    [
+        (f"{HEAD}{SHOWN}\nQUEUE:", PARAMETERS),  # cut off
+        (HEAD + SHOWN, f"{PARAMETERS}    CPU_TIME_FACTOR = .\n"),
+        (HEAD + SHOWN.replace(" bob", " eve nan inf 0 0 0 0\n bob", 1), PARAMETERS),
+    ],
+)
+def test_what_cannot_be_read_is_left_out(pages: str, parameters: str) -> None:
+    normal = queue_orders(QUEUES, pages, parameters, {})["normal"]
+    assert [account.path for account in normal.accounts] == [("bob",), ("ann",)]
+
+
 def test_without_an_answer_jobs_start_by_their_priorities() -> None:
     assert all(order.default_shares is None for order in queue_orders(QUEUES, "", PARAMETERS, {}).values())
 
