@@ -106,6 +106,7 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "job-name": ("name", str, "test"),
     "comment": ("comment", str, "no-burst"),
     "constraint": ("features", str, "avx2"),
+    "prefer": ("prefer", str, "avx2"),
     "licenses": ("licenses", str, "matlab:1"),
     "reservation": ("reservation", str, "class"),
     "dependency": ("dependency", str, "afterok:17"),
@@ -152,7 +153,7 @@ distribution error exclude export export-file extra extra-node-info get-user-env
 gpu-bind gpu-freq gpus-per-socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep
 mail-type mail-user mcs-label mem-bind mem-per-gpu mem-update network nice no-bell no-kill
 nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket oom-kill-step open-mode output overcommit
-oversubscribe parsable power prefer priority profile propagate quiet reboot resv-ports segment share
+oversubscribe parsable power priority profile propagate quiet reboot resv-ports segment share
 signal sockets-per-node spread-job spread-segments stepmgr switches test-only thread-spec
 threads-per-core time-min tres-bind tres-per-task uid usage use-min-nodes verbose version wait
 wait-all-nodes wckey workdir wrap

@@ -114,6 +114,7 @@ def test_every_way_to_write_an_option():
         "whole_nodes": True,
     }
     assert read_options(["--exclusive=user", "-n3"], where="here").fields == {"num_tasks": 3}
+    assert read_options(["--prefer=a&b", "-n3"], where="here").fields == {"prefer": "a&b", "num_tasks": 3}
     assert read_options(["-D", "work", "-n3", "job.sh"], where="here").fields == {"num_tasks": 3}
 
 
