@@ -99,7 +99,8 @@ def _is_default_memory(
 def obstacle(job: Job, partition: Partition | None) -> str:
     """Why slurmctld would refuse a job in a partition, or never start it there; empty: it would not.
 
-    The same checks as the hook's `fits`; Slurm itself checks the lists of groups and submit hosts.
+    The checks of the hook's `fits`, but for the nodes that a job excludes, a reboot, and the most nodes of a
+    range, which are not known here. Slurm itself checks the lists of groups and submit hosts.
     """
     if partition is None or not partition.is_up:
         return "the partition is not up"
