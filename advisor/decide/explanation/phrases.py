@@ -55,8 +55,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.TOO_MANY_PROCESSORS: "It asks for {processors}; the site moves at most {max_processors}.",
         Reason.LARGER_THAN_BURST: "It needs {nodes_needed}; the burst partition has {burst_nodes}.",
         Reason.WIDER_THAN_NODES: "It needs {processors} on one node; its cloud nodes have {node_cores}.",
-        Reason.MORE_MEMORY_THAN_BURST: "It asks for {memory}; its cloud nodes would have {burst_memory}.",
-        Reason.FEATURE_NOT_IN_BURST: "It asks for the feature {detail}, which no cloud node has.",
+        Reason.MORE_MEMORY_THAN_BURST: "It needs {memory}; its cloud nodes would have {burst_memory}.",
+        Reason.FEATURE_NOT_IN_BURST: "It wants the feature {detail}, which not all cloud nodes have.",
         Reason.CLOUD_FASTER: (
             "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
             "(±{run_deviation}); in the cloud it boots {boot} and runs {performance_ratio} times as long, "

@@ -127,3 +127,12 @@ def test_a_probability_in_an_admin_comment_is_no_time():
     recorded = parse_admin_comment(comment)
     assert recorded is not None
     assert " 31 %\n" in recorded_explanation(recorded)
+
+
+def test_what_a_job_prefers_or_gets_by_default_is_not_said_to_be_asked_for() -> None:
+    assert sentence(ask(make_job(prefer=("onprem",))).decisive) == (
+        "It wants the feature onprem, which not all cloud nodes have."
+    )
+    memory = ask(make_job(memory_mb=10**9), cloud=make_cloud(memory_mb_per_node=4_000)).decisive
+    assert memory.reason is Reason.MORE_MEMORY_THAN_BURST
+    assert sentence(memory).startswith("It needs ")
