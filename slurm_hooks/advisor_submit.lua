@@ -394,7 +394,8 @@ local function generic_resources(job)
   local of_nodes = besides_processors(job.tres_per_node)
   if not of_nodes then
     of_nodes = besides_processors(job.tres_per_job)
-    if of_nodes and (asked.min_nodes or 1) > 1 then of_nodes = "of all nodes: " .. of_nodes end
+    local is_wide = (asked.min_nodes or 1) > 1 or (asked.num_tasks or 1) > (asked.ntasks_per_node or INFINITE)
+    if of_nodes and is_wide then of_nodes = "of all nodes: " .. of_nodes end
   end
   -- with processors or memory for each of them (--cpus-per-gpu) a node needs more than is known here
   -- --ntasks-per-gpu asks for them by itself
@@ -482,6 +483,7 @@ local function describe(job, part_list)
   count, too_long = 2, nil
   asked.time_limit, asked.home_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil, nil
   asked.min_mem_per_cpu, asked.min_mem_per_node, asked.is_endless = nil, nil, nil
+  asked.num_tasks, asked.ntasks_per_node = nil, nil
   for i = 1, #NUMBERS, 3 do
     local name, unset = NUMBERS[i], NUMBERS[i + 2]
     local value = job[name]

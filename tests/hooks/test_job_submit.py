@@ -156,6 +156,11 @@ def test_a_job_that_shares_its_nodes_with_none_says_so(
         ({"ntasks_per_tres": 1.0}, "not by node alone: gpu"),  # --ntasks-per-gpu: as many GPUs as tasks
         ({"ntasks_per_tres": 4.0, "tres_per_job": "gres:gpu:2"}, "not by node alone: gres:gpu:2"),
         ({"ntasks_per_tres": 65534.0}, None),
+        (
+            {"tres_per_job": "gres:gpu:4", "num_tasks": 4.0, "ntasks_per_node": 1.0},
+            "of all nodes: gres:gpu:4",
+        ),
+        ({"tres_per_job": "gres:gpu:4", "num_tasks": 4.0, "ntasks_per_node": 4.0}, "gres:gpu:4"),
         ({"ntasks_per_tres": 0.0}, None),  # so slurmrestd's clients may say that there is none
     ],
 )
