@@ -111,10 +111,13 @@ def price_list(outlook: Outlook, levels: Levels) -> tuple[Offer, ...]:
     if soonest >= free:
         return rows
     whole = outlook.price * outlook.slowdown * mean_run(ended, limit)
-    between = soonest + _HALF_WAY * (free - soonest)
+    # where starts of rows between were too late for long runs of late, it is later
+    sooner = outlook.start + outlook.slowdown * run_at(ended, max(levels.soonest, levels.between), limit)
+    between = sooner + _HALF_WAY * (free - sooner)
     last = last_start(outlook, between, levels.between)
     later = float(not_started_by(outlook.waits, outlook.shares, last))
-    if later <= _RARELY or _needed_at(outlook, between, last) >= 1.0 - _LISTED_IN_VAIN:
+    is_needed = later <= _RARELY or _needed_at(outlook, between, last) >= 1.0 - _LISTED_IN_VAIN
+    if sooner < free and is_needed:
         rows = (Offer(Kind.BETWEEN, between, later * whole, last), *rows)
     if not goes(outlook, soonest, 1.0, Kind.SOONEST):
         return rows

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats
-from advisor.decide.promise.chances import ended_of, mean_run
+from advisor.decide.promise.chances import ended_of, mean_run, run_at
 from advisor.decide.promise.price_list import (
     Levels,
     Offer,
@@ -47,6 +47,8 @@ _VALUES: Final = (1.0, 100.0)
 _ROUND: Final = 600.0
 """Jobs that were not worth their start at their last moment are asked about again at such times, seconds."""
 _ROUNDING: Final = 1e-6  # seconds
+_LONG: Final = 0.95
+"""The upper bound of a run time's 90 % interval, which the ledger has live."""
 _NEVER: Final = math.inf
 
 
@@ -324,7 +326,7 @@ class PromiseReplay:
             promise.kind,
             promise.third,
             is_kept=is_kept,
-            was_paid=promise.began < _NEVER,
+            by_run=promise.began < _NEVER or self._has_run_long(row, promise),
             core_seconds=promise.core_seconds,
         )
         if self._pool.is_waiting(row):
@@ -333,6 +335,14 @@ class PromiseReplay:
             left = left if self.options.keeps_place else min(left, promise.began)
             promise.waited = max(0.0, left - float(self.jobs.submit[row]))
             self._waits.learn(promise.plans, promise.waited, has_started=False)
+
+    def _has_run_long(self, row: int, promise: _Promise) -> bool:
+        """Whether a job that started on-premise has run longer by its deadline than one of twenty does."""
+        if promise.ends == _NEVER:
+            return False
+        limit, run = float(self.jobs.limit[row]), float(self.jobs.run[row])
+        ran = min(run, promise.deadline - (promise.ends - run))
+        return ran > run_at(promise.ended, _LONG, limit)
 
     def _outlook(self, row: int, ended: Floats, now: float, thrift: float) -> Outlook:
         plans = self._plans(row, now)

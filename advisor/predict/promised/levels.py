@@ -187,12 +187,13 @@ class PromiseLevels:
             self.made_one(kind, third)
 
     def learn(
-        self, kind: int, third: int, *, is_kept: bool, was_paid: bool = False, core_seconds: float = 0.0
+        self, kind: int, third: int, *, is_kept: bool, by_run: bool = False, core_seconds: float = 0.0
     ) -> None:
         """Learn whether a promise was kept: at the job's end, or at its deadline.
 
         Args:
-            was_paid: Whether its job started in the cloud.
+            by_run: If it was broken: whether its job had started in the cloud, or started here and ran long,
+                so that a later start in the cloud would not have kept it.
             core_seconds: Processors times expected run time of the job.
         """
         self._count[kind, third] += 1.0
@@ -203,7 +204,7 @@ class PromiseLevels:
         if kind == Kind.FREE:
             rises, falls, step = not is_kept, self._tail, _STEP
         else:
-            rises, falls, step = was_paid and not is_kept, _LATE * self._tail, _LATE_STEP
+            rises, falls, step = by_run and not is_kept, _LATE * self._tail, _LATE_STEP
             strained = self._strains[kind, third] + first * _STEP * ((not is_kept) / self._tail - 1.0)
             self._strains[kind, third] = min(_MOST_STRAIN, max(_LEAST_STRAIN, strained))
         moved = self._odds[kind, third] + first * step * (rises / falls - 1.0)

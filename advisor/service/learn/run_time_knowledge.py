@@ -160,8 +160,9 @@ class RunTimeKnowledge:
         # a job that has come back was requeued
         ran_there = outcome.partition == self._settings.cluster.burst_partition
         was_paid = ran_there or (bool(outcome.restarts) and _has_moved(record))
+        by_run = was_paid or end - outcome.start_time > first.estimates.run.upper
         expected = job.processors * record.estimates.run.seconds
-        levels.learn(kind, third, is_kept=is_kept, was_paid=was_paid, core_seconds=expected)
+        levels.learn(kind, third, is_kept=is_kept, by_run=by_run, core_seconds=expected)
         self._is_changed = True
         log.info("promise.kept" if is_kept else "promise.broken", job=outcome.job.job_id)
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from advisor.decide.promise.chances import ended_of, kept_there
+from advisor.decide.promise.chances import ended_of, kept_there, run_at
 from advisor.decide.promise.price_list import (
     Levels,
     Outlook,
@@ -137,6 +137,15 @@ def test_less_is_enough_where_promises_were_broken() -> None:
         if not goes(seen, left, strain=0.5, kind=Kind.BETWEEN)
     )
     assert goes(seen, left, strain=0.9, kind=Kind.BETWEEN)
+
+
+def test_a_row_between_is_later_where_long_runs_came_too_late() -> None:
+    seen = outlook(planned=360_000.0)
+    rows = [{row.kind: row for row in price_list(seen, Levels(0.8, 0.8, level))} for level in (0.9, 0.995)]
+    usual, later = (one[Kind.BETWEEN] for one in rows)
+    longer = run_at(seen.ended, 0.995, seen.limit) - run_at(seen.ended, 0.9, seen.limit)
+    assert later.ready == pytest.approx(usual.ready + 0.5 * seen.slowdown * longer)
+    assert usual.ready < later.ready < rows[0][Kind.FREE].ready
 
 
 def test_of_a_dear_start_less_may_be_in_vain() -> None:

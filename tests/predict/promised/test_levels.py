@@ -27,7 +27,7 @@ def test_promises_are_kept_as_often_as_said_though_forecasts_are_biased(
 def test_each_kind_and_third_has_its_own_level() -> None:
     levels = PromiseLevels(0.95, 2)
     for _ in range(20):
-        levels.learn(1, 2, is_kept=False, was_paid=True)
+        levels.learn(1, 2, is_kept=False, by_run=True)
     assert levels.level(1, 2) > levels.level(1, 1)
     assert levels.level(0, 2) == levels.level(0, 1)
 
@@ -54,16 +54,16 @@ def test_a_late_end_in_the_cloud_raises_the_level_as_well_as_the_strain() -> Non
     late, left_out = PromiseLevels(0.95, len(Kind)), PromiseLevels(0.95, len(Kind))
     for levels in (late, left_out):
         for _ in range(200):
-            levels.learn(Kind.SOONEST, 0, is_kept=True, was_paid=True)
+            levels.learn(Kind.SOONEST, 0, is_kept=True, by_run=True)
     level, strain = late.level(Kind.SOONEST, 0), late.strain(Kind.SOONEST, 0)
     for _ in range(2):
-        late.learn(Kind.SOONEST, 0, is_kept=False, was_paid=True)
+        late.learn(Kind.SOONEST, 0, is_kept=False, by_run=True)
         left_out.learn(Kind.SOONEST, 0, is_kept=False)
     assert late.level(Kind.SOONEST, 0) > level > left_out.level(Kind.SOONEST, 0)
     assert strain < late.strain(Kind.SOONEST, 0) == left_out.strain(Kind.SOONEST, 0)
     higher = late.strain(Kind.SOONEST, 0)
     for _ in range(200):
-        late.learn(Kind.SOONEST, 0, is_kept=True, was_paid=True)
+        late.learn(Kind.SOONEST, 0, is_kept=True, by_run=True)
     assert late.strain(Kind.SOONEST, 0) < higher
 
 
