@@ -600,7 +600,7 @@ local function is_over_limits(job, partition)
   return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
 end
 
--- Names of nodes without their numbers, which may stand within a name: rack1-node2 is one of rack[1-4]-node[1-9]
+-- Names of nodes without their numbers, which may stand within: rack1-node2 is one of rack[1-4]-node[1-9]
 local function kinds_of(nodes)
   local found = {}
   for name in nodes:gsub("%[[^%]]*%]", ""):gmatch("[^,]+") do found[name:gsub("%d+", "")] = true end
