@@ -4,8 +4,8 @@ A level moves up when a promise is broken, and down by less when one is kept, in
 inference (Gibbs and Candes, NeurIPS 2021). There is one for each kind of promise and each third of the jobs
 by size, so that no third pays for another one.
 
-A promise that is paid for is broken in two ways: its job started in the cloud and ran too long, which costs
-a whole run, or it was not started there, which costs nothing. The level follows the first, which has a part
+A promise that is paid for is broken in two ways: its job ran too long, in the cloud, which costs a whole
+run, or here, or it was not started there, which costs nothing. The level follows the first, which has a part
 of the share that may be broken; the strain follows both, so that the second has what is left of that share.
 
 What promises show comes late: of a burst of like jobs hundreds are made before the first is over. Steps are
