@@ -39,6 +39,8 @@ _SEEN_BY_THE_HOOK_ALONE: Final = frozenset(
         Reason.EXPLICIT_PARTITION,
         Reason.MORE_MEMORY_THAN_BURST,
         Reason.WIDER_THAN_NODES,
+        Reason.LARGER_THAN_BURST,
+        Reason.FEATURE_NOT_IN_BURST,
         Reason.TMP_DISK,
         Reason.NODE_LAYOUT,
         Reason.BURST_BUFFER,

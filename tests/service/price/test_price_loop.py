@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Answer, Quantity, Question, Verdict
+from advisor.model import Answer, CloudState, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
 from advisor.model.job import limit_seconds
 from advisor.service.price.queue_view import run_to_limits
 from advisor.service.state.state_files import MOVES
-from tests.decide.cases import ask
+from tests.decide.cases import ask, make_job
 from tests.service.price.price_world import World, by_account
 
 HOUR = 3600.0
@@ -90,9 +90,20 @@ def test_a_submit_server_without_a_snapshot_is_asked_again(tmp_path: Path) -> No
     assert [job_id for job_id, _ in world.asked] == [7, 7]
 
 
+SMALL = CloudState(nodes_total=10, processors_per_node=4)
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"reason": "JobHeldUser"}, {"array_tasks": 3}, {"queue": "elsewhere"}, {"comment": "no-burst"}],
+    [
+        {"reason": "JobHeldUser"},
+        {"array_tasks": 3},
+        {"queue": "elsewhere"},
+        {"comment": "no-burst"},
+        # squeue does not show what it prefers, nor how much memory it has for a processor
+        {"admin_comment": admin_comment(ask(make_job(prefer=("rack1",))))},
+        {"admin_comment": admin_comment(ask(make_job(processors=99), cloud=SMALL))},
+    ],
 )
 def test_question_1_holds(tmp_path: Path, changes: dict[str, Any]) -> None:
     world = with_tokens(tmp_path)
