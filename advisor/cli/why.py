@@ -84,11 +84,12 @@ def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str)
 
 def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
     from advisor.history.store import HistoryStore
+    from advisor.model.job_id import array_of
 
     with HistoryStore(settings.history_url) as store:
         found = store.advice_of(job_id)
-        if found is None and job_id >> 32:  # an element of an array of LSF, which was advised as a whole
-            found = store.advice_of(job_id & 0xFFFFFFFF)
+        if found is None and (array := array_of(job_id)) != job_id:  # it was advised as a whole
+            found = store.advice_of(array)
         return found
 
 

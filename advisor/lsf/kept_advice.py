@@ -9,6 +9,7 @@ import msgspec
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.files.state_file import StateFile
+from advisor.model.job_id import array_of
 
 _KEPT_SECONDS: Final = 3600.0
 """For so long the advice of a job that has ended is kept: its record in lsb.acct has to be read by then."""
@@ -67,7 +68,7 @@ class AdviceBook:
 
     def advice_id(self, job_id: int) -> str | None:
         """The id of a job's advice, live or just ended; an element of an array has that of the array."""
-        kept = self._jobs.get(job_id) or self._jobs.get(job_id & 0xFFFFFFFF)
+        kept = self._jobs.get(job_id) or self._jobs.get(array_of(job_id))
         recorded = None if kept is None else parse_admin_comment(kept.comment)
         return None if recorded is None else recorded.advice_id
 

@@ -38,6 +38,11 @@ class JobId:
     part: int | None = None
 
 
+def array_of(job_id: int) -> int:
+    """The array of LSF of which a job is an element; the job itself, if it is none."""
+    return job_id & 0xFFFFFFFF
+
+
 def job_name(job_id: int) -> str:
     """A job as the commands of its scheduler take it.
 
@@ -45,7 +50,7 @@ def job_name(job_id: int) -> str:
         >>> job_name(95), job_name(2 * 2**32 + 95)
         ('95', '95[2]')
     """
-    index, job = job_id >> 32, job_id & 0xFFFFFFFF
+    index, job = job_id >> 32, array_of(job_id)
     return f"{job}[{index}]" if index else f"{job}"
 
 
