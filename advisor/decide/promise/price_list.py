@@ -116,8 +116,7 @@ def price_list(outlook: Outlook, levels: Levels) -> tuple[Offer, ...]:
     between = sooner + _HALF_WAY * (free - sooner)
     last = last_start(outlook, between, levels.between)
     later = float(not_started_by(outlook.waits, outlook.shares, last))
-    is_needed = later <= _RARELY or _needed_at(outlook, between, last) >= 1.0 - _LISTED_IN_VAIN
-    if sooner < free and is_needed:
+    if sooner < free and (later <= _RARELY or _needed_at(outlook, between, last) >= 1.0 - _LISTED_IN_VAIN):
         rows = (Offer(Kind.BETWEEN, between, later * whole, last), *rows)
     if not goes(outlook, soonest, 1.0, Kind.SOONEST):
         return rows
@@ -258,7 +257,7 @@ def _enough(strain: float, kind: Kind, thrift: float, *, keeps_place: bool) -> f
     """The share of a start's cost that has to keep the promise.
 
     A row between may be in vain as often as ever where many are broken; with a lower limit for dear jobs too
-    few of these rows were kept (docs/measurements.md, "Two plans").
+    few of these rows were kept (docs/measurements.md, "Dear starts, and rows between").
     """
     most = most_in_vain(kind, keeps_place=keeps_place)
     return 1.0 - min(thrift * strain, most if kind == Kind.BETWEEN else thrift * most)

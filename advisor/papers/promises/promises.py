@@ -231,8 +231,9 @@ class PromiseReplay:
 
     def _consider(self, row: int, promise: _Promise, now: float, outlook: Outlook | None = None) -> None:
         """Start a waiting job in the cloud where its promise needs that now."""
-        thrift = self._levels.thrift(promise.third, promise.core_seconds)
-        outlook = outlook or self._outlook(row, promise.ended, now, thrift)
+        if outlook is None:
+            thrift = self._levels.thrift(promise.third, promise.core_seconds)
+            outlook = self._outlook(row, promise.ended, now, thrift)
         left = promise.deadline - now
         if left <= 0.0:
             return
