@@ -338,7 +338,7 @@ local TEXTS = {
   "name", ',"name":"', false,
   "comment", ',"comment":"', true,
   "features", ',"features":"', true,
-  "prefer", ',"prefer":"', false,
+  "prefer", ',"prefer":"', true,
   "licenses", ',"licenses":"', false,
   "reservation", ',"reservation":"', false,
   "dependency", ',"dependency":"', false,

@@ -279,6 +279,10 @@ def test_a_comment_too_long_to_be_judged_leaves_the_job_alone(lua: str, tmp_path
     slurm = SlurmDouble(lua, network, tmp_path)
     assert slurm.submit({"comment": "x" * 20_000 + " no-burst"}).changes == {}
     assert network.requests == []
+    # a preference is sent whole as well: the end of it may be what no cloud node has
+    prefer = "spot&" * 100 + "rack1"
+    slurm.submit({"prefer": prefer})
+    assert request_of(network).prefer == prefer
     # escaping makes it longer than the server reads
     assert slurm.submit({"comment": "\x01" * 16_000}).changes == {}
     assert slurm.submit({"comment": "x" * 16_000}).changes != {}
