@@ -16,7 +16,7 @@ from advisor.service.state.state_files import LIVES
 from advisor.testing.lab import LabOptions
 from advisor.testing.site import Site, SiteOptions
 from tests.ec2.test_prices import product, spot_row
-from tests.slurm.test_promised_job import PROMISING, filled, status
+from tests.slurm.test_promised_job import PROMISING, filled, status, wait_for_why
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
@@ -59,8 +59,7 @@ def test_a_job_whose_spot_instance_is_lost_is_done_by_its_time_on_demand(site: S
         return (job["JobState"], job["Partition"]) == ("RUNNING", "burst")
 
     site.wait_until("it runs in the cloud", runs_there)
-    why = site.advisor("why", str(job_id)).stdout
-    assert "begins anew on-demand" in " ".join(why.split())
+    wait_for_why(site, job_id, "begins anew on-demand")
     (instance,) = [item for item in site.ec2.instances() if item["state"] == "running"]
     assert instance["option"] == "spot"
     site.wait_until("the advisor has seen it", lambda: instance["id"] in nodes(site))

@@ -65,6 +65,15 @@ def status(site: Site) -> dict[str, Any]:
     return control
 
 
+def wait_for_why(site: Site, job_id: int, words: str) -> None:
+    """Wait until `advisor why` says so: the ledger has an advice some seconds after its job has moved."""
+
+    def is_said() -> bool:
+        return words in " ".join(site.advisor("why", str(job_id)).stdout.split())
+
+    site.wait_until(f"`advisor why {job_id}` says {words!r}", is_said, seconds=60.0)
+
+
 def filled(site: Site) -> int:
     """Wait until waits and run times are known, and fill the cluster; the job that fills it."""
     lab = site.lab
@@ -92,9 +101,7 @@ def test_a_job_comes_back_when_its_turn_comes_in_time(site: Site) -> None:
         return (job["JobState"], job["Partition"]) == ("RUNNING", "burst")
 
     site.wait_until("it runs in the cloud", runs_there)
-    assert (
-        "when its slot is free, and the time is kept here as well" in site.advisor("why", str(job_id)).stdout
-    )
+    wait_for_why(site, job_id, "when its slot is free, and the time is kept here as well")
     kept = f"place-of-{job_id}"
     site.wait_until("its place is kept", lambda: kept in lab.run("squeue", "-h", "-o", "%j").stdout)
     lab.run("scancel", str(blocker))
@@ -123,7 +130,7 @@ def test_a_job_is_done_by_the_time_that_it_names(site: Site) -> None:
     job = lab.job(urgent.job_id)
     assert job["Partition"] == "burst"
     assert time.time() < began + 1.9 * 60.0 + 10.0
-    assert "promise.goes" in site.advisor("why", str(urgent.job_id)).stdout
+    wait_for_why(site, urgent.job_id, "promise.goes")
     assert f"{urgent.job_id} by=+1.9min,data=2GB" in (site.folder / "staged").read_text()
 
     def is_back() -> bool:
