@@ -40,6 +40,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     now.window, now.widening, now.others = scalars.window, scalars.widening, scalars.others
     now.now, now.free, now.running, now.waiting = scalars.now, scalars.free, running, waiting
     now.endings = now.events = now.stops = 0
+    now.least_processors, now.least_limit = scalars.least_processors, scalars.least_limit
     now.is_due = 1
     now.shadow, now.extra = 0.0, 0
     now.cycle, now.reservations, now.depth = scalars.cycle, scalars.reservations, scalars.depth

@@ -113,7 +113,10 @@ def _start_heads(arrays: Arrays) -> None:
 
 @compiled
 def _backfill_easy(arrays: Arrays) -> None:
-    """Start what does not delay the head; one reservation, in one pass over the queue."""
+    """Start what does not delay the head; one reservation, in one pass over the queue.
+
+    Where not even a job of the least width and the shortest limit could start, no pass is made.
+    """
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     head = 0
     while head < scalars.waiting and is_held(arrays, queue[head]):
@@ -123,7 +126,12 @@ def _backfill_easy(arrays: Arrays) -> None:
         arrays.stock[EXTRA] = arrays.stock[FREE]
         return
     _reserve(arrays, queue[head])
-    kept = head + 1
+    least, ends_before = scalars.least_processors, scalars.now + scalars.least_limit <= scalars.shadow
+    if least > scalars.free or not (ends_before or least <= scalars.extra):
+        return
+    kept, least, shortest = head + 1, jobs[queue[0]].processors, jobs[queue[0]].limit
+    for i in range(1, kept):
+        least, shortest = min(least, jobs[queue[i]].processors), min(shortest, jobs[queue[i]].limit)
     needs, left, windows = arrays.needs, arrays.stock[FREE], arrays.windows
     last = head + _DEPTH if np.any(arrays.windows[1] < np.inf) else scalars.waiting
     for i in range(head + 1, scalars.waiting):
@@ -140,11 +148,11 @@ def _backfill_easy(arrays: Arrays) -> None:
                 start_job(arrays, row)
                 continue
         if (scalars.free == 0 or i > last) and kept == i:
-            kept = scalars.waiting
-            break
+            return
+        least, shortest = min(least, job.processors), min(shortest, job.limit)
         queue[kept] = row
         kept += 1
-    scalars.waiting = kept
+    scalars.waiting, scalars.least_processors, scalars.least_limit = kept, least, shortest
 
 
 @compiled

@@ -39,11 +39,12 @@ _COUNTS = (
     "depth",
     "others",
     "by_node",
+    "least_processors",
 )
 SCALARS = np.dtype(
     [
         (name, np.float64)
-        for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle", "window", "widening")
+        for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle", "window", "widening", "least_limit")
     ]
     + [(name, np.int64) for name in _COUNTS],
     align=True,
@@ -51,7 +52,8 @@ SCALARS = np.dtype(
 """``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
 ``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
-``other_ends``; ``next_cycle``: when backfilling is due."""
+``other_ends``; ``next_cycle``: when backfilling is due; ``least_processors``, ``least_limit``: no waiting job
+needs less, or has a shorter limit; 0: not known."""
 
 
 class Arrays(NamedTuple):
@@ -94,6 +96,8 @@ def enqueue(arrays: Arrays, row: int) -> None:
         queue[position] = queue[position - 1]
         position -= 1
     queue[position] = row
+    scalars.least_processors = min(scalars.least_processors, job.processors)
+    scalars.least_limit = min(scalars.least_limit, job.limit)
     scalars.waiting += 1
     scalars.is_due = 1
 
