@@ -16,8 +16,9 @@ from advisor.model.advice import Answer, Question, Verdict
 from advisor.model.settings import Policy, Settings
 
 AMBATI_SHORT_SECONDS: Final = 900.0
+"""t of ``ambati2021`` (``waiting.long_job_seconds``) on a site that sets neither t nor b."""
 AMBATI_WAIT_SECONDS: Final = 86_400.0
-"""t and b of ``ambati2021`` on a site that sets neither: the t and b of ``advisor replay waiting``."""
+"""b (``waiting.short_wait_seconds``) there; both as in ``advisor replay waiting``."""
 
 Sections = Mapping[str, Mapping[str, Any]]
 
@@ -54,8 +55,6 @@ _UNDER_LSF: Final[Sections] = MappingProxyType(
 """Under LSF these settings are off, because they need Slurm's hook, placeholders or weights."""
 QUEUE_POLICIES: Final[frozenset[Policy]] = frozenset({"price", "ambati2021"})
 """The policies that forecast a job's on-premise start from the queue."""
-
-
 READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(
     {
         "budget.usd_per_hour_saved": "price",
@@ -67,6 +66,7 @@ READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(
         "placement.cutoff_decay": "cunha2017",
         "waiting.short_wait_seconds": "ambati2021",
         "waiting.long_job_seconds": "ambati2021",
+        "waiting.ask_again_seconds": "ambati2021",
     }
 )
 """Settings that only one policy uses."""
