@@ -11,7 +11,7 @@ from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
 from advisor.model.node_view import NodeRecords, NodeView
 from advisor.predict.survival.hazard import stays, wasted
-from advisor.predict.survival.node_survival import SurvivalModel
+from advisor.predict.survival.node_survival import GROWTH, SurvivalModel
 
 NOWHERE = -1
 BACKLOG = 0.25
@@ -20,18 +20,28 @@ arrival of a large job stops all waiting; without a bound overloaded nodes idle.
 _DEPTH = 64  # tasks that fit nowhere now, after which a decision ends
 _MIN_CHANCE = 0.02  # a task that can hardly end anywhere would expect to restart for ever
 _MIN_UNHURT = 1e-9  # powers of less are lost in rounding
-_GROWTH = 0
-_RESTART_POINTS = 5
+_RESTART_POINTS = 5  # durations whose restarts are computed; between them they are interpolated
 
 
-class Weights(NamedTuple):
-    """``MatchRules`` as numbers."""
+class MatchRules(NamedTuple):
+    """Variants of Eq. 2.
 
-    waits: bool
-    reserves: bool
-    longest_first: bool
-    keeps_busy: bool
-    shielded: bool
+    Attributes:
+        waits: Delayed scheduling: busy nodes are considered too.
+        reserves: A waiting task reserves the cores it waits for.
+        longest_first: Among tasks that fit free cores the longest choose first; False: the queue's order.
+        keeps_busy: No task waits for a better node while tasks request more than the free cores and
+            ``BACKLOG``.
+        shielded: When a node shrinks, the tasks whose loss costs least end first, so that a new task is ended
+            only by a shrink beyond the spare cores. Off where nodes vanish whole or others choose which tasks
+            end.
+    """
+
+    waits: bool = True
+    reserves: bool = True
+    longest_first: bool = True
+    keeps_busy: bool = True
+    shielded: bool = False
 
 
 class Timetable(NamedTuple):
@@ -110,7 +120,10 @@ def _timetable(view: NodeView) -> Timetable:
 
 @compiled
 def chance(node: NodeRecords, stability: SurvivalModel, at: int, wait: float, during: float) -> float:
-    """P_c of Eq. 1 for a task that starts in ``wait`` seconds on node number ``at``."""
+    """P_c of Eq. 1: the probability that no shrink ends a task on node number ``at``.
+
+    It starts in ``wait`` seconds and runs for ``during`` seconds.
+    """
     unchanged = stays(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
     return float(1.0 - stability.shrink_after[node.last] * (1.0 - unchanged))
 
@@ -122,7 +135,7 @@ def _restart(stability: SurvivalModel, during: float) -> float:
     As published the task restarts on a node that has just changed.
     """
     unchanged = stays(stability.hazard, math.inf, 1.0, 0.0, during)
-    probability = 1.0 - stability.shrink_after[_GROWTH] * (1.0 - unchanged)
+    probability = 1.0 - stability.shrink_after[GROWTH] * (1.0 - unchanged)
     waste = (1.0 - probability) * wasted(stability.hazard, math.inf, 1.0, 0.0, during)
     return float(during + waste / max(probability, _MIN_CHANCE))
 
@@ -151,11 +164,10 @@ def _between(restarts: Floats, during: float) -> float:
 
 @compiled
 def _unhurt(stability: SurvivalModel, spare: int, p: float) -> float:
-    """P_c where the least work lost gives way: shrinks within what is spare, or taken later, end others.
+    """P_c under ``shielded``: from ``p``, the `chance` of a task, and the ``spare`` cores beside it.
 
-    The cores left beside a task go to tasks that start later and give way before it. So the first shrink
-    ends it only if it takes more; of the next, on what is left of the node, nothing is said: half the hazard
-    counts as it is.
+    Tasks that start later get the spare cores and end before it. So the first shrink ends it only if it takes
+    more than these. How far the next ones do is not known: half of the hazard counts in full.
     """
     taken = stability.larger[min(spare, len(stability.larger) - 1)]
     return float(max(p, _MIN_UNHURT) ** (0.5 + 0.5 * taken))
@@ -206,7 +218,7 @@ def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> Ints:
 
 @compiled
 def match_all(
-    view: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, weights: Weights
+    view: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, rules: MatchRules
 ) -> Ints:
     """Node on which each waiting task starts now, or NOWHERE; shape (tasks,)."""
     chosen = np.full(len(cores), NOWHERE)
@@ -219,9 +231,9 @@ def match_all(
         if view.nodes[at].open:
             room += view.nodes[at].free
             total += view.nodes[at].cores
-    order = _order(cores, during, room, weights.longest_first)
+    order = _order(cores, during, room, rules.longest_first)
     excess = cores.sum() - room
-    may_wait = weights.waits and (not weights.keeps_busy or excess <= BACKLOG * total)
+    may_wait = rules.waits and (not rules.keeps_busy or excess <= BACKLOG * total)
     restarts = _restarts(stability, during)
     free = table.free.max() if len(table.free) else 0
     for task in order:
@@ -231,7 +243,7 @@ def match_all(
             continue
         again = _between(restarts, during[task])
         node, wait = _place_one(
-            view, table, stability, cores[task], during[task], may_wait, again, weights.shielded
+            view, table, stability, cores[task], during[task], may_wait, again, rules.shielded
         )
         if node == NOWHERE:
             tried += int(may_wait)
@@ -242,6 +254,6 @@ def match_all(
             free = table.free.max()
         else:
             tried += 1
-            if weights.reserves:
+            if rules.reserves:
                 _occupy(table, node, wait, during[task], cores[task])
     return chosen

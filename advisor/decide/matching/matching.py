@@ -15,36 +15,12 @@ that has just changed, so tasks wait too much. Ours differs in these points; eac
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-
 from advisor.arrays import Floats, Ints
-from advisor.decide.matching._matching import BACKLOG, NOWHERE, Weights, match_all
+from advisor.decide.matching._matching import BACKLOG, NOWHERE, MatchRules, match_all
 from advisor.model.node_view import NodeView
 from advisor.predict.survival.node_survival import SurvivalModel
 
 __all__ = ["BACKLOG", "NOWHERE", "OURS", "MatchRules", "match"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchRules:
-    """Variants of Eq. 2.
-
-    Attributes:
-        waits: Delayed scheduling: busy nodes are considered too.
-        reserves: A waiting task reserves the cores it waits for.
-        longest_first: Among tasks that fit free cores the longest choose first; False: the queue's order.
-        keeps_busy: No task waits for a better node while tasks request more than the free cores and
-            ``BACKLOG``.
-        shielded: When a node shrinks, the tasks whose loss costs least end first, so that a new task is ended
-            only by a shrink beyond the spare cores. Off where nodes vanish whole or others choose which tasks
-            end.
-    """
-
-    waits: bool = True
-    reserves: bool = True
-    longest_first: bool = True
-    keeps_busy: bool = True
-    shielded: bool = False
 
 
 OURS = MatchRules()
@@ -62,5 +38,5 @@ def match(
     Returns:
         int64 array, shape (tasks,): Row of the node, or ``NOWHERE`` for a task that waits for the next event.
     """
-    found: Ints = match_all(view, cores, during, stability, Weights(*astuple(rules)))
+    found: Ints = match_all(view, cores, during, stability, rules)
     return found

@@ -12,17 +12,17 @@ from advisor.predict.survival.node_survival import SurvivalModel
 
 
 @compiled
-def most_stable(sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
+def most_stable(view: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
     """SLACKSCHEDNODELAY: the free node of highest completion probability for each task in order, or NOWHERE.
 
     Parameters and result: see `advisor.decide.matching.matching.match`.
     """
     chosen = np.full(len(cores), NOWHERE)
-    free = sight.nodes["free"].copy()
+    free = view.nodes["free"].copy()
     for task in range(len(cores)):
         best = -1.0
-        for at in range(len(sight.nodes)):
-            node = sight.nodes[at]
+        for at in range(len(view.nodes)):
+            node = view.nodes[at]
             if node.open and free[at] >= cores[task]:
                 p = chance(node, stability, at, 0.0, during[task])
                 if p > best:

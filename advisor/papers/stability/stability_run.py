@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -69,7 +69,7 @@ class Scheduler:
 
 CAPACITY = Scheduler(name="capacity", choice="any")
 NO_DELAY = Scheduler(name="no-delay", choice="likeliest", model="published")
-SHIELDED = replace(OURS, shielded=True)
+SHIELDED = OURS._replace(shielded=True)
 LITERAL = MatchRules(reserves=False, longest_first=False, keeps_busy=False)
 MATCHED = Scheduler(name="matched", choice="match", model="ours", rules=SHIELDED, gives_way="least-lost")
 MATCHED_ACQUIRER = Scheduler(
@@ -171,21 +171,21 @@ class Run:
         cluster, choice = self.cluster, self.scheduler.choice
         waiting = cluster.waiting.copy()
         rows = np.flatnonzero(cluster.nodes["rented"])
-        sight = self.look(rows)
+        view = self.look(rows)
         cores = cluster.tasks["cores"][waiting]
         during = cluster.tasks["estimate"][waiting] - cluster.tasks["done_before"][waiting]
         if choice == "any":
-            chosen: Ints = any_node(sight.nodes, cores, self._generator.random(len(waiting)))
+            chosen: Ints = any_node(view.nodes, cores, self._generator.random(len(waiting)))
         elif self._shrinks is not None:
-            chosen = lasting_node(sight.nodes, cores, during, self._shrinks.after(cluster.now, rows))
+            chosen = lasting_node(view.nodes, cores, during, self._shrinks.after(cluster.now, rows))
         else:
             known = self._stability._replace(
                 shape=self._stability.shape[rows], rate=self._stability.rate[rows]
             )
             if choice == "likeliest":
-                chosen = most_stable(sight, cores, during, known)
+                chosen = most_stable(view, cores, during, known)
             else:
-                chosen = match(sight, cores, during, known, self.scheduler.rules)
+                chosen = match(view, cores, during, known, self.scheduler.rules)
         placed = chosen != NOWHERE
         cluster.start(waiting[placed], rows[chosen[placed]])
 

@@ -8,7 +8,6 @@ is undone when ``matching.enabled`` is switched off; changes left by a process t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -220,7 +219,7 @@ class MatchLoop:
         fits = any(
             item.node.processors >= some.cores[-1] for item in self.outlook.values() if item.tier.is_steady
         )
-        rules = replace(OURS, keeps_busy=False)  # `_is_crowded` has checked the whole queue
+        rules = OURS._replace(keeps_busy=False)  # `_is_crowded` has checked the whole queue
         model = self._knowledge.model()
         chosen = chosen_nodes(self._snapshot, some, self.outlook, model, freed=freed, rules=rules)
         return fits and chosen[-1] is None

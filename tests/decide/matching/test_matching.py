@@ -30,7 +30,7 @@ from advisor.predict.survival.node_survival import SurvivalModel
 HOUR = 3600.0
 
 
-def sight(rows: list[tuple[int, float, list[tuple[float, int]]]]) -> NodeView:
+def view_of(rows: list[tuple[int, float, list[tuple[float, int]]]]) -> NodeView:
     """Rows of (cores, age, [(seconds until a task ends, its cores)])."""
     nodes = np.zeros(len(rows), NODE_RECORD)
     remaining, held = [], []
@@ -60,12 +60,12 @@ def tasks(rows: list[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_long_task_goes_to_the_node_that_stays():
-    seen = sight([(4, 60.0, []), (4, 20 * HOUR, []), (4, 600.0, [])])
+    seen = view_of([(4, 60.0, []), (4, 20 * HOUR, []), (4, 600.0, [])])
     assert match(seen, *tasks([(2, HOUR)]), pool(3)).tolist() == [1]
 
 
 def test_the_longest_chooses_first_whatever_the_order():
-    seen = sight([(2, 60.0, []), (2, 20 * HOUR, [])])
+    seen = view_of([(2, 60.0, []), (2, 20 * HOUR, [])])
     assert match(seen, *tasks([(2, 300.0), (2, HOUR)]), pool(2)).tolist() == [0, 1]
     in_order = match(seen, *tasks([(2, 300.0), (2, HOUR)]), pool(2), MatchRules(longest_first=False))
     assert in_order[0] == 1
@@ -73,20 +73,20 @@ def test_the_longest_chooses_first_whatever_the_order():
 
 
 def test_the_nodes_own_rate_counts():
-    seen = sight([(4, HOUR, []), (4, HOUR, [])])
+    seen = view_of([(4, HOUR, []), (4, HOUR, [])])
     assert match(seen, *tasks([(1, HOUR)]), pool(2, [5.0, 0.1])).tolist() == [1]
 
 
 def test_waiting_for_a_stable_busy_node():
-    seen = sight([(2, 1.0, []), (2, 50 * HOUR, [(60.0, 2)])])
+    seen = view_of([(2, 1.0, []), (2, 50 * HOUR, [(60.0, 2)])])
     assert match(seen, *tasks([(2, HOUR)]), pool(2)).tolist() == [NOWHERE]
     assert match(seen, *tasks([(2, HOUR)]), pool(2), MatchRules(waits=False)).tolist() == [0]
-    later = sight([(2, 1.0, []), (2, 50 * HOUR, [(9 * HOUR, 2)])])
+    later = view_of([(2, 1.0, []), (2, 50 * HOUR, [(9 * HOUR, 2)])])
     assert match(later, *tasks([(2, HOUR)]), pool(2)).tolist() == [0]
 
 
 def test_only_one_task_can_count_on_the_same_cores():
-    seen = sight([(4, 4000.0, []), (2, 50 * HOUR, [(60.0, 2)])])
+    seen = view_of([(4, 4000.0, []), (2, 50 * HOUR, [(60.0, 2)])])
     two = tasks([(2, HOUR), (2, HOUR)])
     reserving = match(seen, *two, pool(2), MatchRules())
     assert reserving.tolist() == [NOWHERE, 0]
@@ -95,20 +95,20 @@ def test_only_one_task_can_count_on_the_same_cores():
 
 
 def test_nobody_waits_while_there_are_more_tasks_than_cores():
-    seen = sight([(2, 1.0, []), (2, 50 * HOUR, [(60.0, 2)])])
+    seen = view_of([(2, 1.0, []), (2, 50 * HOUR, [(60.0, 2)])])
     three = tasks([(2, HOUR), (2, HOUR), (2, HOUR)])
     assert match(seen, *three, pool(2)).tolist().count(0) == 1
     assert match(seen, *three, pool(2), MatchRules(keeps_busy=False)).tolist().count(0) <= 1
 
 
 def test_a_short_backlog_stops_nobody_from_waiting():
-    seen = sight([(2, 1.0, []), (14, 50 * HOUR, [(60.0, 14)])])
+    seen = view_of([(2, 1.0, []), (14, 50 * HOUR, [(60.0, 14)])])
     two = tasks([(2, HOUR), (2, HOUR)])  # two cores more than are free, of sixteen
     assert match(seen, *two, pool(2)).tolist() == [NOWHERE, NOWHERE]
 
 
 def test_room_to_spare_is_a_shield_where_the_least_work_lost_gives_way():
-    seen = sight([(4, 700.0, []), (12, 600.0, [])])
+    seen = view_of([(4, 700.0, []), (12, 600.0, [])])
     known = pool(2)._replace(larger=np.where(np.arange(257) < 8, 1.0, 0.1))  # shrinks take eight cores or so
     shielded = MatchRules(shielded=True)
     assert match(seen, *tasks([(2, HOUR)]), known).tolist() == [0]  # unchanged for longer
@@ -118,7 +118,7 @@ def test_room_to_spare_is_a_shield_where_the_least_work_lost_gives_way():
 
 
 def test_a_retiring_node_gets_nothing():
-    seen = sight([(4, HOUR, [])])
+    seen = view_of([(4, HOUR, [])])
     seen.nodes["open"] = 0
     assert match(seen, *tasks([(1, 60.0)]), pool(1)).tolist() == [NOWHERE]
     assert most_stable(seen, *tasks([(1, 60.0)]), pool(1)).tolist() == [NOWHERE]
@@ -140,7 +140,7 @@ def moments(draw):
     waiting = tasks(
         [(int(generator.integers(1, 9)), float(generator.uniform(1, 8000))) for _ in range(count)]
     )
-    return sight(rows), waiting, pool(len(rows), list(generator.uniform(0.1, 5, len(rows))))
+    return view_of(rows), waiting, pool(len(rows), list(generator.uniform(0.1, 5, len(rows))))
 
 
 @settings(deadline=None)  # compiles on first use
@@ -168,7 +168,7 @@ def test_no_core_is_given_twice(moment, rules):
 @pytest.mark.parametrize("rules", [OURS, LITERAL, MatchRules(waits=False), MatchRules(shielded=True)])
 def test_compiled_and_as_python(rules: MatchRules, interpreted: Callable[[ModuleType], None]):
     generator = np.random.default_rng(7)
-    seen = sight([(4, 60.0, [(500.0, 2)]), (4, 20 * HOUR, [(60.0, 1), (900.0, 3)]), (8, 600.0, [])])
+    seen = view_of([(4, 60.0, [(500.0, 2)]), (4, 20 * HOUR, [(60.0, 1), (900.0, 3)]), (8, 600.0, [])])
     waiting = tasks([(int(generator.integers(1, 5)), float(generator.uniform(60, 8000))) for _ in range(6)])
     known = pool(3, [0.5, 1.0, 2.0])
 

@@ -297,11 +297,11 @@ def look(state: State, rented: Ints, nodes: Records, remaining: Floats, held: In
     entry = 0
     for at in range(len(rented)):
         who = rented[at]
-        node, sight = state.node[who], nodes[at]
-        sight.age, sight.cores, sight.last = now - node.changed, node.cores, node.last
-        sight.free = max(node.cores - node.used, 0)
-        sight.open = 1 - node.draining
-        sight.first, sight.running = entry, node.running
+        node, seen = state.node[who], nodes[at]
+        seen.age, seen.cores, seen.last = now - node.changed, node.cores, node.last
+        seen.free = max(node.cores - node.used, 0)
+        seen.open = 1 - node.draining
+        seen.first, seen.running = entry, node.running
         for slot in range(node.running):
             task = state.task[state.running[who, slot]]
             elapsed = now - task.start
