@@ -61,7 +61,7 @@ def read_waiting(text: str) -> dict[tuple[int, int], BjobsRow]:
 def with_bjobs(jobs: Iterable[LiveJob], shown: Mapping[tuple[int, int], BjobsRow]) -> tuple[LiveJob, ...]:
     """The jobs, with queue and description of waiting jobs of IBM LSF as bjobs shows them.
 
-    A waiting job without a readable row counts as changed: its user's wishes are not known, and the advisor
+    A waiting job without a readable row counts as changed: its user's options are not known, and the advisor
     does not touch it.
     """
     return tuple(_completed(job, shown) if job.is_ibm_lsf and job.state in _WAITING else job for job in jobs)

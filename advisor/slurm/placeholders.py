@@ -161,29 +161,29 @@ class Placeholders:
         view = self.view(placeholder)
         return view if view is not None and view.name == f"{PLACEHOLDER_PREFIX}{job_id:d}" else None
 
-    def reserve(self, wish: PlaceholderRequest) -> int:
+    def reserve(self, request: PlaceholderRequest) -> int:
         """Submit a placeholder as the job's own user; return its id.
 
         Raises:
             TellAdmin: Only root may submit for others (``hedge.not_root``).
             RetryLater: The job is gone (``hedge.job_gone``), or Slurm refuses.
         """
-        shape = self._row(wish.job_id, parsing.columns_of(_SHAPE_COLUMNS, self.commands.release()))
-        if shape is None or (wish.advice_id and _advice_id(shape) != wish.advice_id):
-            raise RetryLater(f"Slurm no longer has job {wish.job_id}", code="hedge.job_gone")
-        options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
+        shape = self._row(request.job_id, parsing.columns_of(_SHAPE_COLUMNS, self.commands.release()))
+        if shape is None or (request.advice_id and _advice_id(shape) != request.advice_id):
+            raise RetryLater(f"Slurm no longer has job {request.job_id}", code="hedge.job_gone")
+        options = [*_resources(shape, request), *_as_user(int(shape["UserID"]))]
         # the submit hook leaves a job with an explicit partition alone
         answer = self.commands.text(
             "sbatch",
             "--parsable",
-            f"--job-name={PLACEHOLDER_PREFIX}{wish.job_id:d}",
-            f"--partition={wish.partition}",
+            f"--job-name={PLACEHOLDER_PREFIX}{request.job_id:d}",
+            f"--partition={request.partition}",
             "--output=/dev/null",
             "--chdir=/",
             "--export=NONE",
             f"--comment={PLACEHOLDER_COMMENT}",
             *options,
-            f"--wrap=exec sleep {math.ceil(wish.held_seconds):d}",
+            f"--wrap=exec sleep {math.ceil(request.held_seconds):d}",
         )
         placeholder = records.whole(answer.partition(";")[0])
         if placeholder is None:
@@ -296,12 +296,14 @@ def _advice_id(row: dict[str, str]) -> str | None:
     return None if advice is None else advice.advice_id
 
 
-def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
+def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
     """Options of sbatch that ask for the resources that the job has."""
     nodes = max(1, records.leading(shape["NumNodes"]) or 1)
-    limit = wish.limit_seconds if wish.limit_seconds is not None else records.seconds(shape["TimeLimit"])
+    limit = (
+        request.limit_seconds if request.limit_seconds is not None else records.seconds(shape["TimeLimit"])
+    )
     memory = mebibytes(parsing.tres_of(shape).get("mem", "")) or 0
-    features = "&".join(wish.features) if wish.features is not None else shape["Feature"]
+    features = "&".join(request.features) if request.features is not None else shape["Feature"]
     counts = {
         "ntasks": max(1, records.whole(shape["NumTasks"]) or 1),
         "nodes": nodes if nodes > 1 else 0,

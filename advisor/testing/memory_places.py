@@ -73,17 +73,21 @@ class MemoryPlaces:
         view = self.view(placeholder)
         return view if view is not None and view.name == f"{PLACEHOLDER_PREFIX}{job_id:d}" else None
 
-    def reserve(self, wish: PlaceholderRequest) -> int:
+    def reserve(self, request: PlaceholderRequest) -> int:
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""
-        own = self.view(wish.job_id)
-        if own is None or (wish.advice_id and own.advice_id != wish.advice_id):
-            raise RetryLater(f"Slurm no longer has job {wish.job_id}", code="hedge.job_gone")
-        job = self._slurm.jobs[wish.job_id]
+        own = self.view(request.job_id)
+        if own is None or (request.advice_id and own.advice_id != request.advice_id):
+            raise RetryLater(f"Slurm no longer has job {request.job_id}", code="hedge.job_gone")
+        job = self._slurm.jobs[request.job_id]
         said = job.described or Job(job_id=0, submit_time=0.0, processors=job.size)
-        limit = job.limit_seconds if wish.limit_seconds is None else 60.0 * math.ceil(wish.limit_seconds / 60)
+        limit = (
+            job.limit_seconds
+            if request.limit_seconds is None
+            else 60.0 * math.ceil(request.limit_seconds / 60)
+        )
         place: MemoryJob = self._slurm.submit(
-            wish.held_seconds,
-            partition=wish.partition,
+            request.held_seconds,
+            partition=request.partition,
             processors=job.size,
             nodes_wanted=job.nodes_wanted,
             limit_seconds=limit,
@@ -95,7 +99,7 @@ class MemoryPlaces:
                 user=said.user,
                 group=said.group,
                 account=said.account,
-                name=f"{PLACEHOLDER_PREFIX}{wish.job_id:d}",
+                name=f"{PLACEHOLDER_PREFIX}{request.job_id:d}",
                 comment=PLACEHOLDER_COMMENT,
             ),
         )

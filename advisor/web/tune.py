@@ -26,7 +26,7 @@ from advisor.web.answers import Answers, RefusedError
 from advisor.web.forms import person_of, read_form
 from advisor.web.plots import add_line, drawn
 from advisor.web.site import Site
-from advisor.web.wishes import MODE, PERIODS, Wish, limit_choices, wish_of
+from advisor.web.tune_form import MODE, PERIODS, TuneForm, form_of, limit_choices
 
 _SHOWN: Final = 50
 _REFUSED: Final = {"config.reason": 400, "config.unchanged": 400, "config.undo": 409}
@@ -52,17 +52,17 @@ class _Pages:
 
     def tune(self, request: Request) -> Response:
         loaded = self._site.load()
-        wish = wish_of(request.query_params, loaded)
+        form = form_of(request.query_params, loaded)
         curves = _curves(self._site, loaded.settings.paths.state)
-        data = _outlook(curves, loaded.settings, wish)
+        data = _outlook(curves, loaded.settings, form)
         history = _history(self._site).entries()[-_SHOWN:][::-1]
         plots = [drawn(_figure(curves, data))] if curves and data["now"] else []
         return self._answers.page(
             request,
             "tune.html",
-            {"changes": wish.changes, **data, "history": history},
-            wish=wish,
-            knobs=_knobs(loaded.settings, wish),
+            {"changes": form.changes, **data, "history": history},
+            form=form,
+            knobs=_knobs(loaded.settings, form),
             curves=curves,
             said=_said(data),
             plots=plots,
@@ -70,10 +70,10 @@ class _Pages:
         )
 
     def review(self, request: Request) -> Response:
-        wish = wish_of(request.query_params, self._site.load())
-        if not wish.changes:
+        form = form_of(request.query_params, self._site.load())
+        if not form.changes:
             raise RefusedError(400, "nothing would change: choose another value on the page Tune")
-        return self._review(request, wish.changes, action="apply", reason="", fields=wish.fields)
+        return self._review(request, form.changes, action="apply", reason="", fields=form.fields)
 
     def review_undo(self, request: Request, number: int) -> Response:
         try:
@@ -86,7 +86,7 @@ class _Pages:
 
     async def apply(self, request: Request) -> Response:
         asked = await read_form(request, self._site)
-        return await self._write(request, asked, lambda: wish_of(asked, self._site.load()).changes, None)
+        return await self._write(request, asked, lambda: form_of(asked, self._site.load()).changes, None)
 
     async def undo(self, request: Request, number: int) -> Response:
         asked = await read_form(request, self._site)
@@ -148,8 +148,8 @@ def _refused(error: BadInput) -> RefusedError:
     if error.code == "config.unwritable":
         return RefusedError(
             503,
-            f"{error}. To let the pages write it: chown -R advisor of its folder, and the drop-in "
-            "advisor-web-apply.conf (docs/pages.md); until then `advisor config set` on the controller",
+            f"{error}. To let the pages write it, give its folder to the user advisor (chown -R) and install "
+            "the drop-in advisor-web-apply.conf (docs/pages.md). Until then use `advisor config set`",
         )
     return RefusedError(_REFUSED.get(error.code, 400), str(error))
 
@@ -171,19 +171,19 @@ def _curves(site: Site, state: Path) -> KeptCurves | None:
     return site.cache.get(("curves", str(state), changed), 3600.0, lambda: kept(state))
 
 
-def _outlook(curves: KeptCurves | None, now: Settings, wish: Wish) -> dict[str, Any]:
+def _outlook(curves: KeptCurves | None, now: Settings, form: TuneForm) -> dict[str, Any]:
     """The results of the settings in force and of those asked for; None without a curve."""
     nothing: dict[str, Any] = {"computed": None, "now": None, "then": None, "points": []}
     if curves is None:
         return nothing
     before = curves.of_limit(now.price.uncertainty_limit_minutes)
-    after = curves.of_limit(wish.settings.price.uncertainty_limit_minutes)
+    after = curves.of_limit(form.settings.price.uncertainty_limit_minutes)
     if before is None or after is None:
         return nothing | {"computed": curves.time}
     return {
         "computed": curves.time,
         "now": outlook(curves, before, now),
-        "then": outlook(curves, after, wish.settings) if wish.changes else None,
+        "then": outlook(curves, after, form.settings) if form.changes else None,
         "points": [_point(point) for point in after.points],
     }
 
@@ -246,10 +246,10 @@ def _figure(curves: KeptCurves, data: Mapping[str, Any]) -> go.Figure:
     return styled(figure, f"Hours saved in a month, by the last {curves.weeks} weeks", "hours")
 
 
-def _knobs(now: Settings, wish: Wish) -> dict[str, Any]:
+def _knobs(now: Settings, form: TuneForm) -> dict[str, Any]:
     """The values of the form's fields."""
     partitions = [
-        {"field": f"{MODE}{name}", "name": name, "value": wish.fields[f"{MODE}{name}"]}
+        {"field": f"{MODE}{name}", "name": name, "value": form.fields[f"{MODE}{name}"]}
         for name in now.cluster.on_premise_partitions
     ]
     return {

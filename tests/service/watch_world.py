@@ -74,20 +74,20 @@ class Queue:
     def prepare(self) -> None:
         pass
 
-    def reserve(self, wish: PlaceholderRequest) -> int:
+    def reserve(self, request: PlaceholderRequest) -> int:
         self.on_reserve()
         if self.refuses:
             raise RetryLater("no", code="slurm.command_failed")
-        self.reserved.append(wish)
+        self.reserved.append(request)
         placeholder = 900 + len(self.reserved)
         if self.place_seconds:  # submitted by so much later than its job
-            own = self.jobs[wish.job_id]
+            own = self.jobs[request.job_id]
             self.jobs[placeholder] = dataclasses.replace(
                 own,
                 job_id=placeholder,
                 state="PENDING",
-                name=f"place-of-{wish.job_id}",
-                partition=wish.partition,
+                name=f"place-of-{request.job_id}",
+                partition=request.partition,
                 submit_time=own.submit_time + self.place_seconds,
             )
         return placeholder

@@ -80,6 +80,6 @@ def _keeps_deadline(moment: Moment, market: Market) -> bool:
     return moment.time_left - moment.tick + _ROUNDING >= left + moment.changeover
 
 
-def safe(moment: Moment, wish: Market) -> Market:
-    """The market that was wished for; on-demand where that could miss the deadline."""
-    return wish if _keeps_deadline(moment, wish) else Market.ON_DEMAND
+def safe(moment: Moment, wanted: Market) -> Market:
+    """The market that is wanted; on-demand where that could miss the deadline."""
+    return wanted if _keeps_deadline(moment, wanted) else Market.ON_DEMAND

@@ -38,7 +38,7 @@ class HeldJob(msgspec.Struct):
 
 
 class SteeredJobs(msgspec.Struct):
-    """Waiting jobs whose wishes we have changed.
+    """Waiting jobs whose preferences or exclusions we have changed.
 
     Attributes:
         preferring: Jobs that prefer the marked nodes because of us.

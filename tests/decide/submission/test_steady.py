@@ -48,7 +48,7 @@ def test_a_job_of_unknown_length_is_as_long_as_its_limit() -> None:
 @pytest.mark.parametrize(
     ("asked", "there"),
     [
-        ({}, {"steady_free_nodes": 0}),  # nothing idle to be had: it would only lose its wish for spot
+        ({}, {"steady_free_nodes": 0}),  # nothing idle to be had: it would only lose its preference for spot
         ({"processors": 8}, {}),  # two nodes: the mark is always on one, no more is promised
         ({"nodes": 2}, {}),
         ({"processors": 4}, {"processors_per_node": 0}),

@@ -37,14 +37,14 @@ def moment(
 @settings(max_examples=300)
 @given(
     pattern=markets,
-    wishes=st.lists(st.sampled_from(list(Market)), min_size=1, max_size=40),
+    wanted=st.lists(st.sampled_from(list(Market)), min_size=1, max_size=40),
     tick=st.integers(1, 4000),
     changeover=st.integers(0, 4000),
     work=st.floats(60.0, 20_000.0),
     slack=st.floats(0.0, 20_000.0),
 )
 def test_no_rule_at_all_misses_a_deadline(
-    pattern: list[bool], wishes: list[Market], tick: int, changeover: int, work: float, slack: float
+    pattern: list[bool], wanted: list[Market], tick: int, changeover: int, work: float, slack: float
 ) -> None:
     time = work + changeover + slack
     ticks = int(time / tick) + 2
@@ -52,7 +52,7 @@ def test_no_rule_at_all_misses_a_deadline(
     options = DeadlineOptions(
         hours=work / HOUR, fraction=work / time, changeover_hours=changeover / HOUR, starts=1
     )
-    used = follow(lambda _, at: wishes[at % len(wishes)], market, 0, options)
+    used = follow(lambda _, at: wanted[at % len(wanted)], market, 0, options)
     assert used.done <= time + 0.01
     assert used.on_demand + used.spot >= work - 0.01
 

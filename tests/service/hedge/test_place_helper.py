@@ -30,20 +30,20 @@ GOOD = {
 
 
 def asked(**changes: Any) -> tuple[list[PlaceholderRequest], int, str]:
-    wishes: list[PlaceholderRequest] = []
+    requests: list[PlaceholderRequest] = []
 
-    def reserve(wish: PlaceholderRequest) -> int:
-        wishes.append(wish)
+    def reserve(request: PlaceholderRequest) -> int:
+        requests.append(request)
         return 8
 
     found = answer(json.dumps(GOOD | changes).encode(), reserve)
-    return wishes, found.placeholder, found.code
+    return requests, found.placeholder, found.code
 
 
 def test_a_valid_request_submits_a_placeholder() -> None:
-    wishes, placeholder, _ = asked()
+    requests, placeholder, _ = asked()
     assert placeholder == 8
-    assert wishes == [
+    assert requests == [
         PlaceholderRequest(
             job_id=7, partition="onprem", limit_seconds=60.0, held_seconds=180.0, features=("x86",)
         )
@@ -51,8 +51,8 @@ def test_a_valid_request_submits_a_placeholder() -> None:
 
 
 def test_a_home_may_be_several_partitions() -> None:
-    wishes, placeholder, _ = asked(partition="short,long")
-    assert (wishes[0].partition, placeholder) == ("short,long", 8)
+    requests, placeholder, _ = asked(partition="short,long")
+    assert (requests[0].partition, placeholder) == ("short,long", 8)
     assert asked(partition="short,") == ([], 0, "hedge.bad_request")
 
 
@@ -112,7 +112,7 @@ WISH = PlaceholderRequest(job_id=7, partition="onprem", limit_seconds=None, held
 
 
 def test_the_placeholders_id_is_returned(tmp_path: Path) -> None:
-    with helped(tmp_path, lambda wish: wish.job_id + 1) as places:
+    with helped(tmp_path, lambda request: request.job_id + 1) as places:
         assert places.reserve(WISH) == 8
 
 
@@ -135,7 +135,7 @@ def test_a_missing_helper_is_an_error_for_the_admin(tmp_path: Path) -> None:
 
 def test_one_connection_serves_many_questions(tmp_path: Path) -> None:
     """The second would find nobody else: this helper takes one connection."""
-    with helped(tmp_path, lambda wish: wish.job_id + 1) as places:
+    with helped(tmp_path, lambda request: request.job_id + 1) as places:
         assert [places.reserve(WISH) for _ in range(3)] == [8, 8, 8]
 
 
@@ -152,8 +152,8 @@ class Impatient:
         self.hung_up = threading.Semaphore(0)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def _reserve(self, wish: PlaceholderRequest) -> int:
-        return wish.job_id + 1
+    def _reserve(self, request: PlaceholderRequest) -> int:
+        return request.job_id + 1
 
     def _accept(self) -> None:
         while True:

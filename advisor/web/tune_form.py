@@ -1,4 +1,4 @@
-"""The knobs of the page Tune: what a form says, as changes of settings."""
+"""The form of the page Tune: its fields, and the changes of settings that it asks for."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MAX_USD: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a form asks for.
+class TuneForm:
+    """A filled form of the page Tune.
 
     Attributes:
         changes: ``section.name`` to its new value, of what would change.
-        settings: The settings with it.
+        settings: The settings with these changes.
         fields: The form's fields, filled.
     """
 
@@ -59,7 +59,7 @@ def limit_choices(settings: Settings) -> list[tuple[str, str]]:
     ]
 
 
-def wish_of(asked: Mapping[str, str], loaded: LoadedSettings) -> Wish:
+def form_of(asked: Mapping[str, str], loaded: LoadedSettings) -> TuneForm:
     """The changes that a form asks for; settings that it does not name stay.
 
     Raises:
@@ -85,7 +85,7 @@ def wish_of(asked: Mapping[str, str], loaded: LoadedSettings) -> Wish:
                 409, f"{key} is set by {origin} in the environment, which the file cannot change"
             )
     try:
-        return Wish(changes, changed(loaded, changes).settings, fields)
+        return TuneForm(changes, changed(loaded, changes).settings, fields)
     except BadInput as error:
         raise RefusedError(400, f"{error.what}. {error.mend}") from None
 
