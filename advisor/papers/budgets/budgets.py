@@ -20,7 +20,7 @@ from advisor.decide.price.slices import Slice
 from advisor.model.bill import day_of
 from advisor.model.errors import BadInput
 from advisor.model.periods import period_span
-from advisor.papers.budgets.period_tokens import PeriodPurse, PeriodTokens
+from advisor.papers.budgets.period_tokens import PeriodBudget, PeriodTokens
 from advisor.parallel import Tick, side_by_side
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import LoopJobs
@@ -195,8 +195,8 @@ def _simulate(task: _Task, tick: Tick | None) -> _Done:
     until = tokens.now
     spent = {
         (payer, begin): money
-        for payer, purse in ((None, tokens.site), *tokens.accounts.items())
-        for begin, money in purse.periods(until).items()
+        for payer, budget in ((None, tokens.site), *tokens.accounts.items())
+        for begin, money in budget.periods(until).items()
     }
     exceeded = sum(money.spent > money.allowance * (1.0 + _ROUNDING) for money in spent.values())
     demand = math.nan
@@ -215,13 +215,13 @@ def _tokens(jobs: LoopJobs, terms: BudgetTerms, period: str) -> PeriodTokens:
     first, epoch = float(jobs.submit[0]), jobs.table.start_of_log
     per_second = terms.world.budget_share * jobs.core_seconds / max(jobs.span, 1.0)
 
-    def purse(core_seconds_per_month: float) -> PeriodPurse:
+    def budget(core_seconds_per_month: float) -> PeriodBudget:
         amount = core_seconds_per_month * (_DAY / _MONTH if period == "day" else 1.0)
-        return PeriodPurse(amount, period, time=epoch + first, carries_over=terms.carries_over)
+        return PeriodBudget(amount, period, time=epoch + first, carries_over=terms.carries_over)
 
     return PeriodTokens(
-        purse(per_second * _MONTH),
-        {user: purse(amount) for user, amount in _user_amounts(jobs, terms).items()},
+        budget(per_second * _MONTH),
+        {user: budget(amount) for user, amount in _user_amounts(jobs, terms).items()},
         _users(jobs),
         epoch=epoch,
         time=first,
@@ -263,8 +263,8 @@ def _demand_share(
             continue
         user = tokens.account_of(row)
         for payer in (None,) if user is None else (None, user):
-            purse = tokens.site if payer is None else tokens.accounts[payer]
-            if most <= purse.amount:
+            budget = tokens.site if payer is None else tokens.accounts[payer]
+            if most <= budget.amount:
                 refused[payer, begin] += cost
                 still_payable[begin] += cost if user is None else 0.0
     could = {key: min(money.allowance, money.spent + refused[key]) for key, money in spent.items()}

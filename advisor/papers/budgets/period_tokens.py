@@ -15,7 +15,7 @@ _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
 
 
-class PeriodPurse:
+class PeriodBudget:
     """One budget of calendar periods; core-seconds take the place of dollars.
 
     Args:
@@ -110,8 +110,8 @@ class PeriodTokens:
 
     def __init__(
         self,
-        site: PeriodPurse,
-        accounts: Mapping[int, PeriodPurse],
+        site: PeriodBudget,
+        accounts: Mapping[int, PeriodBudget],
         account_of: Ints,
         *,
         epoch: float,
@@ -134,10 +134,10 @@ class PeriodTokens:
 
     def held_for(self, key: int) -> float:
         """The core-seconds that a row's start may commit now, of the site's and of its account's money."""
-        purses = self._purses(key)
-        for purse in purses:
-            purse.accrue(self.now)
-        return min(purse.held for purse in purses)
+        budgets = self._budgets(key)
+        for budget in budgets:
+            budget.accrue(self.now)
+        return min(budget.held for budget in budgets)
 
     def accrue(self, now: float) -> None:
         """Go on to a time, seconds of the log."""
@@ -154,26 +154,26 @@ class PeriodTokens:
         account = self.account_of(key)
         if account is None:
             return 1.0
-        purse = self.accounts[account]
-        purse.accrue(self.now)
-        return purse.price_share(self.now)
+        budget = self.accounts[account]
+        budget.accrue(self.now)
+        return budget.price_share(self.now)
 
     def commit(self, key: int, most: float) -> bool:
         """Take the most that a row's start may cost; False, and nothing is taken, where it is not there."""
         if most > self.held_for(key):
             return False
-        for purse in self._purses(key):
-            purse.commit(most)
+        for budget in self._budgets(key):
+            budget.commit(most)
         self._committed[key] = most, self.now
         return True
 
     def settle(self, key: int, actual: float) -> None:
         """Give back what a start has not cost."""
         most, since = self._committed.pop(key)
-        for purse in self._purses(key):
-            purse.settle(most, actual, since, self.now)
+        for budget in self._budgets(key):
+            budget.settle(most, actual, since, self.now)
 
-    def _purses(self, row: int) -> list[PeriodPurse]:
+    def _budgets(self, row: int) -> list[PeriodBudget]:
         account = self.account_of(row)
         return [self.site] if account is None else [self.site, self.accounts[account]]
 

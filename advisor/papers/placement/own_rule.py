@@ -11,7 +11,7 @@ from advisor.model.table import JobTable
 from advisor.papers.placement.forecast_rows import ForecastColumns, estimates_at
 from advisor.papers.placement.proven import ProvenCase, candidate_chance, proven, worst_seconds
 from advisor.papers.placement.record import RuleTerms
-from advisor.papers.placement.record_in_time import Fate, RecordInTime
+from advisor.papers.placement.record_in_time import Outcome, RecordInTime
 from advisor.predict.knn.fitness import Target
 
 _TERMS = RuleTerms()
@@ -46,7 +46,7 @@ def sent_by_the_advisor(
         processors, asked = int(table.processors[row]), float(table.requested_time[row])
         slowdown = configured_slowdown(processors, placement)
         cost = placement.boot_seconds + (slowdown - 1.0) * run
-        fate = Fate(now, max(0.0, float(table.wait[row])), run, cost)
+        outcome = Outcome(now, max(0.0, float(table.wait[row])), run, cost)
         case, chance = None, None
         if (estimates := estimates_at(forecasts, index)) is not None:
             case = ProvenCase(
@@ -61,8 +61,8 @@ def sent_by_the_advisor(
                 terms=terms,
             )
             chance = candidate_chance(case)
-        record.submitted(row, fate, chance, counts=index >= first)
+        record.submitted(row, outcome, chance, counts=index >= first)
         if case is not None and chance is not None and index >= first and proven(case):
             sent[index] = True
-            record.moved(row, fate, worst_seconds(case))
+            record.moved(row, outcome, worst_seconds(case))
     return sent

@@ -18,10 +18,10 @@ class _Known(enum.IntEnum):
     ENDED_BEFORE = 3  # both, of the site's history
 
 
-class Fate(NamedTuple):
-    """What will turn out of a job: submission, wait and run here, and its cost in the cloud; seconds.
+class Outcome(NamedTuple):
+    """How a job turns out: its submission, its wait and run time on-premise, its cost in the cloud; seconds.
 
-    The cost is the boot and what the run is longer there.
+    The cost is the boot, and the time by which the run is longer in the cloud.
     """
 
     submitted: float
@@ -47,7 +47,7 @@ class RecordInTime:
     def __init__(self, terms: RuleTerms) -> None:
         self._keeper = RecordKeeper(terms.win_probability)
         self._allowance = LossAllowance(terms.loss_share)
-        self._open = list[tuple[float, int, _Known, Fate, float | None]]()
+        self._open = list[tuple[float, int, _Known, Outcome, float | None]]()
         self._time = 0.0
 
     @property
@@ -64,30 +64,32 @@ class RecordInTime:
     def settle(self, now: float) -> None:
         """Take in what was known before `now` (seconds)."""
         while self._open and self._open[0][0] < now:
-            _, key, what, fate, chance = heapq.heappop(self._open)
+            _, key, what, outcome, chance = heapq.heappop(self._open)
             if what is _Known.STARTED:
-                self._allowance.waited(key, fate.wait)
+                self._allowance.waited(key, outcome.wait)
                 continue
             if what is _Known.RAN:
-                self._allowance.ran(key, fate.cost)
+                self._allowance.ran(key, outcome.cost)
                 continue
             if what is _Known.ENDED:
-                self._allowance.could_save(fate.saved)
+                self._allowance.could_save(outcome.saved)
             if chance is not None:
-                self._keeper.ended(key, fate.saved, chance)
+                self._keeper.ended(key, outcome.saved, chance)
         self._time = now
 
-    def submitted(self, key: int, fate: Fate, chance: float | None, *, counts: bool = True) -> None:
+    def submitted(self, key: int, outcome: Outcome, chance: float | None, *, counts: bool = True) -> None:
         """A job, to be known when it ends; `chance` is None for one that is no candidate.
 
         Where `counts` is False, what the cloud would have saved it allows no loss.
         """
         what = _Known.ENDED if counts else _Known.ENDED_BEFORE
-        heapq.heappush(self._open, (fate.submitted + fate.wait + fate.run, key, what, fate, chance))
+        heapq.heappush(
+            self._open, (outcome.submitted + outcome.wait + outcome.run, key, what, outcome, chance)
+        )
 
-    def moved(self, key: int, fate: Fate, worst_seconds: float) -> None:
+    def moved(self, key: int, outcome: Outcome, worst_seconds: float) -> None:
         """A job risks so much until it ends."""
         self._keeper.moved(key, worst_seconds)
-        self._allowance.moved(key, fate.submitted, worst_seconds)
-        for what, after in ((_Known.STARTED, fate.wait), (_Known.RAN, fate.run + fate.cost)):
-            heapq.heappush(self._open, (fate.submitted + after, key, what, fate, None))
+        self._allowance.moved(key, outcome.submitted, worst_seconds)
+        for what, after in ((_Known.STARTED, outcome.wait), (_Known.RAN, outcome.run + outcome.cost)):
+            heapq.heappush(self._open, (outcome.submitted + after, key, what, outcome, None))

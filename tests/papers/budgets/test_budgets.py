@@ -10,7 +10,7 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.papers.budgets.budgets import DAILY_FIRST, DAILY_PRICE, PERIOD_PRICE, BudgetTerms, replay_budgets
-from advisor.papers.budgets.period_tokens import PeriodPurse, PeriodTokens
+from advisor.papers.budgets.period_tokens import PeriodBudget, PeriodTokens
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.world import WorldOptions
 from advisor.replay.sources import load_table
@@ -83,12 +83,12 @@ def test_bad_input_is_refused(jobs: LoopJobs) -> None:
 
 
 def test_a_start_needs_the_money_of_the_site_and_of_its_account() -> None:
-    def purse(amount: float) -> PeriodPurse:
-        return PeriodPurse(amount, "month", time=NOVEMBER, carries_over=False)
+    def budget(amount: float) -> PeriodBudget:
+        return PeriodBudget(amount, "month", time=NOVEMBER, carries_over=False)
 
     accounts = np.array([7, 8, 7])
     tokens = PeriodTokens(
-        purse(100.0), {7: purse(30.0)}, accounts, epoch=NOVEMBER, time=0.0, per_day=100.0 / 30.0
+        budget(100.0), {7: budget(30.0)}, accounts, epoch=NOVEMBER, time=0.0, per_day=100.0 / 30.0
     )
     assert not tokens.commit(0, 31.0)
     assert tokens.commit(0, 25.0)
@@ -102,13 +102,13 @@ def test_a_start_needs_the_money_of_the_site_and_of_its_account() -> None:
 
 
 def test_an_account_that_spends_less_than_evenly_has_a_share_of_the_price() -> None:
-    def purse(*, carries_over: bool = False) -> PeriodPurse:
-        return PeriodPurse(30.0, "month", time=NOVEMBER, carries_over=carries_over)
+    def budget(*, carries_over: bool = False) -> PeriodBudget:
+        return PeriodBudget(30.0, "month", time=NOVEMBER, carries_over=carries_over)
 
     tokens = PeriodTokens(
-        purse(), {7: purse()}, np.array([7, 8]), epoch=NOVEMBER, time=0.0, per_day=100.0 / 30.0
+        budget(), {7: budget()}, np.array([7, 8]), epoch=NOVEMBER, time=0.0, per_day=100.0 / 30.0
     )
-    assert purse(carries_over=True).price_share(NOVEMBER + 15 * DAY) == 1.0
+    assert budget(carries_over=True).price_share(NOVEMBER + 15 * DAY) == 1.0
     assert tokens.price_share(0) == pytest.approx(1.0)
     tokens.accrue(15 * DAY)
     assert [tokens.price_share(0), tokens.price_share(1)] == [pytest.approx(0.5), 1.0]
@@ -117,20 +117,20 @@ def test_an_account_that_spends_less_than_evenly_has_a_share_of_the_price() -> N
 
 
 def test_what_runs_over_midnight_is_spent_on_both_days() -> None:
-    purse = PeriodPurse(10.0, "day", time=NOVEMBER, carries_over=False)
-    purse.commit(8.0)
-    purse.accrue(NOVEMBER + DAY)
-    assert purse.held == 2.0  # what is still promised may be spent today
-    purse.settle(8.0, 4.0, NOVEMBER + DAY - HOUR, NOVEMBER + DAY + 3 * HOUR)
-    assert purse.held == pytest.approx(7.0)
-    assert [money.spent for money in purse.periods(NOVEMBER + DAY).values()] == pytest.approx([1.0, 3.0])
+    budget = PeriodBudget(10.0, "day", time=NOVEMBER, carries_over=False)
+    budget.commit(8.0)
+    budget.accrue(NOVEMBER + DAY)
+    assert budget.held == 2.0  # what is still promised may be spent today
+    budget.settle(8.0, 4.0, NOVEMBER + DAY - HOUR, NOVEMBER + DAY + 3 * HOUR)
+    assert budget.held == pytest.approx(7.0)
+    assert [money.spent for money in budget.periods(NOVEMBER + DAY).values()] == pytest.approx([1.0, 3.0])
 
 
 def test_a_purse_carries_over_what_it_has_left() -> None:
-    purse = PeriodPurse(10.0, "day", time=NOVEMBER, carries_over=True)
-    purse.commit(8.0)
-    purse.settle(8.0, 4.0, NOVEMBER, NOVEMBER + HOUR)
-    purse.accrue(NOVEMBER + DAY)
-    assert purse.held == pytest.approx(16.0)
-    purse.accrue(NOVEMBER + 2 * DAY)
-    assert purse.held == pytest.approx(20.0)
+    budget = PeriodBudget(10.0, "day", time=NOVEMBER, carries_over=True)
+    budget.commit(8.0)
+    budget.settle(8.0, 4.0, NOVEMBER, NOVEMBER + HOUR)
+    budget.accrue(NOVEMBER + DAY)
+    assert budget.held == pytest.approx(16.0)
+    budget.accrue(NOVEMBER + 2 * DAY)
+    assert budget.held == pytest.approx(20.0)

@@ -29,13 +29,13 @@ def test_idle_nodes_are_worth_what_the_last_jobs_would_have_been_spared(tmp_path
     now = world.clock.wall
     recent = RecentJobs()
     world.slurm.add(waiting(1, submit_time=now - 600.0))
-    sight = view_of(
+    view = view_of(
         world.slurm.snapshot(now), world.settings, last=LastTwo(), launched=lambda _: None, boot_seconds=120.0
     )
-    assert recent.ready(sight, RULES) is NOTHING
+    assert recent.ready(view, RULES) is NOTHING
     recent.ended(ended(2, now - 80_000.0))
     recent.ended(ended(3, now - 3600.0))
-    ready = recent.ready(sight, RULES)
+    ready = recent.ready(view, RULES)
     rate = 0.8 * 2 / 7200.0 + 0.2 * 3 / 80_000.0
     assert ready.charged[0] == 0.0
     assert ready.charged[1:] == pytest.approx(rate * 3540.0)
@@ -46,15 +46,15 @@ def test_they_count_in_whole_nodes_and_are_renewed(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path)
     now = world.clock.wall
     recent = RecentJobs()
-    sight = view_of(
+    view = view_of(
         world.slurm.snapshot(now), world.settings, last=LastTwo(), launched=lambda _: None, boot_seconds=120.0
     )
     recent.ended(ended(1, now - 600.0, processors=5))
-    wide = recent.ready(sight, RULES).charged.copy()
+    wide = recent.ready(view, RULES).charged.copy()
     assert wide[1] == 0.0 < wide[2]  # five processors on nodes of four
     for job_id in range(2, 400):
         recent.ended(ended(job_id, now - 500.0))
-    assert recent.ready(sight, RULES).charged[1] > 0.0
+    assert recent.ready(view, RULES).charged[1] > 0.0
 
 
 def test_the_loop_judges_plans_by_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +65,9 @@ def test_the_loop_judges_plans_by_them(tmp_path: Path, monkeypatch: pytest.Monke
     seen = []
     decide = world.loop.leader.decide
 
-    def spy(sight, verdict, rules):
-        seen.append(sight.situation.ready.charged)
-        return decide(sight, verdict, rules)
+    def spy(view, verdict, rules):
+        seen.append(view.situation.ready.charged)
+        return decide(view, verdict, rules)
 
     monkeypatch.setattr(world.loop.leader, "decide", spy)
     world.tick()
