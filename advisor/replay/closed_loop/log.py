@@ -14,7 +14,7 @@ from advisor.model.errors import BadInput
 from advisor.model.machine import Machine, places_by_partition
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.simulate.pool.machines import Machines
-from advisor.simulate.pool.pool import Further, Pool
+from advisor.simulate.pool.pool import Pool, Resources
 from advisor.simulate.pool.rules import Rules
 
 _RESOURCES = 3  # processors, memory, GPUs
@@ -51,8 +51,8 @@ class OnPremise(NamedTuple):
     def machines(self, begin: float, rules: Rules | None) -> Machines:
         """The machines, empty, at a moment; a row of this is a row of theirs."""
         needs = self.held[:, 1:].astype(np.float64)
-        further = [Further(size[1:].astype(np.float64), needs) for size in self.sizes]
-        return Machines(self.sizes[:, 0].tolist(), self.places, begin, rules, further)
+        resources = [Resources(size[1:].astype(np.float64), needs) for size in self.sizes]
+        return Machines(self.sizes[:, 0].tolist(), self.places, begin, rules, resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

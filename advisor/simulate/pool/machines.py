@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.arrays import Floats, Ints
-from advisor.simulate.pool.pool import Event, Further, Pool
+from advisor.simulate.pool.pool import Event, Pool, Resources
 from advisor.simulate.pool.rules import Rules
 
 
@@ -20,7 +20,7 @@ class Machines:
         places: The number of the machine of each row, shape ``(capacity,)``.
         time: The clock's start, seconds.
         rules: See :class:`Pool`.
-        further: What jobs wait for beside processors, of each machine; empty: nothing.
+        resources: What jobs wait for beside processors, of each machine; empty: nothing.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class Machines:
         places: Ints,
         time: float = 0.0,
         rules: Rules | None = None,
-        further: Sequence[Further] = (),
+        resources: Sequence[Resources] = (),
     ) -> None:
         self._pools = [
             Pool(count, len(places), time, rules, more)
-            for count, more in zip(processors, further or (None,) * len(processors), strict=True)
+            for count, more in zip(processors, resources or (None,) * len(processors), strict=True)
         ]
         self._places = places
         self._now = time

@@ -1,4 +1,4 @@
-"""A pool of equal processors under EASY backfilling that a caller drives event by event."""
+"""A pool of equal processors, under EASY backfilling or Slurm's, that a caller drives event by event."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Event(NamedTuple):
     has_started: bool
 
 
-class Further(NamedTuple):
+class Resources(NamedTuple):
     """What jobs wait for beside processors, such as memory.
 
     Attributes:
@@ -57,7 +57,7 @@ class Pool:
         capacity: Rows; a row is 0 to ``capacity - 1``.
         time: The clock's start, seconds.
         rules: Scheduling rules of a slurmctld, each processor being a node; None: EASY backfilling.
-        further: None: jobs wait for processors alone.
+        resources: None: jobs wait for processors alone.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class Pool:
         capacity: int,
         time: float = 0.0,
         rules: Rules | None = None,
-        further: Further | None = None,
+        resources: Resources | None = None,
     ) -> None:
         self.processors = processors
-        self._further = further or Further(np.empty(0), np.empty((capacity, 0)))
-        sizes = self._further.sizes
+        self._resources = resources or Resources(np.empty(0), np.empty((capacity, 0)))
+        sizes = self._resources.sizes
         self._arrays = Arrays(
-            np.zeros(capacity, JOB),
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.int64),
-            np.zeros(3 * capacity + 128, ENDING),
-            np.zeros(2 * capacity + _ROOM, EVENT),
-            np.zeros(1, SCALARS),
-            np.zeros(capacity),
-            np.full(processors if rules else 0, -1),
-            self._further.needs,
-            np.vstack((sizes, sizes)),
-            np.vstack((np.full(len(sizes), -math.inf), np.full(len(sizes), math.inf))),
-            np.zeros(1),
+            jobs=np.zeros(capacity, JOB),
+            queue=np.zeros(capacity, np.int64),
+            running=np.zeros(capacity, np.int64),
+            ending=np.zeros(3 * capacity + 128, ENDING),
+            events=np.zeros(2 * capacity + _ROOM, EVENT),
+            scalars=np.zeros(1, SCALARS),
+            other_ends=np.zeros(capacity),
+            owner=np.full(processors if rules else 0, -1),
+            needs=self._resources.needs,
+            stock=np.vstack((sizes, sizes)),
+            windows=np.vstack((np.full(len(sizes), -math.inf), np.full(len(sizes), math.inf))),
+            groups=np.zeros(1),
         )
         self._scalars = self._arrays.scalars
         self._scalars["now"] = time
@@ -175,14 +175,15 @@ class Pool:
             processors: Number of processors of the job, at least 1.
             limit, run: Seconds; the job is killed at its limit.
             order: Its place among jobs of equal rank, smallest first; usually its submission.
+            rank: Jobs of smaller rank come first.
 
         Raises:
             BadInput: The job is larger than the machine.
         """
-        further = self._further
-        is_too_large = bool(np.any(further.needs[row] > further.sizes))
+        needs, sizes = self._resources.needs[row], self._resources.sizes
+        is_too_large = bool(np.any(needs > sizes))
         if processors > self.processors or is_too_large:
-            more = f", and {further.needs[row]} of {further.sizes} beside them" if is_too_large else ""
+            more = f". Of other resources it needs {needs}; the machine has {sizes}" if is_too_large else ""
             raise BadInput(
                 f"a job needs {processors} processors; the machine has {self.processors}{more}",
                 where="simulated cluster",
@@ -229,11 +230,13 @@ class Pool:
         return found
 
     def forecast(self, runs: Floats, starts: Floats | None = None) -> Floats:
-        """Forecast the start of each waiting job, were no job to come; seconds, by row, NaN elsewhere.
+        """Forecast the start of each waiting job if no other job comes; seconds, shape ``(capacity,)``.
 
         Args:
             runs: Forecast run times by row, shape ``(capacity,)``, seconds; of running jobs from their start.
                 Jobs are still planned by their limits, as Slurm does.
+            starts: Array that the starts of waiting jobs are written into, and that is returned; None: a new
+                one of NaN.
         """
         if starts is None:
             starts = np.full(len(self._arrays.jobs), math.nan)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.simulate.pool.closed_queue import ClosedQueue, closed_queue_starts
-from advisor.simulate.pool.pool import Further, Pool
+from advisor.simulate.pool.pool import Pool, Resources
 from tests.simulate.pool.plain_easy import drawn_queue, plain_starts
 
 MACHINE = 16
@@ -43,7 +43,7 @@ def test_a_pool_with_further_resources_forecasts_what_it_then_does(seed: int) ->
     needs = np.column_stack((rng.integers(0, 65, count), rng.choice([0, 0, 1, 4], count))).astype(float)
     limits = rng.uniform(100.0, 5000.0, count)
     runs = limits * rng.uniform(0.05, 1.0, count)
-    pool = Pool(MACHINE, count, further=Further(sizes, needs))
+    pool = Pool(MACHINE, count, resources=Resources(sizes, needs))
     for row in range(count):
         pool.add(row, processors=int(processors[row]), limit=limits[row], run=runs[row], order=float(row))
     begun = {event.row: event.time for event in pool.advance(2000.0) if event.has_started}
