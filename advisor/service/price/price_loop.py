@@ -51,7 +51,7 @@ class PriceLoop:
     Args:
         keeper: The price and the tokens; it is told what demand is seen.
         runs: The run times that are expected of the jobs in the queue.
-        rehearse: Rehearses the site's last weeks for the first price; None: there are too few jobs so far.
+        rehearse: Rehearses the site's last weeks for the first price; returns None where it cannot yet.
     """
 
     name = "price"
@@ -172,10 +172,7 @@ class PriceLoop:
         named = [
             queued
             for queued in queue.waiting
-            if deadline_for(queued.job, self._settings) is not None
-            and queued.job.job_id not in queue.held.counted
-            and queued.job.job_id not in self._moves
-            and may_be_asked(queued, self._settings) is not None
+            if deadline_for(queued.job, self._settings) is not None and self._may_ask(queued, queue)
         ]
         if not named:
             return
@@ -209,15 +206,21 @@ class PriceLoop:
         due = [
             queued
             for queued in queue.waiting
-            if queued.job.job_id not in self._moves
-            and queued.job.job_id not in queue.held.counted
-            and now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
-            # a job that slurmctld has not looked at yet may be asked about a poll later
-            and may_be_asked(queued, self._settings) is not None
+            if now - self._valued_at.get(queued.job.job_id, -math.inf) >= PERIOD_SECONDS
+            and self._may_ask(queued, queue)
             and deadline_for(queued.job, self._settings) is None
         ]
         self._valued_at |= dict.fromkeys((queued.job.job_id for queued in due), now)
         return due
+
+    def _may_ask(self, queued: QueuedJob, queue: OnPremiseQueue) -> bool:
+        """Whether advice about a job may be asked: it does not move, nor count for a limit that holds jobs.
+
+        One that slurmctld has not looked at yet is asked about at a later poll.
+        """
+        job_id = queued.job.job_id
+        is_free = job_id not in self._moves and job_id not in queue.held.counted
+        return is_free and may_be_asked(queued, self._settings) is not None
 
     def _ask_and_move(self, best: Sequence[Valued], planned: Mapping[int, float]) -> None:
         """Move those of these jobs for which there are tokens; ``planned``: waits by time limits, seconds."""
