@@ -33,7 +33,7 @@ def chosen(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, 
     unknown = [word for word in words if word not in known]
     if unknown or not words:
         raise BadInput(
-            f"unknown: {', '.join(unknown) or 'nothing given'}",
+            f"unknown: {', '.join(unknown)}" if unknown else "nothing is named",
             where=option,
             mend=f"Choose among {', '.join(known)}",
             code="option.unknown",

@@ -18,7 +18,9 @@ Item = TypeVar("Item")
 def not_writable(error: Exception) -> TellAdmin | None:
     """What the admin is told of a full disk or missing rights; None for any other failure."""
     if isinstance(error, OSError) and error.errno in _NOT_WRITABLE:
-        return TellAdmin(f"{error}. Free the disk, or restore its rights", code="loop.not_writable")
+        return TellAdmin(
+            f"{error}. Make room on the disk, or let this user write there", code="loop.not_writable"
+        )
     return None
 
 

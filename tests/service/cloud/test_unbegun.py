@@ -128,7 +128,7 @@ def test_a_full_disk_makes_no_job_requeueable_and_ends_none(
     rig.look([make_node("burst1", "ALLOCATED", "POWERING_UP")], [shown(rig, "CONFIGURING")])
     with monkeypatch.context() as disk:
         disk.setattr(StateFile, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-        with pytest.raises(TellAdmin, match="Free the disk"):
+        with pytest.raises(TellAdmin, match="Make room on the disk"):
             rig.provision.act_on_handovers()
     assert rig.slurm.told == []
     rig.provision.act_on_handovers()
