@@ -192,8 +192,8 @@ class Launches:
     def _next(self, untried: list[Pool], wanted: Wanted, least: int) -> tuple[Pool, ...]:
         """Take the pools of the next call: one, or all spot pools of several types in a round.
 
-        A fleet's nodes boot no further than to the wait for their names, so a fleet has no more of them than
-        EC2 lets us name at once. Its template describes no network interface.
+        Nodes of a fleet wait in their boot for their name tags, so a fleet is no larger than EC2 lets us tag
+        at once. Its template describes no network interface. ``least``: the call launches so many or none.
         """
         may_be_fleet = least == 1 and not wanted.efa and len(wanted.nodes) <= self._names_left()
         while untried:

@@ -15,7 +15,7 @@ from advisor.model.errors import AdvisorError, BadInput
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
 
-_log = structlog.get_logger("advisor.history")
+_log = structlog.get_logger("advisor.files")
 
 Record = TypeVar("Record")
 

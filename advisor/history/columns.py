@@ -31,34 +31,34 @@ class TableBuilder:
     """Collects pages of rows of the ``job`` table."""
 
     def __init__(self) -> None:
-        self._whole: list[NDArray[np.int64]] = []
-        self._real: list[NDArray[np.float64]] = []
+        self._integers: list[NDArray[np.int64]] = []
+        self._reals: list[NDArray[np.float64]] = []
         self._is_whole: list[NDArray[np.bool_]] = []
         self._held: list[NDArray[np.int64]] = []
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
 
     def add(self, rows: Sequence[Row[Any]], first_starts: Mapping[int, float]) -> None:
         """Add one page; ``first_starts``: known first starts of requeued jobs by position, epoch seconds."""
-        real = [[getattr(row, name) for row in rows] for name in _REAL]
-        real.append([first_starts.get(row.position) if row.restarts else row.start_time for row in rows])
+        reals = [[getattr(row, name) for row in rows] for name in _REAL]
+        reals.append([first_starts.get(row.position) if row.restarts else row.start_time for row in rows])
         self._is_whole.append(np.array([JobState(row.state) not in CUT_SHORT for row in rows], np.bool_))
-        self._real.append(np.array(real, dtype=np.float64))  # None becomes NaN
+        self._reals.append(np.array(reals, dtype=np.float64))  # None becomes NaN
         held = [(max(row.processors, row.processors_used), held_of(row.details)) for row in rows]
         of_each = [
             (used, more.memory_held_mb or row.memory_mb or 0, more.gpus_held)
             for row, (used, more) in zip(rows, held, strict=True)
         ]
         self._held.append(np.array(of_each, dtype=np.int64).reshape(-1, 3))
-        whole = [
+        integers = [
             [row.job_id for row in rows],
             [row.processors for row in rows],
             [STATUS_OF_STATE[JobState(row.state)] for row in rows],
         ]
-        whole += [
+        integers += [
             [self._code(name, getattr(row, column)) for row in rows] for name, column in _NOMINAL.items()
         ]
-        whole.append([self._code("application", family(row.name)) for row in rows])
-        self._whole.append(np.array(whole, dtype=np.int64))
+        integers.append([self._code("application", family(row.name)) for row in rows])
+        self._integers.append(np.array(integers, dtype=np.int64))
 
     def _code(self, column: str, name: str | None) -> int:
         if name is None:
@@ -68,19 +68,19 @@ class TableBuilder:
 
     def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
         """All pages as one table in submission order."""
-        real = np.concatenate(self._real, axis=1) if self._real else np.empty((5, 0))
+        reals = np.concatenate(self._reals, axis=1) if self._reals else np.empty((5, 0))
         nothing = np.empty((3 + len(_CODED), 0), np.int64)
-        whole = np.concatenate(self._whole, axis=1) if self._whole else nothing
-        order = np.lexsort((whole[0], real[0]))
-        (submit, start, end, requested, first_start), whole = real[:, order], whole[:, order]
+        integers = np.concatenate(self._integers, axis=1) if self._integers else nothing
+        order = np.lexsort((integers[0], reals[0]))
+        (submit, start, end, requested, first_start), integers = reals[:, order], integers[:, order]
         is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
         held = np.concatenate(self._held)[order] if self._held else np.empty((0, 3), np.int64)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
-        coded = dict(zip(_CODED, whole[3:], strict=True))
+        coded = dict(zip(_CODED, integers[3:], strict=True))
         return JobTable(
-            job_id=whole[0],
-            processors=whole[1],
-            status=whole[2],
+            job_id=integers[0],
+            processors=integers[1],
+            status=integers[2],
             user=coded["user"],
             group=coded["group"],
             queue=coded["queue"],

@@ -47,7 +47,7 @@ class Queue:
     """A queue of ``bqueues -l``; minutes are None without a limit.
 
     Attributes:
-        hosts: Words of its line ``HOSTS``: names of hosts, of groups with a stroke at the end, ``all``.
+        hosts: Words of its line ``HOSTS``: names of hosts, of groups with a slash at the end, ``all``.
         resource_request: ``RES_REQ``, which counts for what a job does not ask for itself.
     """
 

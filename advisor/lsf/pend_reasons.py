@@ -1,7 +1,7 @@
-"""Why jobs wait, as ``bjobs -p`` shows it, in the words that forecasts know. Pure.
+"""Why jobs wait, as ``bjobs -p`` shows it, as reasons that `advisor.model.limits` knows. Pure.
 
-The sentences are those of volclava and, for limits of lsb.resources, of IBM's releases. One that is not known
-says nothing.
+The sentences are those of volclava and, for limits of lsb.resources, of IBM's releases. A sentence that is
+not known counts as no reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OTHERS: Final = (
 )
 _UNITS: Final = {"": "Slot", "slot": "Slot", "slots": "Slot", "jobs": "Job", "mem": "Mem"}
 _NOT_YET: Final = re.compile("waiting|not ready|postponed")
-"""Before LSF has looked at a job."""
+"""In what is said of a job that LSF has not looked at yet."""
 
 
 def read_reasons(text: str) -> Reasons:

@@ -41,9 +41,9 @@ class Scheduler(Protocol):
         ...
 
     def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
-        """Change waiting jobs by id, all that can be; then raise what was said of one that could not.
+        """Change waiting jobs by id; if some cannot be changed, raise the refusal of one after all others.
 
-        A poll shows which were changed: one call of Slurm changes many, and does not tell.
+        Which jobs were changed only the next poll shows, because one call of Slurm changes many.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Settings of what is learned beside the forests: the size model and the k-NN estimators."""
+"""Settings of the size model, of the k-NN estimators, and of the fall-back on drift."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SizeSettings(Section):
 
 
 class EstimatorSettings(Section):
-    """The two k-NN estimators of Cunha et al., which decide until 1,000 jobs have ended."""
+    """The two k-NN estimators of Cunha et al., which the policies `cunha2017` and `ambati2021` ask."""
 
     neighbours: int = setting(
         16,

@@ -25,12 +25,12 @@ from advisor.web.nodes import by_market
 from advisor.web.plots import Drawn, add_line, drawn_by_day
 from advisor.web.site import Site
 
-_SERVE_SECONDS: Final = 5.0
-_REASON_SECONDS: Final = 60.0
+_SERVE_KEPT_SECONDS: Final = 5.0
+_LAST_DAY_KEPT_SECONDS: Final = 60.0
+_WAITS_KEPT_SECONDS: Final = 300.0
 _DAY: Final = 86_400.0
 _MOVED_ROWS: Final = 5
 _WAIT_DAYS: Final = 28
-_WAIT_SECONDS: Final = 300.0
 
 
 def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
@@ -41,12 +41,14 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         if not person_of(request).sees_all:
             return RedirectResponse(f"{site.first.web.path}/decisions", 303)
         settings, now = site.settings(), site.now()
-        serve = site.cache.get("serve", _SERVE_SECONDS, lambda: ask_serve(settings))
+        serve = site.cache.get("serve", _SERVE_KEPT_SECONDS, lambda: ask_serve(settings))
         status = status_report(settings, now, serve)
-        stays = site.cache.get("stays", _REASON_SECONDS, lambda: part(lambda: _stays(site, now)))
-        waits = site.cache.get("waits", _WAIT_SECONDS, lambda: part(lambda: _waits(site, now)))
+        last_day = site.cache.get(
+            "last day", _LAST_DAY_KEPT_SECONDS, lambda: part(lambda: _last_day(site, now))
+        )
+        waits = site.cache.get("waits", _WAITS_KEPT_SECONDS, lambda: part(lambda: _waits(site, now)))
         spend = part(lambda: money_today(site, now))
-        data = {**status, "spend": spend, "last_day": stays, "waits": waits}
+        data = {**status, "spend": spend, "last_day": last_day, "waits": waits}
         nodes = part(lambda: nodes_written(settings, now))
         return answers.page(
             request,
@@ -98,8 +100,8 @@ def _wait_plots(waits: Mapping[str, Any]) -> list[Drawn]:
     return [drawn_by_day(figure, "Mean wait of jobs with advice, by day of the advice", "hours")]
 
 
-def _stays(site: Site, now: float) -> dict[str, Any]:
-    """What was decided in the last day: what kept jobs from the cloud, and which were moved last."""
+def _last_day(site: Site, now: float) -> dict[str, Any]:
+    """Decisions of the last day by placement, the reasons why jobs stayed, and the newest moves."""
     with site.history() as store:
         counts = store.decision_counts(Wanted(since=now - _DAY))
         moved = store.newest_decisions(Wanted(since=now - _DAY, placement=Placement.BURST), _MOVED_ROWS)

@@ -64,9 +64,9 @@ _Numbers = tuple[tuple[str, Quantity], ...]
 class _Option(NamedTuple):
     """A way to start a job in the cloud.
 
-    It starts there after ``wait_seconds`` for its nodes and its ``start`` on them; ``usd_per_second`` and
-    ``most_usd_per_second``, the price where its capacity has no room, are for one task. ``limit_there`` is
-    the time limit of a whole run there, seconds.
+    It waits ``wait_seconds`` for its nodes, and has its ``start`` on them. One task costs ``usd_per_second``
+    there, and ``most_usd_per_second`` where its capacity has no room. ``limit_there`` is the time limit of a
+    whole run there, seconds.
     """
 
     slowdown: float

@@ -25,6 +25,7 @@ Bytes = NDArray[np.uint8]
 Singles = NDArray[np.float32]
 
 BLOCK: Final = 2048
+"""Number of cases whose bounds are summed together."""
 GROUP: Final = 128
 """Number of bounds compared at once: most groups contain none that matters."""
 STEPS: Final = 254.0
@@ -58,7 +59,7 @@ class Sieve(NamedTuple):
     rows: Floats  # (slots, features): one case is two cache lines
     outcomes: Floats  # (2, slots): labels, times
     job_ids: Ints  # (slots,)
-    scales: Floats  # (5, features): weight, lowest, highest, whether nominal, whether of the buckets
+    scales: Floats  # (5, features): weight, lowest, highest, whether nominal, whether it makes buckets
     starts: Ints  # (buckets + 1,) first slot of each bucket, then the number of slots
     keys: Floats  # (buckets, features) a case of each bucket
 
@@ -109,7 +110,7 @@ def _grouping(base: Base, cases: Floats) -> list[int]:
 
 
 def _buckets(columns: Floats) -> tuple[Ints, Ints]:
-    """Order of cases that brings equal columns together, the first most significant; begin of each bucket."""
+    """Order of cases that brings equal columns together; and the place in it at which each bucket begins."""
     count = columns.shape[1]
     if len(columns) == 0:
         return np.arange(count), np.zeros(1, np.int64)
@@ -164,7 +165,7 @@ def bound_block(
 ) -> None:
     """Lower bounds of the squared distances of the ``len(bounds)`` cases from slot ``first`` on.
 
-    All belong to buckets of one ``level``, which contains the buckets' features.
+    All belong to buckets of one ``level``, which is the share of the features that make buckets.
     """
     bounds[:] = np.float32(min(level, MAX_WEIGHT))
     count = len(bounds)
@@ -329,7 +330,7 @@ def sift(sieve: Sieve, work: SieveScratch, base: Base, scratch: Scratch) -> int:
 def sift_rows(
     sieve: Sieve, work: SieveScratch, queries: Floats, omega: float, coverage: float, results: Floats
 ) -> None:
-    """Estimate each row of ``queries`` into the same row of ``results``, shape (rows, 5).
+    """As ``estimate_rows`` of ``_search``, which names the columns of ``results``.
 
     Values too large for a finite distance count as unknown.
     """

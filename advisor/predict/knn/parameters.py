@@ -50,7 +50,7 @@ class KnnParameters:
 
     @classmethod
     def untuned(cls, schema: FeatureSchema, *, k: int = 16, omega: float = 0.5, s: int = 10_000) -> Self:
-        """Weights of 1 for every feature: the parameters until `advisor tune` has run."""
+        """A weight of 1 for every feature. Live, ``untuned_of`` takes k, omega and s from the settings."""
         return cls(k, omega, s, (1.0,) * len(schema))
 
     @property

@@ -19,7 +19,7 @@ NAME: Final = "control-status.json"
 MISSING: Final = "status.missing"
 HOW_TO_START: Final = "`systemctl status advisor-control` says whether it runs"
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""A cloud of ten thousand nodes takes a few; whatever else lies there is not read whole."""
+"""The status of ten thousand cloud nodes takes a few MiB. No more than this is read of a larger file."""
 
 
 def write(folder: Path, content: Mapping[str, Any]) -> None:

@@ -23,7 +23,9 @@ log = structlog.get_logger(__name__)
 _NO_WARM_SECONDS: Final = 180.0
 """Pause after a node that could not be warmed up, as long as that of an empty pool."""
 _SETTLED_SECONDS: Final = 30.0
+"""A node that is powered down again so soon after its warm-up counts as one that could not be warmed up."""
 _FORGOTTEN_SECONDS: Final = 60.0
+"""After so long no snapshot still shows a node that was opened as reserved."""
 _GONE: Final = frozenset[str]()
 _NOT_OURS: Final = RESERVED | {
     "DRAIN",
@@ -98,7 +100,7 @@ class ClosedNodes:
         """
         self._steering.open()
         if self.known is not None:
-            self._opened |= dict.fromkeys(self.known.nodes, self.known.until)  # or a little before
+            self._opened |= dict.fromkeys(self.known.nodes, self.known.until)  # at the latest
         self.known = None
         log.info("portfolio.opened")
 
@@ -110,7 +112,7 @@ class ClosedNodes:
 
 
 class SteeredNodes:
-    """Idle nodes: given back, kept from Slurm's SuspendTime, and warmed up.
+    """Gives idle nodes back, keeps them from Slurm's SuspendTime, and warms powered-down nodes up.
 
     ``steering`` is asked about nodes right before they are kept, and about Slurm's own power saving.
     """
@@ -187,7 +189,10 @@ class SteeredNodes:
                     log.debug("portfolio.not_kept", node=name, message=str(error))
 
     def warm(self, asleep: Sequence[Node], count: int, seen: float, now: float) -> None:
-        """Power nodes up for jobs that have not arrived yet."""
+        """Power up ``count`` nodes for jobs that have not arrived yet, less those powered up since ``seen``.
+
+        ``seen`` is the time of the nodes' snapshot; ``seen`` and ``now`` are epoch seconds.
+        """
         self._check_warmed(asleep, seen, now)
         under_way = sum(acted >= seen for acted in self._warmed.values())
         count -= under_way

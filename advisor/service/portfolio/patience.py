@@ -18,8 +18,8 @@ from advisor.service.portfolio.portfolio_view import BurstView, Want, nodes_of
 from advisor.simulate.portfolio.moment import Moment
 from advisor.slurm.steering import Demand
 
-_STUCK_SECONDS: Final = 60.0  # a job waits in vain for so long, and
-_PERIODS: Final = 3  # for so many rounds of the loop, before it gets more nodes
+_STUCK_SECONDS: Final = 60.0  # a job gets more nodes when it has waited in vain for so long,
+_PERIODS: Final = 3  # and for so many rounds of the loop
 _MAX_DOUBLINGS: Final = 16
 _NEXT_JOBS: Final = 10  # waiting jobs whose demands count
 
@@ -45,8 +45,8 @@ class Patience:
     """
 
     def __init__(self, period_seconds: float) -> None:
-        self._periods = _PERIODS * period_seconds
-        self._patience = max(_STUCK_SECONDS, self._periods)
+        self._rounds_seconds = _PERIODS * period_seconds
+        self._patience = max(_STUCK_SECONDS, self._rounds_seconds)
         # since when, monotonic seconds: jobs wait, jobs could start on idle nodes, open nodes are not used
         self._waiting: dict[int, float] = {}
         self._starting: dict[int, float] = {}
@@ -71,7 +71,7 @@ class Patience:
         tasks = Counter(queued.job.job_id for queued in view.waiting)
         jobs = {view.waiting[at].job.job_id: view.waiting[at] for at in moment.order}
         self._remember(view, moment, unused, now)
-        due = boot_seconds + self._periods
+        due = boot_seconds + self._rounds_seconds
         return Overdue(
             stuck=tuple(
                 self._want(jobs[job_id], since, view, now)

@@ -36,7 +36,7 @@ from advisor.simulate.pool.start_profile import NODE_COLUMNS, no_sooner, start_p
 _SWITCH_SECONDS: Final = 0.00005
 _COLLECT_SECONDS: Final = 60.0
 _WARM_UP_QUESTIONS: Final = 200
-_TICK_SECONDS: Final = 1.0
+_TICK_SECONDS: Final = 10.0
 _ROTATE_SECONDS: Final = 2.0
 _JOINED_SECONDS: Final = 0.5
 
@@ -102,7 +102,7 @@ class Service:
         log.info("serve.ready", socket=str(self.settings.paths.submit_socket), status=self.status())
 
     def warm_up(self) -> None:
-        """Answer made-up questions, so that kernels are compiled and caches filled before the first."""
+        """Answer made-up questions, so that the first real one meets compiled functions and full caches."""
         _load_compiled()
         for sequence in range(_WARM_UP_QUESTIONS):
             request = AdviseRequest(
@@ -148,14 +148,14 @@ class Service:
             self._notifier.alive(self.status())
 
     def collect_garbage(self) -> None:
-        """What the frozen heap left over, between two answers; then what models have been loaded since."""
+        """Collect garbage between two answers; then put the memory of newly loaded models in huge pages."""
         with self.answerer.lock:
             gc.collect()
         huge_pages.collapse()
 
 
 def tune_interpreter() -> None:
-    """No garbage collection and no long turns of other threads while a submission waits for its answer.
+    """Let neither garbage collection nor a long slice of another thread delay a submission's answer.
 
     Everything loaded so far is frozen, so that the collector skips it; the rest is collected once a minute
     between two answers. A thread that wants the interpreter gets it within 0.05 ms instead of 5.
@@ -189,7 +189,7 @@ def run(
 def _attend(
     service: Service, notifier: Notifier, signals: DaemonSignals, take_up: Callable[[], None]
 ) -> None:
-    tick = min(_TICK_SECONDS * 10, (notifier.watchdog_seconds or 20.0) / 3)
+    tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 20.0) / 3)
     next_collection = time.monotonic() + _COLLECT_SECONDS
     while not signals.stop.is_set():
         signals.wait(tick)

@@ -26,7 +26,8 @@ log = structlog.get_logger(__name__)
 AskAdvice: TypeAlias = Callable[[int], AdviceRecord | None]
 """Job id to the newest advice it was given; None while it is on its way to the ledger."""
 AskAgain: TypeAlias = Callable[[Job, float | None, float | None], AdviseReply]
-"""Asks the submit server about a waiting job, with its forecast and its planned wait from now on, seconds."""
+"""Asks the submit server about a waiting job, with its waits from now on, seconds: by the run times that are
+expected of the jobs before it, and by their time limits."""
 
 Item = TypeVar("Item")
 

@@ -25,9 +25,10 @@ _HOW_FULFILLED: Final = re.compile(r"\([a-z]+\)")
 
 
 def is_unadvised(queued: QueuedJob) -> bool:
-    """Whether a waiting job is to be advised: its first run, no part of a heterogeneous job.
+    """Whether a waiting job is to be advised: its first run, a job or an array as submitted.
 
-    One whose AdminComment is the site's own is left alone: its advice could not be written down.
+    A part of a heterogeneous job is not, nor a task that Slurm shows apart from its array. A job whose
+    AdminComment is the site's own is left alone: its advice could not be written down.
     """
     is_whole = queued.array_job_id == queued.job.job_id and not queued.job.heterogeneous
     return queued.state == PENDING and is_whole and not queued.restarts and not queued.admin_comment
@@ -147,7 +148,8 @@ def changes_of(
 ) -> dict[str, str] | None:
     """Arguments of ``scontrol update`` that move a job: what the hook would have set inside ``sbatch``.
 
-    The user's own preference stays. Slurm would use it instead of required features: None then.
+    None where the user has a preference and the advice requires features: Slurm would use the preference
+    instead of them. Otherwise the user's preference stays.
 
     Args:
         prefer: The user's ``--prefer``, empty for none.
