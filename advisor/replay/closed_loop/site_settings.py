@@ -68,6 +68,7 @@ SHOWN: Final = frozenset(
         "placement.cutoff_decay",
         "waiting.short_wait_seconds",
         "waiting.long_job_seconds",
+        "waiting.ask_again_seconds",
         "ec2.on_demand_usd_per_hour",
     }
 )
