@@ -115,14 +115,13 @@ end
 local reply = {} -- one table for all: see `parts`
 
 local function decode(line)
-  local v, seq, refusal, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
+  local v, seq, refusal, partition, features, prefer, site_factor, nice, _, message, admin_comment
     = match(line, ANSWER)
   if not v or site_factor == "-" then return nil end
   reply.v, reply.seq, reply.refusal = tonumber(v), tonumber(seq), unless_empty(refusal)
   reply.partition, reply.features = unless_empty(partition), unless_empty(features)
   reply.prefer = unless_empty(prefer)
   reply.site_factor, reply.nice = tonumber(site_factor), tonumber(nice) -- of "" it is nil
-  reply.time_limit = tonumber(time_limit)
   reply.message, reply.admin_comment = unless_empty(message), unless_empty(admin_comment)
   return reply
 end
@@ -538,7 +537,6 @@ local TEXT_LIMITS = { -- most bytes, and what they may be
 local NUMBER_LIMITS = {
   "site_factor", -2000000000, 2000000000,
   "nice", 0, 2000000000, -- only ever later in the queue: that is what anybody may ask for
-  "time_limit", 1, 4294967293,
 }
 
 -- which field of an answer cannot be set, among those that the hook knows; others are for newer hooks
@@ -651,26 +649,12 @@ local function fits_all(job, part_list, partitions)
   return true
 end
 
--- A moved job's limit. Where its user gave none it is that of the partition from which it moves. Else it is
--- longer than the user's, never where there is none (INFINITE is none as well), never above MaxTime of a
--- partition it may start in.
+-- A moved job's limit where its user gave none: that of the partition from which it moves. His own is raised
+-- once the job runs there, by `advisor control`: here a longer one might be above the MaxWall of his QOS, or
+-- end after his --deadline, and the job would be lost.
 local function limit_there(part_list, answer)
-  local there = asked.home_limit and answer.partition and part_list[answer.partition]
-  if there then
-    local limit = asked.home_limit
-    return limit ~= (partition_limit(there) or INFINITE) and limit or nil
-  end
-  local limit = answer.time_limit
-  if not (asked.time_limit and limit and answer.partition) then return nil end
-  local only = part_list[answer.partition]
-  if only then
-    limit = min(limit, number(only.max_time, 32) or limit)
-  else
-    for name in answer.partition:gmatch("[^,]+") do
-      limit = min(limit, number(part_list[name].max_time, 32) or limit)
-    end
-  end
-  return limit > asked.time_limit and limit or nil
+  local there, limit = answer.partition and part_list[answer.partition], asked.home_limit
+  return there and limit ~= (partition_limit(there) or INFINITE) and limit or nil
 end
 
 -- A constraint of the user's may only be narrowed, and Slurm uses --prefer instead of the constraint

@@ -116,7 +116,7 @@ class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A moved job's time limit, extended because the cloud is slower.
 
     Attributes:
-        given_seconds: The extended limit; the hook lowers it to the burst partition's MaxTime.
+        given_seconds: The extended limit; at most the burst partition's MaxTime is set of it.
     """
 
     asked_seconds: float

@@ -132,9 +132,8 @@ class PlacementSettings(Section):
     )
     max_time_limit_seconds: float = setting(
         math.inf,
-        "The advisor never raises a moved job's time limit above this. Where slurmdbd enforces limits, set "
-        "it to the smallest MaxWall of your QOS and associations, since the hook sees only the partition's "
-        "MaxTime and a job above MaxWall would wait for ever.",
+        "The advisor never raises a moved job's time limit above this, nor above the MaxTime of the burst "
+        "partition.",
         why="Most sites limit the run time by the partition alone.",
         unit="s",
         gt=0.0,
@@ -142,7 +141,7 @@ class PlacementSettings(Section):
     stretch_time_limit: bool = setting(
         True,
         "Raise the time limit of a moved job by the factor s(c) by which it runs longer, if its user gave "
-        "one.",
+        "one. Under Slurm that is done once the job runs in the cloud.",
         why="A job that fits its limit on-premise would otherwise be killed on slower cores.",
         expert=True,
     )

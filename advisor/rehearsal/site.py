@@ -196,8 +196,6 @@ class SimulatedSite:
         job.admin_comment = reply.admin_comment or job.admin_comment
         job.prefer = reply.prefer or job.prefer
         job.priority_offset = (reply.site_factor or 0) - (reply.nice or 0)
-        if reply.time_limit is not None:
-            job.limit_seconds = 60.0 * reply.time_limit
         self.slurm.jobs[job.job_id] = job
         self.slurm.advance()
         if starts_hedged(answered.record.advice):

@@ -78,7 +78,7 @@ def test_nothing_is_left_of_the_answer_before(lua: str, tmp_path: Path) -> None:
 
     slurm = SlurmDouble(lua, Network(answer), tmp_path)
     done = [slurm.submit({"time_limit": 60.0}) for _ in said]
-    assert len(done[0].changes) == 7
+    assert len(done[0].changes) == 6
     assert done[3].changes == done[0].changes
     assert [set(each.changes) for each in done[1:3]] == [set(), {"nice"}]
     assert [len(each.messages) for each in done] == [1, 0, 0, 1]
@@ -91,10 +91,7 @@ def test_any_answer_is_set_as_a_whole_or_not_at_all(lua: str, reply: AdviseReply
     said = {name: getattr(reply, name) for name in ("partition", "features", "prefer", "admin_comment")}
     said = {name: text.encode().decode("latin-1") for name, text in said.items() if text}
     said |= {"site_factor": reply.site_factor, "nice": None if not reply.nice else NICE_OFFSET + reply.nice}
-    limit = reply.time_limit if reply.partition and (reply.time_limit or 0) > 60 else None
     if done.changes:
-        highest = PARTITIONS[reply.partition]["max_time"] if reply.partition else math.inf
-        said["time_limit"] = None if limit is None else min(limit, highest)
         assert done.changes == {name: value for name, value in said.items() if value is not None}
     assert len(done.messages) <= bool(done.changes and reply.message)
 
@@ -108,7 +105,6 @@ def test_all_of_it_is_set(lua: str, tmp_path: Path) -> None:
         "site_factor": -10,
         "nice": 2147483648 + 5,
         "admin_comment": GOOD.admin_comment,
-        "time_limit": 90,
     }
     assert done.messages == [GOOD.message]
 

@@ -351,36 +351,11 @@ def test_a_partition_that_does_not_take_the_account_or_qos_is_not_set(
     assert slurm.violations == []
 
 
-@pytest.mark.parametrize(
-    ("asked", "given", "max_time", "becomes"),
-    [
-        (60.0, 66, 1440.0, 66.0),
-        (60.0, 66, INFINITE, 66.0),
-        (60.0, 66, 64.0, 64.0),  # never above the partition's MaxTime
-        (60.0, 66, 60.0, None),
-        (60.0, 30, 1440.0, None),  # never shorter than the user's
-        (NO_VAL, 66, 1440.0, None),  # never where he gave none
-        (INFINITE, 66, INFINITE, None),
-    ],
-)
-def test_a_moved_jobs_limit_is_raised_last(
-    lua: str, tmp_path: Path, asked: float, given: int, max_time: float, becomes: float | None
-) -> None:
-    slurm = SlurmDouble(lua, replying(**MOVE, time_limit=given), tmp_path)
-    partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "max_time": max_time}}
-    done = slurm.submit({"time_limit": asked}, partitions)
+def test_a_moved_job_keeps_its_users_limit_until_it_runs(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE, time_limit=66), tmp_path)
+    done = slurm.submit({"time_limit": 60.0}, PARTITIONS)
     assert done.changes["partition"] == "burst"
-    assert done.changes.get("time_limit") == becomes
-    assert becomes is None or done.order[-1] == "time_limit"
-    assert slurm.violations == []
-
-
-def test_a_limit_is_raised_only_with_a_move(lua: str, tmp_path: Path) -> None:
-    slurm = SlurmDouble(lua, replying(admin_comment="{}", time_limit=66), tmp_path)
-    assert slurm.submit({"time_limit": 60.0}).changes == {"admin_comment": "{}"}
-    for nonsense in (0, 1.5, "an hour", 5_000_000_000):
-        slurm = SlurmDouble(lua, replying(**MOVE, time_limit=nonsense), tmp_path)
-        assert slurm.submit({"time_limit": 60.0}).changes == {}
+    assert "time_limit" not in done.changes
 
 
 def test_a_partition_the_user_may_not_use_is_not_set(lua: str, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ MOVE = (
     ("--contiguous", "-N2", LITTLE),
     ("--switches=1", "-N2", LITTLE),
     ("--constraint=[cloud*2]", "-N2", LITTLE),
+    ("--qos=brief",),  # a minute at most: a limit that is raised before the job runs is refused
 )
 STAY = (
     ("--mem=0",),  # all memory of a node is 16000 MiB here
@@ -60,6 +61,7 @@ STAY = (
     ("--dependency=singleton",),
     ("--reboot",),
 )
+BRIEF = ("set", "MaxWall=1", "flags=DenyOnLimit")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,7 @@ def site(database_template: Path) -> Iterator[Site]:
         database_template=database_template,
         suspend_seconds=30,
         suspend_timeout_seconds=2,
+        extra=("AccountingStorageEnforce=associations,limits,qos",),
     )
     mid = {
         "nodes": "burst[1-3]",
@@ -98,6 +101,8 @@ def site(database_template: Path) -> Iterator[Site]:
         with site:
             terms = ("DefMemPerCPU=1500", "MaxNodes=3", "DefaultTime=7")
             site.lab.run("scontrol", "update", "PartitionName=burst", *terms)
+            for said in (("add", "qos", "brief", *BRIEF), ("modify", "user", "root", "set", "qos+=brief")):
+                site.lab.run("sacctmgr", "-i", *said)
             begun = site.lab.sbatch("-N5", "--exclusive", "--time=600", script="sleep 900").job_id
             site.wait_until("the machine is full", lambda: site.lab.job(begun)["JobState"] == "RUNNING")
             site.start_advisor()

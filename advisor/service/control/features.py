@@ -64,6 +64,7 @@ class Features:
             self._portfolio(),
             self._advising(),
             self._waiting() if self.price is None else self.price,
+            self._raising(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -142,6 +143,7 @@ class Features:
             session=session_by_socket(self._settings),
             hedged=shared.wake_poll,
             join=self._join_submissions(),
+            raises_limits=self._raises_at_moves,
         )
         return AdvisingFeature(loop, shared.clock)
 
@@ -170,6 +172,19 @@ class Features:
         loop = AskingAgainLoop(settings, view=shared.view, asking=self._asking(), clock=shared.clock)
         return WaitingFeature(loop, shared.clock)
 
+    @property
+    def _raises_at_moves(self) -> bool:
+        """Whether a limit is raised with the move: LSF changes that of a running job at few sites."""
+        return isinstance(self._connections.slurm, LsfBackend)
+
+    def _raising(self) -> Feature | None:
+        """On under Slurm, also with `placement.stretch_time_limit` off: it does what advice says."""
+        if self._raises_at_moves:
+            return None
+        from advisor.service.waiting.raising import RaisingFeature
+
+        return RaisingFeature(self._settings, self._connections.slurm)
+
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket
         from advisor.service.waiting.moving import Moves
@@ -180,6 +195,7 @@ class Features:
             **self._common,
             state=MOVES.at(settings.paths.state),
             prefers=lambda job_id: "" if nodes_asked is None else nodes_asked.node_constraints(job_id).prefer,
+            raises_limits=self._raises_at_moves,
         )
         return Asking(
             moves,

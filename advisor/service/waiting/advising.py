@@ -90,6 +90,7 @@ class AdvisingLoop:
         session: Gives a way to ask; entered once a round.
         hedged: Called when a job that starts hedged was moved.
         join: Joins advice given at submission to jobs; None where there is no such advice.
+        raises_limits: Whether a job's limit is raised with its move, and not once it runs.
     """
 
     name = "advise"
@@ -103,11 +104,13 @@ class AdvisingLoop:
         session: Callable[[], AbstractContextManager[AskNew]],
         hedged: Callable[[], None] = lambda: None,
         join: Callable[[], None] | None = None,
+        raises_limits: bool = False,
     ) -> None:
         self._slurm = slurm
         self._clock = clock
         self._session = session
         self._hedged = hedged
+        self._raises_limits = raises_limits
         self._join = join
         self._site = _Site()
         self._known: set[int] = set()
@@ -221,7 +224,7 @@ class AdvisingLoop:
             return changes_here(reply, nice=one.nice)
         partition = self._site.partitions.get(reply.partition)
         why = obstacle(job, partition)
-        asked = job.requested_time if job.explicit_time_limit else None
+        asked = job.requested_time if self._raises_limits and job.explicit_time_limit else None
         changes = changes_of(reply, prefer=one.prefer, asked_seconds=asked, partition=partition)
         if why or changes is None:
             log.info("advise.left_alone", job=one.queued.job.job_id, why=why or "its user set --prefer")

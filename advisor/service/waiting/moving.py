@@ -35,6 +35,7 @@ class Moves:
     Args:
         state: Moves that are decided and not yet confirmed by a poll.
         prefers: Job id to its user's ``--prefer``, empty for none; squeue and the ledger do not have it.
+        raises_limits: Whether a job's limit is raised with its move, and not once it runs.
 
     Attributes:
         moved, given_up: Jobs since the start.
@@ -49,6 +50,7 @@ class Moves:
         state: StateFile[MovesUnderWay],
         clock: Clock,
         prefers: Callable[[int], str] = lambda _job_id: "",
+        raises_limits: bool = False,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -56,6 +58,7 @@ class Moves:
         self._state = state
         self._clock = clock
         self._prefers = prefers
+        self._raises_limits = raises_limits
         self._moving = state.read().moving
         self._told: set[int] = set()  # jobs whose move slurmctld has accepted
         self.moved = self.given_up = 0
@@ -113,13 +116,13 @@ class Moves:
         return True
 
     def _changes(self, queued: QueuedJob, reply: AdviseReply) -> dict[str, str] | None:
-        goes = bool(reply.features or reply.prefer)
+        goes, raises = bool(reply.features or reply.prefer), self._raises_limits
         return changes_of(
             reply,
             prefer=self._prefers(queued.job.job_id) if goes else "",
-            asked_seconds=queued.job.requested_time or 0.0,
+            asked_seconds=(queued.job.requested_time or 0.0) if raises else None,
             partition=next((p for p in self._slurm.partitions() if p.name == reply.partition), None)
-            if reply.time_limit is not None
+            if raises and reply.time_limit is not None
             else None,
         )
 

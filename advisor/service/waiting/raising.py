@@ -1,0 +1,61 @@
+"""The time limits of moved jobs, raised once they run in the cloud."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from advisor.model.scheduler import Scheduler
+from advisor.model.settings import Settings
+from advisor.model.snapshot import RUNNING, ClusterSnapshot
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.running.feature import Feature, Poll
+from advisor.service.running.isolating import for_each
+
+_HAS_BEGUN: Final = frozenset({RUNNING, "CONFIGURING"})
+
+log = structlog.get_logger(__name__)
+
+
+class RaisingFeature(Feature):
+    """Raises the limit of each moved job when it has begun in the burst partition.
+
+    Not before: slurmctld holds a waiting job for ever, or refuses it, whose limit is above the MaxWall of its
+    QOS or association, and cancels one that would end after its ``--deadline``.
+    """
+
+    def __init__(self, settings: Settings, slurm: Scheduler) -> None:
+        self._burst = settings.cluster.burst_partition
+        self._slurm = slurm
+
+    def polled(self, poll: Poll) -> None:
+        """See :class:`Feature`."""
+        due = dict(self._due(poll.snapshot))
+        if not due:
+            return
+        there = next((each for each in self._slurm.partitions() if each.name == self._burst), None)
+        most = there.max_minutes if there is not None else None
+        jobs_by_limit = defaultdict[int, list[int]](list)
+        for job_id, (asked, given) in due.items():
+            minutes = given if most is None else min(given, most)
+            if minutes > asked:
+                jobs_by_limit[minutes].append(job_id)
+
+        def raise_to(minutes: int) -> None:
+            self._slurm.update_job(jobs_by_limit[minutes], {"timelimit": str(minutes)})
+            log.info("limits.raised", jobs=jobs_by_limit[minutes], minutes=minutes)
+
+        for_each(jobs_by_limit, raise_to)
+
+    def _due(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Jobs that run with their users' limits, with that limit and the raised one, minutes."""
+        for queued in snapshot.jobs:
+            if queued.state not in _HAS_BEGUN or self._burst not in queued.partitions:
+                continue
+            moved = moved_by_us(queued)
+            limit = moved.time_limit if moved is not None else None
+            if limit is not None and queued.job.requested_time == limit.asked_seconds:
+                yield queued.job.job_id, (int(limit.asked_seconds // 60), int(-(-limit.given_seconds // 60)))

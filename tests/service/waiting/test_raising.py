@@ -1,0 +1,53 @@
+"""Limits of moved jobs, raised once the jobs have begun in the cloud."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+from advisor.model.snapshot import Partition, QueuedJob
+from advisor.service.running.feature import Poll
+from advisor.service.waiting.raising import RaisingFeature
+from tests.service.doubles import make_look, make_queued
+from tests.service.site import make_cluster
+
+MOVED = '{"burst_advisor":1,"id":"a","to":"burst","mode":"act","why":"capacity.spot","limit":[3600,%d]}'
+
+
+class Slurm:
+    """Notes the limits that it is told; its burst partition has a MaxTime of 70 minutes."""
+
+    def __init__(self) -> None:
+        self.limits: dict[int, str] = {}
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return (Partition(name="burst", is_up=True, nodes="", total_processors=4, max_minutes=70),)
+
+    def update_job(self, job_ids: list[int], changes: dict[str, str]) -> None:
+        self.limits |= dict.fromkeys(job_ids, changes["timelimit"])
+
+
+def moved(job_id: int, state: str = "RUNNING", *, given: int = 3960, **changes: Any) -> QueuedJob:
+    said = {"queue": "burst", "requested_time": 3600.0, "admin_comment": MOVED % given}
+    return make_queued(job_id, state, **{**said, **changes})
+
+
+def test_limits_are_raised_where_jobs_run_with_their_users_own() -> None:
+    slurm = Slurm()
+    jobs = (
+        moved(1),
+        moved(2, "CONFIGURING", given=3961),
+        moved(3, given=7200),  # MaxTime
+        moved(4, "PENDING"),
+        moved(5, "COMPLETING"),
+        moved(6, requested_time=3000.0),  # its user has changed it since
+        moved(7, requested_time=3960.0),
+        moved(8, queue="onprem"),
+        moved(9, admin_comment="its user's"),
+    )
+    snapshot = make_look(time=100.0, jobs=jobs)
+    RaisingFeature(Settings(), cast("Any", slurm)).polled(
+        Poll(snapshot=snapshot, cluster=make_cluster(), cloud=CloudState())
+    )
+    assert slurm.limits == {1: "66", 2: "67", 3: "70"}
