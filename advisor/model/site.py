@@ -335,6 +335,9 @@ def _of_payer(by_payer: Mapping[str, float], payer: str) -> float | None:
     return by_payer.get(payer, by_payer.get(any_of(payer)))
 
 
+ANY_QOS: Final = ""
+
+
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud at one submission.
 
@@ -348,6 +351,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             not hold.
         promised_jobs: Jobs in the queue whose users name a time by which they are to be done, by user.
         limits: Limits of users, accounts and QOS that hold waiting jobs.
+        preemptable: By partition and QOS (`ANY_QOS`: jobs of all), the processors that new jobs may take from
+            running ones.
         node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """
 
@@ -360,4 +365,5 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fallen_back: dict[str, str] = {}
     promised_jobs: dict[str, int] = {}
     limits: tuple[Limit, ...] = ()
+    preemptable: dict[str, dict[str, int]] = {}
     node_memory_mb: int = 0

@@ -237,6 +237,7 @@ class Partition:
         default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
         whole_nodes: Whether jobs get whole nodes (``OverSubscribe=EXCLUSIVE``).
         qos: The partition's own QOS; empty for none.
+        tier, is_preempted: Where partitions preempt: jobs of a higher tier preempt those of a lower one.
         allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
     """
 
@@ -258,5 +259,7 @@ class Partition:
     default_memory: tuple[int | None, int | None] = (None, None)
     whole_nodes: bool = False
     qos: str = ""
+    tier: int = 1
+    is_preempted: bool = False
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     denied: Mapping[str, frozenset[str]] = field(default_factory=dict)

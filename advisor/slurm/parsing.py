@@ -322,6 +322,8 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 default_memory=default_memory(pairs),
                 whole_nodes=pairs.get("OverSubscribe") == "EXCLUSIVE" or pairs.get("Exclusive") == "NODE",
                 qos=records.text(pairs.get("QoS", "")) or "",
+                tier=records.whole(pairs.get("PriorityTier", "1")) or 0,
+                is_preempted=pairs.get("PreemptMode", "OFF") != "OFF",
                 allowed=_lists(pairs, "Allow"),
                 denied=_lists(pairs, "Deny"),
             )

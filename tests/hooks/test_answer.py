@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.hooks.answers import framed
 from tests.hooks.slurm_double import (
     LUA_VERSIONS,
     NICE_OFFSET,
-    PARTITIONS,
     Network,
     SlurmDouble,
     Submitted,

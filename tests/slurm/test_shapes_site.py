@@ -61,6 +61,7 @@ STAY = (
     ("--dependency=singleton",),
     ("--reboot",),
 )
+PREEMPTING = ("PreemptType=preempt/qos", "PreemptMode=REQUEUE")
 BRIEF = ("set", "MaxWall=1", "flags=DenyOnLimit")
 
 
@@ -78,7 +79,7 @@ def site(database_template: Path) -> Iterator[Site]:
         database_template=database_template,
         suspend_seconds=30,
         suspend_timeout_seconds=2,
-        extra=("AccountingStorageEnforce=associations,limits,qos",),
+        extra=("AccountingStorageEnforce=associations,limits,qos", *PREEMPTING),
     )
     mid = {
         "nodes": "burst[1-3]",
@@ -101,7 +102,11 @@ def site(database_template: Path) -> Iterator[Site]:
         with site:
             terms = ("DefMemPerCPU=1500", "MaxNodes=3", "DefaultTime=7")
             site.lab.run("scontrol", "update", "PartitionName=burst", *terms)
-            for said in (("add", "qos", "brief", *BRIEF), ("modify", "user", "root", "set", "qos+=brief")):
+            for said in (
+                ("add", "qos", "brief", *BRIEF),
+                ("modify", "qos", "urgent", "set", "preempt=normal"),
+                ("modify", "user", "root", "set", "qos+=brief,urgent"),
+            ):
                 site.lab.run("sacctmgr", "-i", *said)
             begun = site.lab.sbatch("-N5", "--exclusive", "--time=600", script="sleep 900").job_id
             site.wait_until("the machine is full", lambda: site.lab.job(begun)["JobState"] == "RUNNING")
@@ -128,3 +133,15 @@ def test_each_job_starts_where_it_is_put_and_none_is_refused(site: Site) -> None
     assert {job["JobState"] for job in stayed.values()} == {"PENDING"}
     # nor have the loops moved one since, by what squeue shows of it
     assert [stays[job] for job, now in stayed.items() if now["Partition"] != "onprem"] == []
+
+
+@pytest.mark.comes_last
+def test_a_job_that_may_preempt_others_starts_here(site: Site) -> None:
+    """It ends the job that fills the machine; to a forecast it would wait for hours."""
+    lab = site.lab
+    moved(site, "--time=1", script="true")
+    (filler,) = lab.run("squeue", "-h", "-t", "R", "-p", "onprem", "-o", "%A").stdout.split()
+    urgent = lab.sbatch("-n16", "--qos=urgent", "--time=1", script="true").job_id
+    assert lab.job(urgent)["Partition"] == "onprem"
+    assert lab.wait_for_jobs([urgent]) == {urgent: "COMPLETED"}
+    assert lab.job(int(filler))["Restarts"] == "1"

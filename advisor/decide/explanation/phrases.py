@@ -28,6 +28,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "A limit ({detail}) holds other jobs of its user, account or QOS, and it counts jobs in "
             "the cloud as well."
         ),
+        Reason.PREEMPTS: "It may preempt running jobs, on {preemptable}, so it starts without the cloud.",
         Reason.FALLEN_BACK: "The forecasts for its partition have not held for a week: {detail}.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
         Reason.KEEPS_A_PLACE: "By its name it is the placeholder of another job: {detail}.",
@@ -312,7 +313,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         **dict.fromkeys(("data",), "GB"),
         **dict.fromkeys(("price",), "USD/core-h"),
-        **dict.fromkeys(("processors", "max_processors", "node_cores"), "cores"),
+        **dict.fromkeys(("processors", "max_processors", "node_cores", "preemptable"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
         **dict.fromkeys(("memory", "burst_memory", "node_memory", "tmp_disk"), "MiB"),
     }
@@ -374,6 +375,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "closes_in": "until the cloud nodes are reserved",
         "price": "price",
         "processors": "processors asked for",
+        "preemptable": "processors of jobs that it may preempt",
         "max_processors": "most that may move",
         "nodes_needed": "nodes needed",
         "burst_nodes": "nodes of the burst partition",

@@ -15,6 +15,7 @@ class Reason(enum.StrEnum):
     PARTITION_OFF = "rule.partition_off"
     FALLEN_BACK = "rule.fallen_back"
     LIMITED = "rule.limited"
+    PREEMPTS = "rule.preempts"
     EXPLICIT_PARTITION = "rule.explicit_partition"
     KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"

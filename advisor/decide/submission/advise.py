@@ -17,7 +17,13 @@ from advisor.decide.submission.capacity import (
 from advisor.decide.submission.cloud_terms import ratio_of, slowdown_of, stretched
 from advisor.decide.submission.policy import moves_nothing
 from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
-from advisor.decide.submission.rules import comment_words, may_move, not_fallen_back, not_limited
+from advisor.decide.submission.rules import (
+    comment_words,
+    may_move,
+    not_fallen_back,
+    not_limited,
+    not_preempting,
+)
 from advisor.model.advice import STAYS, Advice, Capacity, Mode, Placement
 from advisor.model.estimate import Estimates, SizeEstimate
 from advisor.model.job import Job
@@ -80,6 +86,8 @@ def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Setting
         first = not_fallen_back(job, state.fallen_back, settings)
     if first.verdict not in STAYS and state.limits:
         first = not_limited(job, state.limits)
+    if first.verdict not in STAYS and state.preemptable:
+        first = not_preempting(job, state.preemptable, settings)
     if first.verdict in STAYS:
         return (first,), None, None
     policy = settings.cluster.policy

@@ -19,7 +19,7 @@ from advisor.model.data_words import HOW_TO_WRITE, data_of
 from advisor.model.deadline import deadline_of
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState
+from advisor.model.site import ANY_QOS, CloudState
 
 Rule: TypeAlias = Callable[[Job, CloudState, Settings], Answer | None]
 
@@ -55,6 +55,15 @@ def not_limited(job: Job, limits: Iterable[Limit]) -> Answer:
     """
     held = next((limit.reason for limit in limits if limit.holds(job)), None)
     return _MAY_MOVE if held is None else _no(Reason.LIMITED, held)
+
+
+def not_preempting(job: Job, preemptable: Mapping[str, Mapping[str, int]], settings: Settings) -> Answer:
+    """Question 1 of a job that no rule keeps: it stays if it may take its processors from running jobs."""
+    own = preemptable.get(job.queue or settings.cluster.on_premise_partitions[0], {})
+    room = max(own.get(ANY_QOS, 0), own.get(job.qos or ANY_QOS, 0))
+    if job.processors * job.array_tasks > room:
+        return _MAY_MOVE
+    return _no(Reason.PREEMPTS, preemptable=Quantity(float(room), "cores"))
 
 
 def is_special(job: Job, settings: Settings) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from advisor.ec2.account import Account
@@ -43,6 +43,7 @@ class Connections:
         places: Submits and cancels placeholders.
         steering: Steers the burst partition for the portfolio.
         pool_order: Orders the fleet's pools by how long nodes last in them.
+        preempting_qos: Which QOS preempt which; None where no such thing is known.
         nodes_asked: Which nodes jobs ask for, prefer and exclude.
         ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
@@ -59,6 +60,7 @@ class Connections:
     places: Placeholders | None = None
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
+    preempting_qos: Callable[[], Mapping[str, frozenset[str]]] | None = None
     nodes_asked: NodeConstraintSource | None = None
     ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None
     models: ModelStore | None = None

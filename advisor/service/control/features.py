@@ -65,6 +65,7 @@ class Features:
             self._advising(),
             self._waiting() if self.price is None else self.price,
             self._raising(),
+            self._preempting(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -184,6 +185,14 @@ class Features:
         from advisor.service.waiting.raising import RaisingFeature
 
         return RaisingFeature(self._settings, self._connections.slurm)
+
+    def _preempting(self) -> Feature | None:
+        qos = self._connections.preempting_qos
+        if qos is None:
+            return None
+        from advisor.service.control.preempting import PreemptingFeature
+
+        return PreemptingFeature(self._settings, self._connections.slurm, qos, self._shared.clock)
 
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket

@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ from advisor.slurm.block_ends import BlockEnds
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.pyslurm_backend import backend_of
+from advisor.slurm.qos import preempting_qos
 from advisor.slurm.running_jobs import RunningJobs
 from advisor.slurm.steering import BurstSteering
 
@@ -91,6 +93,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         places=_places(settings, commands),
         steering=BurstSteering(commands),
         pool_order=pool_order,
+        preempting_qos=partial(preempting_qos, commands),
         nodes_asked=RunningJobs(commands),
     )
     return Control(settings, connections, notifier=notifier)

@@ -169,7 +169,7 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         site_factor: Priority the site gives the job (small jobs first).
         nice: Above 0: how much later the job goes; the hook adds Slurm's NICE_OFFSET.
         message: One line for the user's terminal; only with ``partition``.
-        time_limit: Minutes: a moved job's limit once it runs there; only with ``partition``. The hook sets none.
+        time_limit: Minutes: a moved job's limit once it runs; only with ``partition``. The hook sets none.
     """
 
     v: int

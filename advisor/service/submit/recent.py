@@ -352,6 +352,7 @@ class RecentSubmissions:
             price=self._price(self._base.price),
             fallen_back=self._base.fallen_back,
             limits=self._base.limits,
+            preemptable=self._base.preemptable,
             node_memory_mb=self._base.node_memory_mb,
             promised_jobs=self._base.promised_jobs | self._promised
             if self._promised

@@ -1,0 +1,90 @@
+"""Jobs that may preempt running ones, so that they start here at once and need no cloud.
+
+Forecasts know nothing of preemption: to them a cluster that is full of a scavenger partition's jobs is full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import structs
+
+from advisor.model.scheduler import Scheduler
+from advisor.model.settings import Settings
+from advisor.model.site import ANY_QOS, SiteState
+from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature, Poll
+from advisor.slurm.records import seconds
+
+AskQos = Callable[[], Mapping[str, frozenset[str]]]
+"""The QOS whose jobs each QOS may preempt."""
+
+_READ_SECONDS: Final = 60.0
+
+
+class PreemptingFeature(Feature):
+    """Publishes the processors that jobs of each partition and QOS may take from running jobs."""
+
+    def __init__(self, settings: Settings, slurm: Scheduler, qos: AskQos, clock: Clock) -> None:
+        self._ours = settings.cluster.on_premise_partitions
+        self._slurm = slurm
+        self._ask_qos = qos
+        self._clock = clock
+        self._next_read = -math.inf  # monotonic seconds
+        self._exempt_seconds = 0.0
+        self._partitions: Mapping[str, Partition] = {}
+        self._qos: Mapping[str, frozenset[str]] = {}
+        self._snapshot: ClusterSnapshot | None = None
+
+    def polled(self, poll: Poll) -> None:
+        """See :class:`Feature`; once a minute slurm.conf and the QOS are read as well."""
+        self._snapshot = poll.snapshot
+        if self._clock.monotonic() < self._next_read:
+            return
+        self._next_read = self._clock.monotonic() + _READ_SECONDS
+        config = self._slurm.config()
+        kind = config.get("PreemptType", "") if config.get("PreemptMode") != "OFF" else ""
+        self._exempt_seconds = seconds(config.get("PreemptExemptTime", "")) or 0.0
+        by_partition = kind == "preempt/partition_prio"
+        self._partitions = {each.name: each for each in self._slurm.partitions()} if by_partition else {}
+        self._qos = self._ask_qos() if kind == "preempt/qos" else {}
+
+    def publish(self, site: SiteState) -> SiteState:
+        """See :class:`Feature`."""
+        if self._snapshot is None or not (self._partitions or self._qos):
+            return site
+        found = {}
+        for name in self._ours:
+            room = self._room(name, self._snapshot)
+            if room:
+                found[name] = room
+        return structs.replace(site, preemptable=found)
+
+    def _room(self, name: str, snapshot: ClusterSnapshot) -> dict[str, int]:
+        """By QOS, the processors that jobs of a partition may take, less what such jobs wait for."""
+        running = {
+            queued.job.job_id: queued
+            for node in snapshot.nodes_of(name)
+            for queued in snapshot.jobs_on.get(node.name, ())
+            if snapshot.time - (queued.start_time or snapshot.time) >= self._exempt_seconds
+        }.values()
+        waiting = [queued for queued in snapshot.jobs if queued.is_queued and name in queued.partitions]
+        found = {}
+        if self._partitions:
+            lower = [queued for queued in running if self._is_lower(queued, name)]
+            found[ANY_QOS] = _processors(lower) - _processors(waiting)
+        for qos, others in self._qos.items():
+            its = [queued for queued in waiting if queued.job.qos == qos]
+            found[qos] = _processors([q for q in running if q.job.qos in others]) - _processors(its)
+        return {qos: processors for qos, processors in found.items() if processors > 0}
+
+    def _is_lower(self, queued: QueuedJob, name: str) -> bool:
+        own, other = self._partitions.get(name), self._partitions.get(queued.partitions[0])
+        return own is not None and other is not None and other.is_preempted and other.tier < own.tier
+
+
+def _processors(jobs: list[QueuedJob]) -> int:
+    return sum(queued.job.processors * queued.job.array_tasks for queued in jobs)
