@@ -353,6 +353,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         limits: Limits of users, accounts and QOS that hold waiting jobs.
         preemptable: By partition and QOS (`ANY_QOS`: jobs of all), the processors that new jobs may take from
             running ones.
+        kept_out: Users, with an account, whose associations leave out the burst partition.
         node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """
 
@@ -366,4 +367,5 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     promised_jobs: dict[str, int] = {}
     limits: tuple[Limit, ...] = ()
     preemptable: dict[str, dict[str, int]] = {}
+    kept_out: frozenset[tuple[str, str]] = frozenset()
     node_memory_mb: int = 0

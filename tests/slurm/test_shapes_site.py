@@ -60,6 +60,7 @@ STAY = (
     ("--nodelist=onprem1",),
     ("--dependency=singleton",),
     ("--reboot",),
+    ("--account=away",),  # whose association is for the partition onprem alone
 )
 PREEMPTING = ("PreemptType=preempt/qos", "PreemptMode=REQUEUE")
 BRIEF = ("set", "MaxWall=1", "flags=DenyOnLimit")
@@ -105,6 +106,8 @@ def site(database_template: Path) -> Iterator[Site]:
             for said in (
                 ("add", "qos", "brief", *BRIEF),
                 ("modify", "qos", "urgent", "set", "preempt=normal"),
+                ("add", "account", "away"),
+                ("add", "user", "root", "account=away", "partition=onprem"),
                 ("modify", "user", "root", "set", "qos+=brief,urgent"),
             ):
                 site.lab.run("sacctmgr", "-i", *said)

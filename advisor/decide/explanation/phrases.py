@@ -29,6 +29,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "the cloud as well."
         ),
         Reason.PREEMPTS: "It may preempt running jobs, on {preemptable}, so it starts without the cloud.",
+        Reason.NO_ASSOCIATION: "Its user's associations in account {detail} leave out the burst partition.",
         Reason.FALLEN_BACK: "The forecasts for its partition have not held for a week: {detail}.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
         Reason.KEEPS_A_PLACE: "By its name it is the placeholder of another job: {detail}.",

@@ -16,6 +16,7 @@ class Reason(enum.StrEnum):
     FALLEN_BACK = "rule.fallen_back"
     LIMITED = "rule.limited"
     PREEMPTS = "rule.preempts"
+    NO_ASSOCIATION = "rule.no_association"
     EXPLICIT_PARTITION = "rule.explicit_partition"
     KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"

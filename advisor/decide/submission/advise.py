@@ -19,6 +19,7 @@ from advisor.decide.submission.policy import moves_nothing
 from advisor.decide.submission.published_policies import Decided, ambati2021, cunha2017
 from advisor.decide.submission.rules import (
     comment_words,
+    let_in,
     may_move,
     not_fallen_back,
     not_limited,
@@ -86,6 +87,8 @@ def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Setting
         first = not_fallen_back(job, state.fallen_back, settings)
     if first.verdict not in STAYS and state.limits:
         first = not_limited(job, state.limits)
+    if first.verdict not in STAYS and state.kept_out:
+        first = let_in(job, state.kept_out)
     if first.verdict not in STAYS and state.preemptable:
         first = not_preempting(job, state.preemptable, settings)
     if first.verdict in STAYS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
@@ -55,6 +55,12 @@ def not_limited(job: Job, limits: Iterable[Limit]) -> Answer:
     """
     held = next((limit.reason for limit in limits if limit.holds(job)), None)
     return _MAY_MOVE if held is None else _no(Reason.LIMITED, held)
+
+
+def let_in(job: Job, kept_out: Collection[tuple[str, str]]) -> Answer:
+    """Question 1 of a job that no rule keeps: it stays if its user has no association there."""
+    user, account = job.user or "", job.account or ""
+    return _no(Reason.NO_ASSOCIATION, account) if (user, account) in kept_out else _MAY_MOVE
 
 
 def not_preempting(job: Job, preemptable: Mapping[str, Mapping[str, int]], settings: Settings) -> Answer:

@@ -44,6 +44,7 @@ class Connections:
         steering: Steers the burst partition for the portfolio.
         pool_order: Orders the fleet's pools by how long nodes last in them.
         preempting_qos: Which QOS preempt which; None where no such thing is known.
+        partitions_of_users: By user and account, the partitions to which associations are confined.
         nodes_asked: Which nodes jobs ask for, prefer and exclude.
         ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
@@ -61,6 +62,7 @@ class Connections:
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
     preempting_qos: Callable[[], Mapping[str, frozenset[str]]] | None = None
+    partitions_of_users: Callable[[str], Mapping[tuple[str, str], frozenset[str]]] | None = None
     nodes_asked: NodeConstraintSource | None = None
     ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None
     models: ModelStore | None = None

@@ -66,6 +66,7 @@ class Features:
             self._waiting() if self.price is None else self.price,
             self._raising(),
             self._preempting(),
+            self._associations(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -193,6 +194,14 @@ class Features:
         from advisor.service.control.preempting import PreemptingFeature
 
         return PreemptingFeature(self._settings, self._connections.slurm, qos, self._shared.clock)
+
+    def _associations(self) -> Feature | None:
+        partitions = self._connections.partitions_of_users
+        if partitions is None:
+            return None
+        from advisor.service.control.associations import AssociationsFeature
+
+        return AssociationsFeature(self._settings, self._connections.slurm, partitions, self._shared.clock)
 
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket

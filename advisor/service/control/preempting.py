@@ -5,9 +5,7 @@ Forecasts know nothing of preemption: to them a cluster that is full of a scaven
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import structs
 
@@ -17,34 +15,42 @@ from advisor.model.site import ANY_QOS, SiteState
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
+from advisor.service.running.loops import LoopRunner, Step
 from advisor.slurm.records import seconds
 
 AskQos = Callable[[], Mapping[str, frozenset[str]]]
 """The QOS whose jobs each QOS may preempt."""
 
-_READ_SECONDS: Final = 60.0
-
 
 class PreemptingFeature(Feature):
-    """Publishes the processors that jobs of each partition and QOS may take from running jobs."""
+    """Publishes the processors that jobs of each partition and QOS may take from running jobs.
+
+    It reads slurm.conf and the QOS in a thread of its own: slurmdbd may take long.
+    """
+
+    name = "preemption"
+    period_seconds = 60.0
 
     def __init__(self, settings: Settings, slurm: Scheduler, qos: AskQos, clock: Clock) -> None:
         self._ours = settings.cluster.on_premise_partitions
         self._slurm = slurm
         self._ask_qos = qos
-        self._clock = clock
-        self._next_read = -math.inf  # monotonic seconds
+        self.runners = (LoopRunner(self, clock),)
         self._exempt_seconds = 0.0
         self._partitions: Mapping[str, Partition] = {}
         self._qos: Mapping[str, frozenset[str]] = {}
         self._snapshot: ClusterSnapshot | None = None
 
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("read what preempts what", self.read),)
+
     def polled(self, poll: Poll) -> None:
-        """See :class:`Feature`; once a minute slurm.conf and the QOS are read as well."""
+        """See :class:`Feature`."""
         self._snapshot = poll.snapshot
-        if self._clock.monotonic() < self._next_read:
-            return
-        self._next_read = self._clock.monotonic() + _READ_SECONDS
+
+    def read(self) -> None:
+        """Ask which jobs may preempt which."""
         config = self._slurm.config()
         kind = config.get("PreemptType", "") if config.get("PreemptMode") != "OFF" else ""
         self._exempt_seconds = seconds(config.get("PreemptExemptTime", "")) or 0.0

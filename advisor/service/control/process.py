@@ -33,11 +33,11 @@ from advisor.service.running.signals import DaemonSignals
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.state.records import APPLIED_NAME
 from advisor.service.state.state_files import CLOSED_POOLS, LSF_ADVICE, LSF_HOSTS, PRICES
+from advisor.slurm.accounts import partitions_of_users, preempting_qos
 from advisor.slurm.block_ends import BlockEnds
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.pyslurm_backend import backend_of
-from advisor.slurm.qos import preempting_qos
 from advisor.slurm.running_jobs import RunningJobs
 from advisor.slurm.steering import BurstSteering
 
@@ -94,6 +94,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         steering=BurstSteering(commands),
         pool_order=pool_order,
         preempting_qos=partial(preempting_qos, commands),
+        partitions_of_users=partial(partitions_of_users, commands),
         nodes_asked=RunningJobs(commands),
     )
     return Control(settings, connections, notifier=notifier)

@@ -353,6 +353,7 @@ class RecentSubmissions:
             fallen_back=self._base.fallen_back,
             limits=self._base.limits,
             preemptable=self._base.preemptable,
+            kept_out=self._base.kept_out,
             node_memory_mb=self._base.node_memory_mb,
             promised_jobs=self._base.promised_jobs | self._promised
             if self._promised

@@ -65,6 +65,7 @@ def test_what_may_be_preempted(config: Mapping[str, str], found: dict[str, dict[
     assert feature.publish(site) == site
     poll = Poll(snapshot=make_look(100.0, nodes, jobs), cluster=make_cluster(), cloud=CloudState())
     feature.polled(poll)
+    feature.read()
     assert feature.publish(site).preemptable == found
 
 

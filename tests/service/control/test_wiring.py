@@ -208,7 +208,13 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         [sys.executable, "-c", _DAY_ONE, str(state)], capture_output=True, text=True, check=True
     )
     features, fields, imported = (line.split() for line in done.stdout.splitlines()[-3:])
-    assert features == ["PriceFeature", "RaisingFeature", "PreemptingFeature", "LearnFeature"]
+    assert features == [
+        "PriceFeature",
+        "RaisingFeature",
+        "PreemptingFeature",
+        "AssociationsFeature",
+        "LearnFeature",
+    ]
     assert set(fields) == control.status().keys()
     for module in (
         "service.cloud.feature",

@@ -1,0 +1,57 @@
+"""Users whose associations leave out the burst partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.rules import let_in
+from advisor.model.settings import Settings
+from advisor.model.site import SiteState
+from advisor.service.control.associations import AssociationsFeature
+from advisor.slurm.accounts import partitions_of_users, preempting_qos
+from tests.decide.cases import make_job
+from tests.service.doubles import Hands
+
+ASSOCIATIONS = (
+    "|root|\nroot|root|\nann|chem|onprem\nann|chem|burst\nann|phys|onprem\nbob|chem|\nbob|chem|low\n"
+)
+
+
+class Said:
+    """sacctmgr, with one answer; and slurm.conf."""
+
+    def __init__(self, answer: str = "", enforce: str = "") -> None:
+        self.answer, self.enforce, self.asked = answer, enforce, list[tuple[str, ...]]()
+
+    def text(self, *command: str) -> str:
+        self.asked.append(command)
+        return self.answer
+
+    def config(self) -> Mapping[str, str]:
+        return {"ClusterName": "here", "AccountingStorageEnforce": self.enforce}
+
+
+@pytest.mark.parametrize(
+    ("enforce", "kept_out"),
+    [("none", frozenset()), ("associations,limits,qos", frozenset({("ann", "phys")}))],
+)
+def test_who_has_no_association_for_the_burst_partition(
+    enforce: str, kept_out: frozenset[tuple[str, str]]
+) -> None:
+    said = cast("Any", Said(ASSOCIATIONS, enforce))
+    settings = Settings.model_validate({"cluster": {"burst_partition": "burst"}})
+    feature = AssociationsFeature(settings, said, lambda name: partitions_of_users(said, name), Hands().clock)
+    feature.read()
+    assert feature.publish(SiteState(time=100.0, cluster=None)).kept_out == kept_out
+    assert all(command[-1] == "cluster=here" for command in said.asked)
+    reasons = [let_in(make_job(user="ann", account=each), kept_out).reason for each in ("phys", "chem")]
+    assert reasons == [Reason.NO_ASSOCIATION if kept_out else Reason.MAY_MOVE, Reason.MAY_MOVE]
+
+
+def test_the_qos_that_preempt_others() -> None:
+    said = cast("Any", Said("normal|\nhigh|normal,low\n"))
+    assert preempting_qos(said) == {"high": {"normal", "low"}}
