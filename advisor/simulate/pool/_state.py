@@ -44,7 +44,16 @@ _COUNTS = (
 SCALARS = np.dtype(
     [
         (name, np.float64)
-        for name in ("now", "shadow", "cycle", "next_cycle", "last_cycle", "window", "widening", "least_limit")
+        for name in (
+            "now",
+            "shadow",
+            "cycle",
+            "next_cycle",
+            "last_cycle",
+            "window",
+            "widening",
+            "least_limit",
+        )
     ]
     + [(name, np.int64) for name in _COUNTS],
     align=True,
