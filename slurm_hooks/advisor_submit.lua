@@ -649,9 +649,9 @@ local function fits_all(job, part_list, partitions)
   return true
 end
 
--- A moved job's limit where its user gave none: that of the partition from which it moves. His own is raised
--- once the job runs there, by `advisor control`: here a longer one might be above the MaxWall of his QOS, or
--- end after his --deadline, and the job would be lost.
+-- A moved job's limit where its user gave none: that of the partition from which it moves. `advisor control`
+-- raises a user's own once the job runs there. Here a longer one might be above the MaxWall of the job's QOS,
+-- or end after its --deadline, and the job would be lost.
 local function limit_there(part_list, answer)
   local there, limit = answer.partition and part_list[answer.partition], asked.home_limit
   return there and limit ~= (partition_limit(there) or INFINITE) and limit or nil

@@ -5,7 +5,7 @@ Forecasts know nothing of preemption: to them a cluster that is full of a scaven
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
@@ -70,27 +70,29 @@ class PreemptingFeature(Feature):
         return structs.replace(site, preemptable=found)
 
     def _room(self, name: str, snapshot: ClusterSnapshot) -> dict[str, int]:
-        """By QOS, the processors that jobs of a partition may take, less what such jobs wait for."""
-        running = {
-            queued.job.job_id: queued
-            for node in snapshot.nodes_of(name)
-            for queued in snapshot.jobs_on.get(node.name, ())
-            if snapshot.time - (queued.start_time or snapshot.time) >= self._exempt_seconds
-        }.values()
+        """By QOS with something to preempt, the processors for new jobs of a partition, idle ones included.
+
+        Those that jobs of that QOS wait for are not.
+        """
+        nodes = [node for node in snapshot.nodes_of(name) if not (node.is_down or node.is_draining)]
+        holding = {q.job.job_id: q for node in nodes for q in snapshot.jobs_on.get(node.name, ())}.values()
+        idle = max(0, sum(node.processors for node in nodes) - _processors(holding))
+        since = snapshot.time - self._exempt_seconds
+        running = [queued for queued in holding if (queued.start_time or snapshot.time) <= since]
         waiting = [queued for queued in snapshot.jobs if queued.is_queued and name in queued.partitions]
         found = {}
         if self._partitions:
             lower = [queued for queued in running if self._is_lower(queued, name)]
-            found[ANY_QOS] = _processors(lower) - _processors(waiting)
+            found[ANY_QOS] = _processors(lower), _processors(waiting)
         for qos, others in self._qos.items():
             its = [queued for queued in waiting if queued.job.qos == qos]
-            found[qos] = _processors([q for q in running if q.job.qos in others]) - _processors(its)
-        return {qos: processors for qos, processors in found.items() if processors > 0}
+            found[qos] = _processors([q for q in running if q.job.qos in others]), _processors(its)
+        return {qos: idle + taken - asked for qos, (taken, asked) in found.items() if taken}
 
     def _is_lower(self, queued: QueuedJob, name: str) -> bool:
         own, other = self._partitions.get(name), self._partitions.get(queued.partitions[0])
         return own is not None and other is not None and other.is_preempted and other.tier < own.tier
 
 
-def _processors(jobs: list[QueuedJob]) -> int:
+def _processors(jobs: Iterable[QueuedJob]) -> int:
     return sum(queued.job.processors * queued.job.array_tasks for queued in jobs)

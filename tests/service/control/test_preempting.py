@@ -46,12 +46,16 @@ def qos() -> Mapping[str, frozenset[str]]:
     [
         ({}, {}),
         ({**BY_PARTITION, "PreemptMode": "OFF"}, {}),
-        (BY_PARTITION, {"onprem": {"": 4}}),  # 6 of job 1, of which job 5 wants 2
-        (BY_QOS, {"onprem": {"high": 7}}),  # of jobs 1 and 2; job 3 has run for less than a minute
+        (BY_PARTITION, {"onprem": {"": 5}}),  # 6 of job 1 and one that is idle, of which job 5 wants 2
+        (BY_QOS, {"onprem": {"high": 8}}),  # of jobs 1 and 2; job 3 has run for less than a minute
     ],
 )
 def test_what_may_be_preempted(config: Mapping[str, str], found: dict[str, dict[str, int]]) -> None:
-    nodes = (make_node("onprem1", "MIXED", partitions=("onprem", "low", "kept")),)
+    there = ("onprem", "low", "kept")
+    nodes = (
+        make_node("onprem1", "MIXED", processors=10, partitions=there),
+        make_node("onprem2", "DOWN", processors=10, partitions=there),
+    )
     said = {"nodes": "onprem1", "qos": "normal"}
     jobs = (
         make_queued(1, "RUNNING", processors=6, queue="low", start_time=10.0, **said),
