@@ -390,10 +390,13 @@ def _minutes(text: str) -> int | None:
 
 
 def config(text: str) -> dict[str, str]:
-    """Values of ``scontrol show config`` by name; of several lines with one name, the first."""
+    """Values of ``scontrol show config`` by name; of several lines with one name, the first.
+
+    From 24.05 on ``PrologSlurmctld`` is shown as ``PrologSlurmctld[0]``, and so on for each of several.
+    """
     values: dict[str, str] = {}
     for line in text.splitlines():
-        name, found, value = line.partition("=")
-        if found and re.fullmatch(r"[A-Za-z0-9_/]+", name.strip()):
-            values.setdefault(name.strip(), value.strip())
+        match = re.match(r"\s*([A-Za-z0-9_/]+)(?:\[[0-9]+\])?\s*=(.*)", line)
+        if match:
+            values.setdefault(match[1], match[2].strip())
     return values

@@ -260,6 +260,7 @@ def test_recorded_partitions_configuration_and_version(release: str) -> None:
     config = parsing.config(recorded("config.txt", release))
     assert config["ClusterName"] == "lab"
     assert config["AuthInfo"].endswith("cred_expire=5")
+    assert config["PrologSlurmctld"] == "/var/lab/cloud/prolog"
     assert release_in(recorded("version.txt", release)) == RELEASES[release]
 
 
