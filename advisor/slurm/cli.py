@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Unpack
 
@@ -17,7 +17,7 @@ from advisor.model.node_sets import fold
 from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
-from advisor.slurm import parsing, records
+from advisor.slurm import account_lists, parsing, records
 from advisor.slurm.commands import Commands, named, release_in, reservations_of
 from advisor.slurm.protocol import AccountingExport
 from advisor.slurm.records import Layout, Unread
@@ -48,6 +48,7 @@ class CliBackend:
         self._commands = commands
         self._monotonic = monotonic
         self._accounting_fields: tuple[str, ...] | None = None
+        self._account_parents: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, settings: Settings) -> CliBackend:
@@ -224,9 +225,16 @@ class CliBackend:
 
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return parsing.partitions(
+        found = parsing.partitions(
             self._commands.text("scontrol", "--oneliner", "--all", "show", "partitions")
         )
+        if not account_lists.has_lists(found) or self._commands.release() < account_lists.INHERITED_FROM:
+            return found
+        which = ("where", "user=", f"cluster={self.config()['ClusterName']}", "format=account,parentname")
+        with suppress(RetryLater):  # without slurmdbd, those of the last time
+            told = self._commands.text("sacctmgr", "-nP", "show", "assoc", *which, timeout=5.0)
+            self._account_parents = account_lists.parents_of(told)
+        return account_lists.with_accounts_below(found, self._account_parents)
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

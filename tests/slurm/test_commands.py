@@ -266,3 +266,19 @@ def test_the_release_is_asked_once_and_again_when_squeue_is_replaced(tmp_path: P
     install(tmp_path, "squeue", "exit 1")
     with pytest.raises(RetryLater):
         commands.release()
+
+
+@pytest.mark.parametrize("release", ["22.05.8", "24.11.5"])
+def test_a_partitions_list_holds_for_accounts_below_from_23_02_on(tmp_path: Path, release: str) -> None:
+    install(tmp_path, "squeue", f"echo slurm {release}")
+    shown = "PartitionName=burst AllowAccounts=Physics State=UP"
+    install(tmp_path, "scontrol", f'[ "$2" = config ] && echo ClusterName = lab || echo {shown}')
+    install(
+        tmp_path, "sacctmgr", "printf 'root|\\nphysics|root\\noptics|physics\\nlasers|optics\\nart|root\\n'"
+    )
+    slurm = backend(tmp_path)
+    (burst,) = slurm.partitions()
+    below = {"optics", "lasers"} if release != "22.05.8" else set[str]()
+    assert burst.allowed["accounts"] == {"physics"} | below
+    install(tmp_path, "sacctmgr", "exit 1")
+    assert slurm.partitions() == (burst,), "slurmdbd is away"

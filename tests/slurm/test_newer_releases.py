@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from advisor.model.errors import TellAdmin
+from advisor.model.job import Job
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
 from advisor.service.exchange.handover import HandOver, decode
+from advisor.service.waiting.unadvised import obstacle
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.testing.lab import Lab, LabOptions
@@ -75,6 +77,26 @@ def test_the_resume_file_says_which_job_a_node_is_for(lab: Lab, slurm: CliBacken
     else:
         assert asked.priorities == dict.fromkeys(asked.jobs, job(slurm, job_id).priority)
     lab.run("scancel", str(job_id))
+
+
+def test_accounts_below_those_of_a_partitions_list(database_template: Path) -> None:
+    """From 23.02 on ``AllowAccounts`` and ``DenyAccounts`` hold for them as well; no submission is lost."""
+    enforced = ("AccountingStorageEnforce=associations", "EnforcePartLimits=ALL")
+    options = LabOptions(
+        nodes=1, burst_nodes=1, database=True, database_template=database_template, extra=enforced
+    )
+    with Lab.temporary(options) as lab:
+        for account, parent in (("physics", "lab"), ("optics", "physics")):
+            lab.run("sacctmgr", "-i", "-Q", "add", "account", account, f"parent={parent}")
+            lab.run("sacctmgr", "-i", "-Q", "add", "user", "root", f"account={account}")
+        slurm = CliBackend(Commands(Path(shutil.which("squeue") or "").parent, lab.conf))
+        for lists in (("AllowAccounts=physics",), ("AllowAccounts=", "DenyAccounts=physics")):
+            lab.run("scontrol", "update", "partitionname=burst", *lists)
+            burst = next(partition for partition in slurm.partitions() if partition.name == "burst")
+            for account in ("lab", "physics", "optics"):
+                said = obstacle(Job(job_id=0, submit_time=0.0, processors=1, account=account), burst)
+                asked = ("--hold", "--partition=burst", f"--account={account}", "--wrap=true")
+                assert (lab.run("sbatch", *asked, check=False).returncode == 0) == (said == ""), account
 
 
 def watch_resume_files(lab: Lab, folder: Path) -> Path:
