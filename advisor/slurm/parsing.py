@@ -140,7 +140,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
     partitions = tuple(name for name in row["Partition"].strip().split(",") if name)
     if job_id is None or submit is None or not partitions or not _STATE.fullmatch(state):
         return None
-    if records.whole(row["UserID"]) is None:
+    if records.user_id(row["UserID"]) is None:
         return None
     start = records.whole(row["StartTime"])
     job, tres = _job(row, job_id, float(submit), partitions[0]), tres_of(row)
@@ -183,7 +183,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         job_id=job_id,
         submit_time=submit,
         processors=processors,
-        user=records.text(row["UserName"]) or records.text(row["UserID"]),
+        user=records.text(row["UserName"]) or f"{records.user_id(row['UserID'])}",
         group=records.text(row["GroupName"]),
         queue=partition,
         requested_time=records.seconds(row["TimeLimit"]),

@@ -64,8 +64,7 @@ _SHAPE_COLUMNS: Final = (
 )
 _END_COLUMNS: Final = ("exit_code", "EndTime")
 _USERS_A_CALL: Final = 50
-_SIGNAL_BITS: Final = 0x7F  # of a wait status
-_NOT_LAUNCHED: Final = 0x100  # the wait status that slurmctld gives a batch job whose node refuses it
+_NOT_LAUNCHED: Final = (1, 0)  # the exit code that slurmctld gives a batch job whose node refuses it
 _KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
 
 
@@ -130,9 +129,9 @@ class Placeholders:
         row = self._row(job_id, (*_VIEW_COLUMNS[:-1], *_END_COLUMNS, _VIEW_COLUMNS[-1]), states="FAILED")
         if row is None:
             return None
-        status = records.whole(row["exit_code"]) or 0
-        never_began = status == _NOT_LAUNCHED and row["StartTime"].strip() == row["EndTime"].strip()
-        return _view_of(job_id, row) if never_began or status & _SIGNAL_BITS in _KILLED_BY else None
+        ended = _exit_code(row["exit_code"])
+        never_began = ended == _NOT_LAUNCHED and row["StartTime"].strip() == row["EndTime"].strip()
+        return _view_of(job_id, row) if never_began or ended[1] in _KILLED_BY else None
 
     def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
         """Jobs in a partition of some users (by id); of all users if none or more than 50 are named.
@@ -169,9 +168,10 @@ class Placeholders:
             RetryLater: The job is gone (``hedge.job_gone``), or Slurm refuses.
         """
         shape = self._row(request.job_id, parsing.columns_of(_SHAPE_COLUMNS, self.commands.release()))
-        if shape is None or (request.advice_id and _advice_id(shape) != request.advice_id):
+        uid = None if shape is None else records.user_id(shape["UserID"])
+        if shape is None or uid is None or (request.advice_id and _advice_id(shape) != request.advice_id):
             raise RetryLater(f"Slurm no longer has job {request.job_id}", code="hedge.job_gone")
-        options = [*_resources(shape, request), *_as_user(int(shape["UserID"]))]
+        options = [*_resources(shape, request), *_as_user(uid)]
         # the submit hook leaves a job with an explicit partition alone
         answer = self.commands.text(
             "sbatch",
@@ -324,6 +324,13 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
     if shape["Contiguous"].strip() == "1":
         options.append("--contiguous")
     return options
+
+
+def _exit_code(shown: str) -> tuple[int, int]:
+    """Exit code and signal of ``1:0`` or, before 23.02, of a wait status."""
+    code, colon, signal = shown.partition(":")
+    number = records.whole(code) or 0
+    return (number, records.whole(signal) or 0) if colon else (number >> 8, number & 0x7F)
 
 
 def _as_user(uid: int) -> list[str]:

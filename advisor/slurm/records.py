@@ -93,6 +93,12 @@ def whole(value: str) -> int | None:
     return int(stripped) if _WHOLE.fullmatch(stripped) else None
 
 
+def user_id(value: str) -> int | None:
+    """A user's number; up to 26.05.2 squeue shows one above 2147483647 as if it were negative."""
+    number = whole(value.strip().removeprefix("-"))
+    return -number % 2**32 if number and value.strip().startswith("-") else number
+
+
 def leading(value: str) -> int | None:
     """The number with which a column begins: ``4``, ``4-8`` (a range), ``4+``, ``2K`` (2,048)."""
     match = _LEADING.match(value.strip())

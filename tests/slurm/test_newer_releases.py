@@ -18,6 +18,7 @@ from advisor.service.exchange.handover import HandOver, decode
 from advisor.service.waiting.unadvised import obstacle
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
+from advisor.slurm.placeholders import Placeholders
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 
@@ -77,6 +78,15 @@ def test_the_resume_file_says_which_job_a_node_is_for(lab: Lab, slurm: CliBacken
     else:
         assert asked.priorities == dict.fromkeys(asked.jobs, job(slurm, job_id).priority)
     lab.run("scancel", str(job_id))
+
+
+def test_how_a_job_ended(lab: Lab) -> None:
+    """What is asked about a job that slurmctld has killed in order to requeue it."""
+    places = Placeholders(Commands(Path(shutil.which("squeue") or "").parent, lab.conf))
+    for script, is_killed in (("kill -9 $$", True), ("exit 1", False)):
+        job_id = lab.sbatch(script=f"sleep 1; {script}").job_id
+        assert lab.wait_for_jobs([job_id]) == {job_id: "FAILED"}
+        assert (places.killed(job_id) is not None) == is_killed
 
 
 def test_accounts_below_those_of_a_partitions_list(database_template: Path) -> None:

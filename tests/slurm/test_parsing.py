@@ -264,6 +264,12 @@ def test_recorded_partitions_configuration_and_version(release: str) -> None:
     assert release_in(recorded("version.txt", release)) == RELEASES[release]
 
 
+@pytest.mark.parametrize("shown", ["3000000000", "-1294967296"])  # up to 26.05.2 the latter
+def test_a_user_with_a_number_above_31_bits_is_known(shown: str) -> None:
+    jobs, report = recorded_jobs(one_job(UserID=shown))
+    assert (jobs[7].job.user, report.malformed) == ("3000000000", 0)
+
+
 @given(st.text(max_size=300))
 def test_f28_whatever_a_user_types_stays_in_its_column(typed: str) -> None:
     jobs, report = recorded_jobs(one_job(Name=typed, Comment=typed, Account=typed) + one_job(JobID="8"))

@@ -30,6 +30,11 @@ class Squeue:
         ("256", "1795755804", True),  # "Killing non-startable batch job: Job credential revoked"
         ("0", "1795755804", False),
         ("512", "1795755804", False),
+        ("0:15", "1795755812", True),  # from 23.02 on
+        ("0:9", "1795755812", True),
+        ("1:0", "1795755812", False),
+        ("1:0", "1795755804", True),
+        ("0:0", "1795755804", False),
     ],
 )
 def test_a_job_that_a_forgotten_requeue_has_ended_is_known(status: str, end: str, *, is_killed: bool) -> None:
