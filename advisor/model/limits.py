@@ -22,7 +22,7 @@ _FOR_EVER: Final = ("perjob", "pernode", "timelimit", "submit", "notallowed", "q
 _SPENT: Final = ("grpwall", "minutes")
 """In those of limits of all jobs of a QOS or account that no job's end lifts."""
 _OF_LSF: Final = re.compile(r"(user|project|queue|queueuser)(?:slot|job|mem)limit")
-_SEVERAL: Final = re.compile(r"qos|assoc|max[a-z]*peraccount$")
+_SEVERAL: Final = re.compile(r"qos|assoc|max[a-z]*per(?:account|user)$")
 
 
 def limit_of(queued: QueuedJob) -> Limit | None:

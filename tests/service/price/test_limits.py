@@ -53,6 +53,8 @@ def hours(queue: OnPremiseQueue) -> dict[int, float]:
         ("QOSMaxGRESPerUser", Limit("ann", None, "normal", "", "gpus")),
         ("QOSMaxMemoryPerUser", Limit("ann", None, "normal", "", "memory")),
         ("MaxCpuPerAccount", Limit(None, "chem", "normal", "", "processors")),
+        ("MaxCpuRunMinsPerUser", Limit("ann", None, "normal", "", "processors")),  # from 23.02 on
+        ("MaxGRESRunMinsPerAccount", Limit(None, "chem", "normal", "", "gpus")),
         ("MaxJobsPerAccount", Limit(None, "chem", "normal", "", "jobs")),
         ("MaxMemPerLimit", None),
         ("QOSGrpCpuLimit", Limit(None, None, "normal", "", "processors")),
