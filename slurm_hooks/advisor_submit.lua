@@ -627,8 +627,8 @@ local function fits(job, partition, name)
   if excludes(job, partition) then
     return false, "job excludes nodes of partition " .. name .. ", or nodes named like them"
   end
-  -- AllowAccounts is the server's to look at: from 23.02 on it holds for accounts below those named as well
-  if not admits(asked.account, nil, partition.deny_accounts) then
+  -- from 23.02 on the lists hold for accounts below those named as well, which only the server knows
+  if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
     return false, "partition " .. name .. " does not take this account"
   end
   if not admits(asked.qos, partition.allow_qos, partition.deny_qos) then

@@ -56,8 +56,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         spot_closed, on_demand_closed: Until when, and why, those pools are closed; None where one is open.
         closes_at: From when all cloud nodes are in a reservation that is not the advisor's, epoch seconds; no
             job is sent that may run into it. None: they are not.
-        allowed_accounts, denied_accounts: Those the burst partition lets in and keeps out, in lower case;
-            None: all, and none.
+        denied_accounts: Those that the burst partition denies, and from Slurm 23.02 on those below them, in
+            lower case. The hook knows only those that are named. None: it denies none.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
         spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
@@ -96,7 +96,6 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_closed: ClosedCapacity | None = None
     on_demand_closed: ClosedCapacity | None = None
     closes_at: float | None = None
-    allowed_accounts: frozenset[str] | None = None
     denied_accounts: frozenset[str] | None = None
     protected: str = ""
     spent_usd: float = 0.0

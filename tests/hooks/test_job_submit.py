@@ -326,19 +326,16 @@ def test_a_job_that_would_not_start_there_is_not_moved(
 @pytest.mark.parametrize(
     ("job", "partition", "is_moved"),
     [
-        (
-            {"account": "optics"},
-            {"allow_accounts": "physics"},
-            True,
-        ),  # may be below it: the server has looked
+        ({"account": "physics"}, {"allow_accounts": "chemistry,physics"}, True),
+        ({"account": "Physics"}, {"allow_accounts": "physics"}, True),  # Slurm compares so
+        ({"default_account": "physics"}, {"allow_accounts": "physics"}, True),
+        ({"account": "physics"}, {"allow_accounts": "ALL"}, True),
+        ({"account": "phys"}, {"allow_accounts": "physics"}, False),
         ({"account": "physics"}, {"deny_accounts": "a,physics"}, False),
-        ({"account": "Physics"}, {"deny_accounts": "physics"}, False),  # Slurm compares so
-        ({"default_account": "physics"}, {"deny_accounts": "physics"}, False),
         ({"account": "chemistry"}, {"deny_accounts": "physics"}, True),
-        ({}, {"deny_accounts": "physics"}, False),  # not known: left alone
+        ({}, {"allow_accounts": "physics"}, False),  # not known: left alone
+        ({}, {"deny_accounts": "physics"}, False),
         ({"qos": "normal"}, {"allow_qos": "normal,long"}, True),
-        ({"qos": "normal"}, {"allow_qos": "ALL"}, True),
-        ({"qos": "norm"}, {"allow_qos": "normal"}, False),
         ({"qos": "short", "default_qos": "normal"}, {"allow_qos": "normal"}, False),
         ({"default_qos": "normal"}, {"deny_qos": "normal"}, False),
         ({}, {"deny_qos": "normal"}, False),

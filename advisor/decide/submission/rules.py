@@ -231,11 +231,8 @@ def _node_as_here(job: Job, _cloud: CloudState, _settings: Settings) -> Answer |
 def _lists(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
     """The admin's lists: deny takes precedence over allow, and an unknown name is on no allow list."""
     rules = settings.rules
-    account = (job.account or "").lower()
-    if cloud.denied_accounts is not None and (not account or account in cloud.denied_accounts):
+    if cloud.denied_accounts is not None and (job.account or "").lower() in cloud.denied_accounts:
         return _no(Reason.ACCOUNT_DENIED, job.account)
-    if cloud.allowed_accounts is not None and account not in cloud.allowed_accounts:
-        return _no(Reason.ACCOUNT_NOT_ALLOWED, job.account)
     if job.user in rules.deny_users:
         return _no(Reason.USER_DENIED, job.user)
     if rules.allow_users and job.user not in rules.allow_users:

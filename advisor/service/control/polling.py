@@ -270,7 +270,6 @@ class PollLoop:
             spot_closed=closings.spot,
             on_demand_closed=closings.on_demand,
             closes_at=closes_at,
-            allowed_accounts=terms.allowed_accounts,
             denied_accounts=terms.denied_accounts,
             protected=self._cloud.protected,
             spent_usd=spent,
