@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 import time
@@ -36,6 +37,7 @@ _LINES_A_CALL: Final = 200
 _JSON_ESCAPES: Final = re.compile(r"""\\["\\]|[' ]""")
 _NODES_A_CALL: Final = 2000
 _ACCOUNTING_SECONDS: Final = 600.0
+_PARENTS_SECONDS: Final = 300.0  # a busy slurmdbd takes long to answer, and accounts seldom change
 _FIELD: Final = re.compile(r"[A-Za-z]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Za-z_]{1,40}")
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
@@ -49,6 +51,7 @@ class CliBackend:
         self._monotonic = monotonic
         self._accounting_fields: tuple[str, ...] | None = None
         self._account_parents: Mapping[str, str] = {}
+        self._parents_again_at = -math.inf
 
     @classmethod
     def of(cls, settings: Settings) -> CliBackend:
@@ -230,10 +233,12 @@ class CliBackend:
         )
         if not account_lists.has_lists(found) or self._commands.release() < account_lists.INHERITED_FROM:
             return found
-        which = ("where", "user=", f"cluster={self.config()['ClusterName']}", "format=account,parentname")
-        with suppress(RetryLater):  # without slurmdbd, those of the last time
-            told = self._commands.text("sacctmgr", "-nP", "show", "assoc", *which, timeout=5.0)
-            self._account_parents = account_lists.parents_of(told)
+        if self._monotonic() >= self._parents_again_at:
+            self._parents_again_at = self._monotonic() + _PARENTS_SECONDS
+            which = ("where", "user=", f"cluster={self.config()['ClusterName']}", "format=account,parentname")
+            with suppress(RetryLater):  # without slurmdbd, those of the last time
+                told = self._commands.text("sacctmgr", "-nP", "show", "assoc", *which, timeout=5.0)
+                self._account_parents = account_lists.parents_of(told)
         return account_lists.with_accounts_below(found, self._account_parents)
 
     def reservations(self) -> tuple[Reservation, ...]:

@@ -390,10 +390,7 @@ def _minutes(text: str) -> int | None:
 
 
 def config(text: str) -> dict[str, str]:
-    """Values of ``scontrol show config`` by name; of several lines with one name, the first.
-
-    From 24.05 on ``PrologSlurmctld`` is shown as ``PrologSlurmctld[0]``, and so on for each of several.
-    """
+    """Values of ``scontrol show config`` by name; of several (from 24.05 on ``NAME[0]``, ...) the first."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         match = re.match(r"\s*([A-Za-z0-9_/]+)(?:\[[0-9]+\])?\s*=(.*)", line)

@@ -188,7 +188,7 @@ class MemorySlurm(MemoryCluster):
         def update() -> None:
             self.cloud_changes += 1
             for job in self._not_ended(job_ids):
-                if job.state != PENDING and changes.keys() != {"requeue"}:
+                if job.state != PENDING and not changes.keys() <= {"requeue", "timelimit"}:
                     raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
                 self.queue_anew(job)
                 job.partition = changes.get("partition", job.partition)
@@ -199,7 +199,7 @@ class MemorySlurm(MemoryCluster):
                 raised, lowered = max(0, job.priority_offset), max(0, -job.priority_offset)
                 raised = int(changes.get("sitefactor", raised))
                 job.priority_offset = raised - int(changes.get("nice", lowered))
-                if (limit := changes.get("timelimit")) is not None and self.on_premise is not None:
+                if (limit := changes.get("timelimit")) is not None:
                     job.limit_seconds = 60.0 * float(limit)
                 if (start := changes.get("starttime")) is not None:
                     job.begin_time = self.now() + float(start.removeprefix("now") or 0)

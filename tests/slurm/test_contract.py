@@ -200,6 +200,11 @@ def test_a_job_that_has_ended_is_run_again_only_where_that_is_meant(site: Site, 
         site.until(lambda: state(site, job_id) == "PENDING")
 
 
+def limit(site: Site, job_id: int) -> float | None:
+    found = job(site, job_id)
+    return None if found is None else found.job.requested_time
+
+
 def test_a_waiting_job_may_change_its_partition(site: Site) -> None:
     holding = running(site, nodes=3)
     waiting = site.submit(SHORT)
@@ -208,6 +213,8 @@ def test_a_waiting_job_may_change_its_partition(site: Site) -> None:
     site.until(lambda: state(site, waiting) == "")
     with pytest.raises(RetryLater):
         site.slurm.update_job([holding], {"partition": "onprem"})
+    site.slurm.update_job([holding], {"timelimit": "90"})  # that of a running job may be raised
+    site.until(lambda: limit(site, holding) == 5400.0)
     with pytest.raises(RetryLater):
         site.slurm.update_job([waiting], {"partition": "burst"})  # it has ended
 
