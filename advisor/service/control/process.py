@@ -199,6 +199,8 @@ def _run(
                     "control.begins_anew", why="another history has taken the place of the one it knew"
                 )
         finally:
+            if signals.stop.is_set():  # said at a reload, systemd waits for the end, and kills
+                notifier.stopping()
             ended = control.stop()
         if not ended and not signals.stop.is_set():
             log.error(

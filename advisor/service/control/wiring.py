@@ -193,7 +193,6 @@ class Control:
             False when a loop is still at work, as in a launch that EC2 throttles. No other process may begin
                 then: both would launch for the same nodes.
         """
-        self._notifier.stopping()
         if self._socket is not None:
             self._socket.stop()
         if self._page is not None:

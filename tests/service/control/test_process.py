@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,9 +20,13 @@ from advisor.service.admin.doctor import Level, _controllers
 from advisor.service.admin.status_report import status_report
 from advisor.service.admin.status_words import status_rows
 from advisor.service.control import process as control_process
+from advisor.service.control.connections import Connections
 from advisor.service.control.lease import Lease
+from advisor.service.control.wiring import Control as RealControl
 from advisor.service.exchange.lease_file import LEASE, read_holder
 from advisor.service.running.clock import Clock
+from advisor.service.running.notify import Notifier
+from tests.service.stability.test_match_loop import held_world
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -71,6 +76,27 @@ def run(monkeypatch: pytest.MonkeyPatch, *controls: Control) -> int:
 def test_a_reload_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Control(signal.SIGHUP, ends=True), Control(signal.SIGTERM, ends=True)
     assert run(monkeypatch, first, second) == 2
+
+
+def test_systemd_hears_of_the_end_and_not_of_a_reload(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After STOPPING=1 it kills what has not ended within TimeoutStopSec."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        world, _ = held_world(tmp_path)
+        notifier = Notifier.from_environment(os.environ)
+        parts = Connections(slurm=world.slurm, nodes_asked=world.slurm)
+        reloaded = RealControl(world.settings, parts, notifier=notifier, clock=world.clock.clock)
+        assert reloaded.stop()
+        with pytest.raises(BlockingIOError):
+            manager.recv(4096)
+        run(monkeypatch, Control(signal.SIGHUP, ends=True), Control(signal.SIGTERM, ends=True))
+        assert manager.recv(4096) == b"STOPPING=1"
+        with pytest.raises(BlockingIOError):
+            manager.recv(4096)
 
 
 def test_a_reload_while_a_loop_is_at_work_leaves_it_to_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
