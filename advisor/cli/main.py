@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -157,8 +159,17 @@ def _complain(text: str) -> None:
     stderr.print(text, style="bold red", markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
+def _leave_a_folder_of_others() -> None:
+    """Go to ``/`` from a folder that cannot be entered, as after `su` from another user's: workers enter it."""
+    try:
+        os.chdir(Path.cwd())
+    except OSError:
+        os.chdir("/")
+
+
 def run() -> None:
     """Entry point. Exit codes: 0 done, 2 bad input or configuration, 1 anything else."""
+    _leave_a_folder_of_others()
     try:
         application(sys.argv[1:])()
     except BadInput as error:

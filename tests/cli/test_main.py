@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,17 @@ def test_a_command_loads_no_other() -> None:
     loaded = set(done.stdout.split())
     assert "advisor.cli.status" in loaded
     assert not loaded & {"advisor.cli.control", "advisor.cli.rehearse", "advisor.cli.doctor"}
+
+
+def test_a_folder_that_cannot_be_entered_is_left(tmp_path: Path) -> None:
+    """Root's `su -s /bin/sh advisor -c "advisor whatif"` in root's home: its workers could not begin there."""
+    script = (
+        "import os, sys; os.rmdir(os.getcwd()); from advisor.cli.main import run; sys.argv[1:] = ['--version']\n"
+        "try: run()\nfinally: print(os.getcwd())"
+    )
+    (gone := tmp_path / "gone").mkdir()
+    done = subprocess.run((sys.executable, "-c", script), cwd=gone, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\n/\n")
 
 
 def commands(command: Any) -> Iterator[Any]:
