@@ -13,7 +13,7 @@ from typing import Any, Final
 from advisor.history.models import maker_of
 from advisor.model.bill import day_of
 from advisor.model.periods import comes_again, payer_words, period_name, period_now
-from advisor.service.admin.status_report import closed_words
+from advisor.service.admin.status_report import closed_by_ec2
 from advisor.service.state.records import ToldNotice, ToldNotices
 
 WAIT_SECONDS: Final = 300.0
@@ -115,14 +115,13 @@ def _cloud(report: Mapping[str, Any]) -> Iterator[Condition]:
             text=f"no job is sent to the cloud: {why}. For a file, make room on its disk; where nodes do not "
             "boot, `advisor nodes` and the console output of an instance show why",
         )
-    for option in ("spot", "on_demand"):
-        if not cloud.get(f"{option}_open", True):
-            yield Condition(
-                key=f"pool.{option}",
-                text=f"EC2 has refused {option.replace('_', '-')} capacity for five minutes or longer, and "
-                f"jobs stay away from it {closed_words(cloud, option)}. `advisor pools` says which, and why; "
-                "another type or subnet in ec2 may help",
-            )
+    for option, until in closed_by_ec2(cloud):
+        yield Condition(
+            key=f"pool.{option}",
+            text=f"EC2 has refused {option.replace('_', '-')} capacity for five minutes or longer, and "
+            f"jobs stay away from it {until}. `advisor pools` says which, and why; "
+            "another type or subnet in ec2 may help",
+        )
     counters = (report["control"].get("cloud_report") or {}).get("counters") or {}
     if collected := counters.get("orphans_collected"):
         yield Condition(

@@ -190,9 +190,8 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
     cloud = result["snapshot"].get("cloud") or {}
     if cloud.get("protected"):
         yield f"no job is sent to the cloud: {cloud['protected']}"
-    for option in ("spot", "on_demand"):
-        if not cloud.get(f"{option}_open", True):
-            yield f"{option.replace('_', '-')} capacity is unavailable {closed_words(cloud, option)}"
+    for option, until in closed_by_ec2(cloud):
+        yield f"{option.replace('_', '-')} capacity is unavailable {until}"
     report = result["control"].get("cloud_report") or {}
     spend, counters = report.get("spend") or {}, report.get("counters") or {}
     if spend.get("launches_wait"):
@@ -207,10 +206,15 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield "ec2.image_id is empty: no cloud node is started"
 
 
-def closed_words(cloud: Mapping[str, Any], option: str) -> str:
-    """Until when a purchase option is closed, and why; ``for now`` where a report does not say that."""
-    closed = cloud.get(f"{option}_closed")
-    return f"until {clock_text(closed['until'])} (EC2: {closed['code']})" if closed else "for now"
+def closed_by_ec2(cloud: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Purchase options that EC2 has refused: until when they are closed, and why.
+
+    One that has no node in the burst partition is not among them.
+    """
+    for option in ("spot", "on_demand"):
+        if closed := cloud.get(f"{option}_closed"):
+            yield option, f"until {clock_text(closed['until'])} (EC2: {closed['code']})"
+
 
 
 def _loop_troubles(result: dict[str, Any]) -> Iterator[str]:

@@ -64,7 +64,8 @@ def test_each_trouble_has_a_key_that_its_numbers_do_not_change() -> None:
     down = report(running=False, cloud_report=None) | {"serve": {"running": False}}
     assert keys(down) == ["serve.down", "control.down"]
     stale = report(history_problem="the disk is full")
-    stale["snapshot"] = {"usable": False, "cloud": {"spot_open": False, "on_demand_open": False}}
+    closed = {"until": NOW, "code": "UnauthorizedOperation"}
+    stale["snapshot"] = {"usable": False, "cloud": {"spot_closed": closed, "on_demand_closed": closed}}
     assert keys(stale) == ["snapshot.old", "history", "pool.spot", "pool.on_demand"]
     failing = {
         "poll": {"open_failures": {"poll Slurm": {"message": "5 s ago", "code": "slurm.timeout"}}},
@@ -88,6 +89,13 @@ def test_closed_capacity_is_told_with_its_end_and_the_word_of_ec2() -> None:
     words = f"until {clock_text(NOW)} (EC2: UnauthorizedOperation)"
     assert words in condition.text
     assert list(_cloud_troubles(found)) == [f"on-demand capacity is unavailable {words}"]
+
+
+def test_a_market_without_nodes_is_not_one_that_ec2_has_refused() -> None:
+    """In shadow mode without a burst partition, and where all nodes are on-demand, spot is not open either."""
+    found = report()
+    found["snapshot"]["cloud"] |= {"spot_open": False, "spot_closed": None}
+    assert (keys(found), list(_cloud_troubles(found))) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -309,7 +317,7 @@ def protected() -> dict[str, Any]:
     found = report()
     found["snapshot"]["cloud"] = {
         "protected": "ten boots have failed",
-        "spot_open": False,
+        "spot_closed": {"until": NOW, "code": "InsufficientInstanceCapacity"},
         "on_demand_open": True,
     }
     return found
