@@ -14,6 +14,7 @@ CLOUD_PROGRAMS: Final = ("resume", "suspend", "resume_fail")
 PROLOG: Final = "prolog_slurmctld"
 LOGIN_TOOL: Final = "burst-why"
 """For login nodes; named burst-when it says when a job starts."""
+_INSTALLED: Final = (Path("/usr/local/lib/advisor"), Path("/usr/libexec/burst-advisor"))
 
 
 def folder() -> Path:
@@ -32,6 +33,16 @@ def folder() -> Path:
         mend="Install the package again",
         code="hooks.missing",
     )
+
+
+def installed(name: str) -> Path:
+    """Where docs/install.md or a package has put one of the programs, else where this package has it.
+
+    Raises:
+        BadInput: There are no programs.
+    """
+    places = (place / name for place in _INSTALLED)
+    return next((path for path in places if path.is_file()), folder() / name)
 
 
 def is_ours(path: Path, name: str) -> bool | None:

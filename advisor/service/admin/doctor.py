@@ -229,7 +229,10 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
         store.load(SIZE_KIND)
     except UseFallback:
         yield warning(
-            "models", "no size model: every job counts as large", "Run `advisor retrain`, or wait a week"
+            "models",
+            "no size model: every job counts as large",
+            f"`advisor retrain` makes one from {settings.estimator.min_finished_jobs} finished jobs on, and "
+            "so does its weekly timer",
         )
     else:
         yield ok("models", "there is a size model")

@@ -57,8 +57,16 @@ class SlurmExamination:
         yield from guarded("rights", self._rights)
         yield from unmanaged_partitions(self._settings, self.partitions)
         yield from guarded("hook", self._hook)
+        if self._has_no_cloud_yet():
+            yield ok("cloud nodes", "not needed: no partition has any, and shadow mode moves no job")
+            return
         yield from guarded("cloud programs", self._cloud_programs)
         yield from guarded("cloud nodes", self._cloud_nodes)
+
+    def _has_no_cloud_yet(self) -> bool:
+        """Whether a site begins in shadow mode, without a burst partition."""
+        cluster = self._settings.cluster
+        return cluster.burst_partition not in self.partitions and not cluster.moves_jobs
 
     def _reach(self) -> Iterator[Diagnosis]:
         version = self._slurm.version()
@@ -91,7 +99,8 @@ class SlurmExamination:
         if self._settings.cluster.hook:
             mend = "Add lua to JobSubmitPlugins and restart slurmctld, or set cluster.hook = false"
             wanted.insert(0, ("JobSubmitPlugins", "lua", mend))
-        if self._version < _SHOWS_CLOUD_NODES:
+        has_cloud = not self._has_no_cloud_yet()
+        if has_cloud and self._version < _SHOWS_CLOUD_NODES:
             mend = "Set PrivateData=cloud: without it Slurm hides nodes that are powered down"
             wanted.append(("PrivateData", "cloud", mend))
         for name, word, mend in wanted:
@@ -108,24 +117,23 @@ class SlurmExamination:
                 f"{'true' if self._settings.cluster.requeue_default else 'false'}",
                 f"Set cluster.requeue_default = {'true' if said == '1' else 'false'}",
             )
-        parameters = self._config.get("SlurmctldParameters", "")
-        if "idle_on_node_suspend" not in parameters:
-            yield warning(
-                "slurm.conf",
-                "SlurmctldParameters has no idle_on_node_suspend",
-                "Add it: with it, a node that is suspended while DOWN becomes usable again",
-            )
-        if "cloud_reg_addrs" not in parameters:
-            yield warning(
-                "slurm.conf",
-                "SlurmctldParameters has no cloud_reg_addrs",
-                "Add it, unless a NAT lies between the nodes and slurmctld: without it slurmctld looks by "
-                "name for a node that registers before its address is known, answers no command for ten "
-                "seconds each time, and may start the job on a second node",
-            )
         yield from self._controllers()
-        yield from self._requeues()
-        yield from self._priorities()
+        if has_cloud:
+            yield from self._for_the_cloud()
+            yield from self._requeues()
+            yield from self._priorities()
+
+    def _for_the_cloud(self) -> Iterator[Diagnosis]:
+        """Check how slurmctld goes on with nodes that were powered down, and learns their addresses."""
+        wanted = {
+            "idle_on_node_suspend": "Add it: with it, a node that is suspended while DOWN becomes usable again",
+            "cloud_reg_addrs": "Add it, unless a NAT lies between the nodes and slurmctld: without it slurmctld "
+            "looks by name for a node that registers before its address is known, answers no command for ten "
+            "seconds each time, and may start the job on a second node",
+        }
+        for word, mend in wanted.items():
+            if word not in self._config.get("SlurmctldParameters", ""):
+                yield warning("slurm.conf", f"SlurmctldParameters has no {word}", mend)
 
     def _controllers(self) -> Iterator[Diagnosis]:
         """Check what a second controller needs."""
@@ -228,7 +236,7 @@ class SlurmExamination:
                 yield error(
                     "cloud programs",
                     f"{setting}={path} is not the advisor's",
-                    f"{setting}={hook_files.folder() / name} (or a copy of it)",
+                    f"{setting}={hook_files.installed(name)}",
                 )
             elif hook_files.is_ours(path, name) is not True or not os.access(path, os.X_OK):
                 yield warning(

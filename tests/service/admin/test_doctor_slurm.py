@@ -12,6 +12,7 @@ import pytest
 
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
+from advisor.model.advice import Mode
 from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettings, Settings
 from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation
 from advisor.service.admin.doctor import Diagnosis, Level
@@ -37,6 +38,7 @@ class Talker:
         self.said = dict(config)
         self.administrator = administrator
         self.is_up = True
+        self.has_burst = True
         self.release = (22, 5, 8)
         self.nodes: list[Node] = []
         self.suspend_seconds: float | None = None
@@ -52,7 +54,7 @@ class Talker:
         return self.said
 
     def partitions(self) -> tuple[Partition, ...]:
-        if not self.nodes:
+        if not self.has_burst:
             return ()
         return (
             Partition(
@@ -170,6 +172,31 @@ def test_what_newer_releases_do_at_a_requeue(release: tuple[int, ...], parameter
     assert all(said in each.what and each.mend for each in bad)
 
 
+@pytest.mark.parametrize(
+    ("mode", "has_burst", "asks"),
+    [(Mode.SHADOW, False, False), (Mode.SHADOW, True, True), (Mode.ACT, False, True)],
+)
+def test_a_site_that_begins_in_shadow_mode_is_not_asked_for_a_cloud(
+    mode: Mode, *, has_burst: bool, asks: bool
+) -> None:
+    slurm = Talker({name: SOUND[name] for name in ("JobSubmitPlugins", "AccountingStorageType", "SlurmUser")})
+    slurm.has_burst = has_burst
+    found = examine(slurm, Settings(cluster=ClusterSettings(default_mode=mode)))
+    wrong = {each.what for each in found["slurm.conf"] if each.level is not Level.OK}
+    assert ("PrivateData=(null) has no cloud" in wrong, "cloud programs" in found) == (asks, asks)
+    assert asks or (not wrong and [each.level for each in found["cloud nodes"]] == [Level.OK])
+
+
+def test_the_program_that_the_site_has_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_files, "_INSTALLED", (tmp_path / "none", tmp_path))
+    (tmp_path / "resume").touch()
+    said = {each.mend for each in examine(Talker())["cloud programs"] if each.level is Level.ERROR}
+    assert f"ResumeProgram={tmp_path}/resume" in said
+    assert f"SuspendProgram={hook_files.folder()}/suspend" in said
+
+
 @pytest.mark.usefixtures("common_user")
 @pytest.mark.parametrize(("administrator", "level"), [(True, Level.OK), (False, Level.ERROR)])
 def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, level: Level) -> None:
@@ -214,7 +241,7 @@ def test_programs_hand_over_to_where_we_listen(
     if told is not None:
         (tmp_path / "advisor_programs.conf").write_text(told)
     slurm = Talker(SOUND | {"ResumeProgram": str(tmp_path / "resume")})
-    settings = Settings(cluster=ClusterSettings(burst_partition=partition))
+    settings = Settings(cluster=ClusterSettings(burst_partition=partition, default_mode=Mode.ACT))
     found = [d for d in examine(slurm, settings)["cloud programs"] if d.what.startswith("their ")]
     assert len(found) == complaints
     level = Level.ERROR if partition == "burst" else Level.WARNING
