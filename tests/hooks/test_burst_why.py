@@ -130,6 +130,10 @@ def test_when_it_starts(login: LoginNode) -> None:
     assert "Slurm plans its start by" in said
     login.shows(admin_comment(stays), "RUNNING", "2026-11-24T13:30:00", "2026-11-24T15:30:00")
     assert "It started at" in login.run("burst-when", "12345").stdout
+    login.shows(admin_comment(stays), "CONFIGURING", "2026-11-24T13:30:00", "2026-11-24T15:30:00")
+    booting = login.run("burst-when", "12345").stdout
+    assert "Its nodes are being started since" in booting
+    assert "ended" not in booting
 
 
 def test_what_a_sooner_end_would_have_cost(login: LoginNode) -> None:
