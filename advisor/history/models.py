@@ -266,7 +266,8 @@ def _check_ours(path: Path, status: os.stat_result, right_type: Any) -> None:
         what = "not the plain file or folder that belongs here (a link is neither)"
         raise TellAdmin(f"{path}: {what}. Remove it, after looking at what it is", code="models.type")
     if status.st_uid not in (0, os.geteuid()):
-        raise TellAdmin(f"{path}: belongs to user {status.st_uid}. {mend}", code="models.owner")
+        what = f"belongs to user {status.st_uid}. If that is the service's user, run `advisor` as that user"
+        raise TellAdmin(f"{path}: {what}. Else: {mend}", code="models.owner")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(status.st_mode)
         raise TellAdmin(f"{path}: others can write it (mode {mode:04o}). {mend}", code="models.mode")

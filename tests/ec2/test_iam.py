@@ -213,5 +213,13 @@ def test_the_doctor_says_that_instances_may_not_be_listed(emulator: Ec2Emulator)
     assert "instances cannot be listed, so no node is launched or ended (UnauthorizedOperation" in error
 
 
+def test_the_doctor_tells_a_wrong_image_from_credentials_that_lack(emulator: Ec2Emulator) -> None:
+    settings = Settings(ec2=emulator.settings())
+    for code, mend in (("InvalidAMIID.NotFound", "ec2.image_id"), ("AuthFailure", "instance profile")):
+        emulator.faults([{"action": "DescribeImages", "error": {"code": code}}])
+        (error,) = [item for item in examine_cloud(settings) if item.level is Level.ERROR]
+        assert mend in error.mend
+
+
 def of_cloud(settings: Settings) -> list[tuple[str, Level, str]]:
     return [(item.check, item.level, item.what) for item in examine_cloud(settings)]

@@ -109,7 +109,7 @@ def begin_of(fitting: JobTable, weeks: int) -> float:
             f"the history's last {weeks} weeks have {len(submit) - skip:,} jobs of {days:.0f} days; a "
             f"recommendation needs {MIN_JOBS:,} jobs of {7 * MIN_WEEKS} days, and older ones do not count",
             where="history",
-            mend="Add older jobs: `advisor ingest sacct --since 2026-01-31` (a date of yours), or wait",
+            mend="`advisor ingest sacct` adds what the accounting has of these weeks; else wait",
             code="recommend.short",
         )
     return float(submit[skip])

@@ -38,6 +38,8 @@ def _reach(settings: Settings) -> Iterator[Diagnosis]:
     mend = "Give this host an instance profile or other credentials that botocore finds; check ec2.region"
     answer, failure = answer_or_failure(lambda: ec2.describe_images(ImageIds=[settings.ec2.image_id]))
     if failure is not None:
+        if failure.code.startswith("InvalidAMIID"):
+            mend = "Correct ec2.image_id or ec2.region"
         yield error("ec2", f"{failure.code}: {failure.message}", mend)
         return
     if not answer.get("Images"):
