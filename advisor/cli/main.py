@@ -160,7 +160,7 @@ def _complain(text: str) -> None:
 
 
 def _leave_a_folder_of_others() -> None:
-    """Go to ``/`` from a folder that cannot be entered, as after `su` from another user's: workers enter it."""
+    """Go to ``/`` from a folder that cannot be entered, as after `su` in root's home: workers enter it."""
     try:
         os.chdir(Path.cwd())
     except OSError:

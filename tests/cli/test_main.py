@@ -56,13 +56,16 @@ def test_a_command_loads_no_other() -> None:
 
 
 def test_a_folder_that_cannot_be_entered_is_left(tmp_path: Path) -> None:
-    """Root's `su -s /bin/sh advisor -c "advisor whatif"` in root's home: its workers could not begin there."""
+    """The workers of `su -s /bin/sh advisor -c "advisor whatif"` could not begin in root's home."""
     script = (
-        "import os, sys; os.rmdir(os.getcwd()); from advisor.cli.main import run; sys.argv[1:] = ['--version']\n"
+        "import os, sys; os.rmdir(os.getcwd()); sys.argv[1:] = ['--version']\n"
+        "from advisor.cli.main import run\n"
         "try: run()\nfinally: print(os.getcwd())"
     )
     (gone := tmp_path / "gone").mkdir()
-    done = subprocess.run((sys.executable, "-c", script), cwd=gone, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        (sys.executable, "-c", script), cwd=gone, capture_output=True, text=True, check=True
+    )
     assert done.stdout.endswith("\n/\n")
 
 

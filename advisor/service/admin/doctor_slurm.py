@@ -109,13 +109,12 @@ class SlurmExamination:
                 yield ok("slurm.conf", f"{name}={value}")
             else:
                 yield error("slurm.conf", f"{name}={value or '(null)'} has no {word}", mend)
-        said = self._config.get("JobRequeue", "")
-        if said in ("0", "1") and (said == "1") != self._settings.cluster.requeue_default:
+        said, ours = self._config.get("JobRequeue", ""), self._settings.cluster.requeue_default
+        if said in ("0", "1") and (said == "1") != ours:
             yield error(
                 "slurm.conf",
-                f"JobRequeue={said}, but cluster.requeue_default is "
-                f"{'true' if self._settings.cluster.requeue_default else 'false'}",
-                f"Set cluster.requeue_default = {'true' if said == '1' else 'false'}",
+                f"JobRequeue={said}, but cluster.requeue_default is {str(ours).lower()}",
+                f"Set cluster.requeue_default = {str(not ours).lower()}",
             )
         yield from self._controllers()
         if has_cloud:
@@ -126,9 +125,9 @@ class SlurmExamination:
     def _for_the_cloud(self) -> Iterator[Diagnosis]:
         """Check how slurmctld goes on with nodes that were powered down, and learns their addresses."""
         wanted = {
-            "idle_on_node_suspend": "Add it: with it, a node that is suspended while DOWN becomes usable again",
-            "cloud_reg_addrs": "Add it, unless a NAT lies between the nodes and slurmctld: without it slurmctld "
-            "looks by name for a node that registers before its address is known, answers no command for ten "
+            "idle_on_node_suspend": "Add it: a node that is suspended while DOWN then becomes usable again",
+            "cloud_reg_addrs": "Add it, unless a NAT lies between the nodes and slurmctld: else it looks "
+            "by name for a node that registers before its address is known, answers no command for ten "
             "seconds each time, and may start the job on a second node",
         }
         for word, mend in wanted.items():
@@ -258,7 +257,9 @@ class SlurmExamination:
     def _program_settings(self, own: Path) -> Iterator[Diagnosis]:
         """Compare the programs' settings file, or their defaults, with the settings."""
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
-        places = [folder / _PROGRAMS_CONF for folder in (own, conf.parent, Path("/etc/slurm"))]
+        # of no ResumeProgram the folder is the present one
+        folders = (own, conf.parent, Path("/etc/slurm"))
+        places = [folder / _PROGRAMS_CONF for folder in folders if folder.is_absolute()]
         path = next((place for place in places if place.is_file()), places[0])
         told, defaults = told_by(path), hook_files.program_defaults()
         paths = self._settings.paths

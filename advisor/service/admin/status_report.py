@@ -216,7 +216,6 @@ def closed_by_ec2(cloud: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield option, f"until {clock_text(closed['until'])} (EC2: {closed['code']})"
 
 
-
 def _loop_troubles(result: dict[str, Any]) -> Iterator[str]:
     for name, loop in (result["control"].get("loops") or {}).items():
         for step, failure in (loop.get("open_failures") or {}).items():

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor.model.advice import Mode
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.advice import Mode
 from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettings, Settings
 from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation
 from advisor.service.admin.doctor import Diagnosis, Level
@@ -246,6 +246,14 @@ def test_programs_hand_over_to_where_we_listen(
     assert len(found) == complaints
     level = Level.ERROR if partition == "burst" else Level.WARNING
     assert all(d.level is level for d in found)
+
+
+def test_without_programs_no_file_of_the_folder_we_are_in_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "advisor_programs.conf").write_text("log_fiel = /var/log/x\n")
+    monkeypatch.chdir(tmp_path)
+    assert not [one for one in examine(Talker())["cloud programs"] if "nothing reads" in one.what]
 
 
 def test_a_misspelt_key_of_the_programs_is_told(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_closed_capacity_is_told_with_its_end_and_the_word_of_ec2() -> None:
 
 
 def test_a_market_without_nodes_is_not_one_that_ec2_has_refused() -> None:
-    """In shadow mode without a burst partition, and where all nodes are on-demand, spot is not open either."""
+    """Without a burst partition, and where all nodes are on-demand, spot is not open either."""
     found = report()
     found["snapshot"]["cloud"] |= {"spot_open": False, "spot_closed": None}
     assert (keys(found), list(_cloud_troubles(found))) == ([], [])
