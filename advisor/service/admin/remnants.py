@@ -22,6 +22,7 @@ from advisor.slurm.protocol import SlurmBackend
 
 OWN_UNITS: Final = Path("/etc/systemd/system")
 PACKAGE_UNITS: Final = (Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
+_ENDS_INSTANCES: Final = "advisor-control.service"
 _MAX_SHOWN: Final = 20
 _OUR_CONF_FILES: Final = ("advisor_hook.conf", "advisor_programs.conf")
 _PROGRAM: Final = re.compile(
@@ -76,9 +77,13 @@ class Remnants:
 
     def all(self) -> Iterator[Remnant]:
         """All remnants; a part that cannot be examined is among them."""
+        how = "Look at `squeue --partition` of the burst partition"
+        jobs = tuple(_told(self._jobs, "Slurm's queue", how))
+        instances = tuple(
+            _told(self._instances, "EC2's instances", "List them by their tag (docs/operate.md)")
+        )
         yield from self._units()
-        yield from _told(self._jobs, "Slurm's queue", "Look at `squeue --partition` of the burst partition")
-        yield from _told(self._instances, "EC2's instances", "List them by their tag (docs/operate.md)")
+        yield from (*jobs, *instances)
         yield from self._portfolio()
         yield from _told(self._slurm_files, "slurm.conf and the hook", "Run the command as root there")
         yield from self._left()
@@ -93,6 +98,11 @@ class Remnants:
         packaged = sorted({p.name for folder in self.host.package_units for p in folder.glob("advisor-*")})
         names = [path.name for path in own if path.is_file()] + packaged
         names = [name for name in dict.fromkeys(names) if "@" not in name]
+        if self.is_in_use and _ENDS_INSTANCES in names:
+            names.remove(_ENDS_INSTANCES)
+            own = [path for path in own if path.name != _ENDS_INSTANCES]
+            how = "once the cloud is empty, run `advisor uninstall` again"
+            yield Remnant(f"{_ENDS_INSTANCES}, which ends the instances that jobs need no more", how)
         if not names:
             return
 

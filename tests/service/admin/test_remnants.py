@@ -203,6 +203,20 @@ def test_units_are_stopped_and_those_of_a_package_stay_files(world: World) -> No
     assert any("apt-get remove" in one.how for one in left)
 
 
+def test_what_ends_instances_runs_on_while_there_may_be_some(world: World) -> None:
+    for name in ("advisor-serve.service", "advisor-control.service"):
+        (world.folder / "own" / name).write_text("")
+    (world.folder / "systemd").mkdir()
+    world.instances = lambda: ["i-1"]
+    left = world.undo()
+    assert world.ran[0] == ("systemctl", "disable", "--now", "advisor-serve.service")
+    assert (world.folder / "own" / "advisor-control.service").exists()
+    assert any(one.what.startswith("advisor-control.service") for one in left)
+    world.instances = list
+    world.undo()
+    assert not (world.folder / "own" / "advisor-control.service").exists()
+
+
 def test_where_systemd_does_not_run_nothing_is_stopped(world: World) -> None:
     (world.folder / "package" / "advisor-control.service").write_text("")
     world.undo()
