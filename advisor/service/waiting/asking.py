@@ -97,7 +97,7 @@ class Asking:
                 self._would_move.add(job_id)
                 log.info("waiting.would_move", job=job_id, mode=reply.mode)
             return False
-        return self.moves.intend(queued, reply)
+        return self.moves.intend(queued, job, reply)
 
     def move(
         self,

@@ -12,16 +12,17 @@ from typing import Final
 import structlog
 
 from advisor.files.state_file import StateFile
+from advisor.model.job import Job
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
-from advisor.model.snapshot import QueuedJob
+from advisor.model.snapshot import Partition, QueuedJob
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.state.records import Move, MovesUnderWay
 from advisor.service.waiting.candidates import may_be_asked, user_words
-from advisor.service.waiting.unadvised import changes_of
+from advisor.service.waiting.unadvised import changes_of, obstacle
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +62,7 @@ class Moves:
         self._raises_limits = raises_limits
         self._moving = state.read().moving
         self._told: set[int] = set()  # jobs whose move slurmctld has accepted
+        self._partitions: tuple[float, tuple[Partition, ...]] = (0.0, ())  # as of this poll, epoch seconds
         self.moved = self.given_up = 0
 
     def __len__(self) -> int:
@@ -93,13 +95,18 @@ class Moves:
         if left:
             self.make(left)
 
-    def intend(self, queued: QueuedJob, reply: AdviseReply) -> bool:
-        """Write down that a waiting job is to move as a reply says; False: its user's words forbid it."""
+    def intend(self, queued: QueuedJob, job: Job, reply: AdviseReply) -> bool:
+        """Write down that a waiting job is to move as a reply says; ``job``: as it was asked about.
+
+        False: its user's words forbid it, or it would never start there, as an admin has closed the partition
+        or changed its limits; slurmctld does not refuse such a move.
+        """
         job_id = queued.job.job_id
-        changes = self._changes(queued, reply)
-        if changes is None:
+        partition = self._partition(reply.partition)
+        why, changes = obstacle(job, partition), self._changes(queued, reply, partition)
+        if why or changes is None:
             self.given_up += 1
-            log.info("waiting.not_moved", job=job_id, why="its user set --prefer")
+            log.info("waiting.not_moved", job=job_id, why=why or "its user set --prefer")
             return False
         self._moving[job_id] = Move(
             advice_id=reply.id,
@@ -115,15 +122,22 @@ class Moves:
             raise
         return True
 
-    def _changes(self, queued: QueuedJob, reply: AdviseReply) -> dict[str, str] | None:
-        goes, raises = bool(reply.features or reply.prefer), self._raises_limits
+    def _partition(self, name: str | None) -> Partition | None:
+        """Find a partition as it is now; Slurm is asked once a poll."""
+        polled = self._view.fresh().time
+        if self._partitions[0] != polled:
+            self._partitions = polled, self._slurm.partitions()
+        return next((each for each in self._partitions[1] if each.name == name), None)
+
+    def _changes(
+        self, queued: QueuedJob, reply: AdviseReply, partition: Partition | None
+    ) -> dict[str, str] | None:
+        goes = bool(reply.features or reply.prefer)
         return changes_of(
             reply,
             prefer=self._prefers(queued.job.job_id) if goes else "",
-            asked_seconds=(queued.job.requested_time or 0.0) if raises else None,
-            partition=next((p for p in self._slurm.partitions() if p.name == reply.partition), None)
-            if raises and reply.time_limit is not None
-            else None,
+            asked_seconds=(queued.job.requested_time or 0.0) if self._raises_limits else None,
+            partition=partition,
         )
 
     def make(self, job_ids: Sequence[int]) -> None:

@@ -73,7 +73,7 @@ class Slurm:
         return make_look(now, NODES, tuple(self.jobs.values()))
 
     def partitions(self) -> tuple[Partition, ...]:
-        return (Partition(name="burst", is_up=True, nodes="", total_processors=8),)
+        return (Partition(name="burst", is_up=True, nodes="", total_processors=32),)
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         if self.dies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -40,13 +41,14 @@ class Slurm:
         self.told: list[tuple[int, Mapping[str, str]]] = []
         self.dies = False
         self.looks = 0
+        self.burst = Partition(name="burst", is_up=True, nodes="", total_processors=8, max_minutes=50)
 
     def snapshot(self, now: float) -> ClusterSnapshot:
         self.looks += 1
         return make_look(now, (), tuple(self.jobs.values()))
 
     def partitions(self) -> tuple[Partition, ...]:
-        return (Partition(name="burst", is_up=True, nodes="", total_processors=8, max_minutes=50),)
+        return (self.burst,)
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         if self.dies:
@@ -290,6 +292,28 @@ def test_g17_12_a_preference_of_the_users_own_stays(world: World) -> None:
     world.prefers = ""
     world.round(601.0)
     assert world.slurm.told[1][1]["features"] == "on-demand"
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"is_up": False},
+        {"max_minutes": 5},
+        {"denied": {"accounts": frozenset({"physics"})}},
+        {"name": "renamed"},
+    ],
+)
+def test_a_job_stays_that_would_never_start_there(world: World, closed: dict[str, Any]) -> None:
+    """slurmctld would put it there all the same; once an admin lets it in, it goes."""
+    was = world.slurm.burst
+    world.slurm.burst = dataclasses.replace(was, **closed)
+    world.slurm.put(7, account="physics", requested_time=600.0)
+    world.round()
+    assert (len(world.asked), world.moved, world.loop.report()["given_up"]) == (1, [], 1)
+    assert MOVES.at(world.folder).read().moving == {}
+    world.slurm.burst = was
+    world.round(601.0)
+    assert world.moved == [7]
 
 
 def test_g17_12_jobs_whose_advice_never_arrives_keep_nobody_waiting(world: World) -> None:
