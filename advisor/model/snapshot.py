@@ -20,6 +20,7 @@ from advisor.model.queue_order import QueueOrder
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
 CONFIGURING: Final = "CONFIGURING"
+SUSPENDED: Final = "SUSPENDED"
 _HOLDS_PROCESSORS: Final = frozenset(
     {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )

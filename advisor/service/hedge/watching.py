@@ -23,7 +23,7 @@ from advisor.decide.submission.rules import may_be_brought_back
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
-from advisor.model.snapshot import RUNNING, QueuedJob
+from advisor.model.snapshot import RUNNING, SUSPENDED, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.going_again import GoingAgain, SliceDecider
@@ -243,7 +243,9 @@ class WatchLoop:
             self._record.count("places_changed")
             self._settle(entry, "its placeholder was changed")  # and `forget` cancels it
             return
-        if queued.state == RUNNING and queued.start_time is not None and self._stays(entry, queued):
+        if queued.state == SUSPENDED:  # a requeue would lose its work, and slurmctld leaves it held
+            self._settle(entry, "its slot came while it was suspended")
+        elif queued.state == RUNNING and queued.start_time is not None and self._stays(entry, queued):
             self._settle(entry, "its slot came, and the cloud is still better")
         else:
             self._come_back(entry, queued, "its slot came")

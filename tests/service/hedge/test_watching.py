@@ -212,6 +212,12 @@ def test_a_job_whose_node_still_boots_is_requeued_where_that_harms_nobody(world:
     assert world.record.all()[0].phase is Phase.RETURNING
 
 
+def test_a_job_that_an_admin_has_suspended_loses_nothing_when_its_slot_comes(world: World) -> None:
+    world.look(world.job())
+    world.look(world.job(state="SUSPENDED"), place(world, "RUNNING"))
+    assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.SETTLED)
+
+
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_requeue_that_slurmctld_forgot_in_a_crash_is_asked_for_again(
     world: World, *, is_ours: bool
