@@ -24,15 +24,18 @@ class RaisingFeature(Feature):
     """Raises the limit of each moved job when it has begun in the burst partition.
 
     Not before: slurmctld holds a waiting job for ever, or refuses it, whose limit is above the MaxWall of its
-    QOS or association, and cancels one that would end after its ``--deadline``.
+    QOS or association, and cancels one that would end after its ``--deadline``. Once only, as long as this
+    process lives: whoever gives the job its first limit again means that.
     """
 
     def __init__(self, settings: Settings, slurm: Scheduler) -> None:
         self._burst = settings.cluster.burst_partition
         self._slurm = slurm
+        self._raised: set[int] = set()
 
     def polled(self, poll: Poll) -> None:
         """See :class:`Feature`."""
+        self._raised.intersection_update(queued.job.job_id for queued in poll.snapshot.jobs)
         due = dict(self._due(poll.snapshot))
         if not due:
             return
@@ -46,6 +49,7 @@ class RaisingFeature(Feature):
 
         def raise_to(minutes: int) -> None:
             self._slurm.update_job(jobs_by_limit[minutes], {"timelimit": str(minutes)})
+            self._raised.update(jobs_by_limit[minutes])
             log.info("limits.raised", jobs=jobs_by_limit[minutes], minutes=minutes)
 
         for_each(jobs_by_limit, raise_to)
@@ -53,9 +57,14 @@ class RaisingFeature(Feature):
     def _due(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, tuple[int, int]]]:
         """Jobs that run with their users' limits, with that limit and the raised one, minutes."""
         for queued in snapshot.jobs:
-            if queued.state not in _HAS_BEGUN or self._burst not in queued.partitions:
+            job_id = queued.job.job_id
+            if (
+                queued.state not in _HAS_BEGUN
+                or self._burst not in queued.partitions
+                or job_id in self._raised
+            ):
                 continue
             moved = moved_by_us(queued)
             limit = moved.time_limit if moved is not None else None
             if limit is not None and queued.job.requested_time == limit.asked_seconds:
-                yield queued.job.job_id, (int(limit.asked_seconds // 60), int(-(-limit.given_seconds // 60)))
+                yield job_id, (int(limit.asked_seconds // 60), int(-(-limit.given_seconds // 60)))

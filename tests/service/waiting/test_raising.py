@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
+from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import Partition, QueuedJob
@@ -20,17 +23,25 @@ class Slurm:
 
     def __init__(self) -> None:
         self.limits: dict[int, str] = {}
+        self.dies = False
 
     def partitions(self) -> tuple[Partition, ...]:
         return (Partition(name="burst", is_up=True, nodes="", total_processors=4, max_minutes=70),)
 
     def update_job(self, job_ids: list[int], changes: dict[str, str]) -> None:
+        if self.dies:
+            raise RetryLater("no answer", code="slurm.timeout")
         self.limits |= dict.fromkeys(job_ids, changes["timelimit"])
 
 
 def moved(job_id: int, state: str = "RUNNING", *, given: int = 3960, **changes: Any) -> QueuedJob:
     said = {"queue": "burst", "requested_time": 3600.0, "admin_comment": MOVED % given}
     return make_queued(job_id, state, **{**said, **changes})
+
+
+def polled(feature: RaisingFeature, *jobs: QueuedJob) -> None:
+    snapshot = make_look(time=100.0, jobs=jobs)
+    feature.polled(Poll(snapshot=snapshot, cluster=make_cluster(), cloud=CloudState()))
 
 
 def test_limits_are_raised_where_jobs_run_with_their_users_own() -> None:
@@ -46,8 +57,21 @@ def test_limits_are_raised_where_jobs_run_with_their_users_own() -> None:
         moved(8, queue="onprem"),
         moved(9, admin_comment="its user's"),
     )
-    snapshot = make_look(time=100.0, jobs=jobs)
-    RaisingFeature(Settings(), cast("Any", slurm)).polled(
-        Poll(snapshot=snapshot, cluster=make_cluster(), cloud=CloudState())
-    )
+    polled(RaisingFeature(Settings(), cast("Any", slurm)), *jobs)
     assert slurm.limits == {1: "66", 2: "67", 3: "70"}
+
+
+def test_a_user_who_lowers_the_limit_again_is_obeyed() -> None:
+    slurm = Slurm()
+    feature = RaisingFeature(Settings(), cast("Any", slurm))
+    slurm.dies = True
+    with pytest.raises(RetryLater):
+        polled(feature, moved(1))
+    slurm.dies = False
+    polled(feature, moved(1))
+    assert slurm.limits.pop(1) == "66"
+    polled(feature, moved(1))
+    assert slurm.limits == {}
+    polled(feature)  # it has ended
+    polled(feature, moved(1))  # another job has its number
+    assert slurm.limits == {1: "66"}
