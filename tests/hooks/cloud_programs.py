@@ -15,7 +15,7 @@ def installed_programs(tmp_path: Path) -> Path:
     """Programs with their settings beside them, for a control process in ``tmp_path``."""
     folder = tmp_path / "programs"
     folder.mkdir()
-    for name in ("resume", "suspend", "resume_fail"):
+    for name in ("resume", "suspend", "resume_fail", "prolog_slurmctld"):
         text = (_HOOKS / name).read_text()
         (folder / name).write_text(text.replace("#!/usr/bin/python3 -IS", f"#!{sys.executable} -IS", 1))
         (folder / name).chmod(0o755)
@@ -24,6 +24,8 @@ def installed_programs(tmp_path: Path) -> Path:
         f"handover_folder = {tmp_path}/handover\n"
         f"log_file = {tmp_path}/programs.log\n"
         "answer_seconds = 0.3\n"
+        f"sinfo = {tmp_path}/sinfo\n"
+        "poll_seconds = 0\n"
     )
     return folder
 

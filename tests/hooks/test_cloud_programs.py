@@ -186,3 +186,20 @@ def test_called_wrongly(programs: Path) -> None:
     assert as_slurmctld(programs / "resume") == 2
     (programs / "resume").rename(programs / "other")
     assert as_slurmctld(programs / "other", "burst1") == 2
+
+
+@pytest.mark.parametrize(("then", "looks"), [("mix", 2), ("drng!", 2), ("idle~", 2), ("drng%", 3)])
+def test_a_job_starts_once_its_nodes_are_up_or_are_not_its_any_more(
+    programs: Path, tmp_path: Path, then: str, looks: int
+) -> None:
+    """A node that is to be powered down when its jobs have ended (``!``) is up until then."""
+    looked, sinfo = tmp_path / "looked", tmp_path / "sinfo"
+    looked.touch()
+    sinfo.write_text(
+        f"#!/bin/sh\nset -- alloc# {then} idle\nwhile read -r _; do shift; done < {looked}\n"
+        f"echo >> {looked}\necho $1\n"
+    )
+    sinfo.chmod(0o755)
+    env = {"SLURM_JOB_NODELIST": "burst1", "SLURM_JOB_PARTITION": "burst"}
+    assert as_slurmctld(programs / "prolog_slurmctld", env=env) == 0
+    assert len(looked.read_text()) == looks
