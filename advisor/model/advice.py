@@ -23,6 +23,10 @@ class Capacity(enum.StrEnum):
     ON_DEMAND = "on-demand"
 
 
+CAPACITY_FEATURES: Final = frozenset(capacity.value for capacity in Capacity)
+"""Node features that the advisor adds to constraints; all others are the user's."""
+
+
 class Question(enum.StrEnum):
     """The four questions, in the order they are asked (docs/designs/0001)."""
 

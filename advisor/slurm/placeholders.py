@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.model.advice import CAPACITY_FEATURES
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
 from advisor.model.job_words import mebibytes
@@ -75,7 +76,7 @@ class PlaceholderRequest:
     Attributes:
         limit_seconds: Time limit that the user gave; None: the job's present one.
         held_seconds: Longest time for which the placeholder holds its nodes.
-        features: The user's own constraint; None: the job's present one.
+        features: The user's own constraint; None: the job's present one, without what the advisor has added.
         advice_id: The advice with which the job was submitted: another one belongs to another job. Empty: not
             compared.
     """
@@ -303,7 +304,11 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
         request.limit_seconds if request.limit_seconds is not None else records.seconds(shape["TimeLimit"])
     )
     memory = mebibytes(parsing.tres_of(shape).get("mem", "")) or 0
-    features = "&".join(request.features) if request.features is not None else shape["Feature"]
+    features = request.features
+    if features is None:  # slurmctld shows a preference as the constraint once it has chosen the nodes
+        features = tuple(
+            word for word in shape["Feature"].strip().split("&") if word not in CAPACITY_FEATURES
+        )
     counts = {
         "ntasks": max(1, records.whole(shape["NumTasks"]) or 1),
         "nodes": nodes if nodes > 1 else 0,
@@ -314,7 +319,7 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
         "tmp": records.whole(shape["MinTmpDisk"]) or 0,
         "nice": records.whole(shape["Nice"]) or 0,
     }
-    texts = {"constraint": features, "account": shape["Account"], "qos": shape["QOS"]}
+    texts = {"constraint": "&".join(features), "account": shape["Account"], "qos": shape["QOS"]}
     options = [f"--{option}={count:d}" for option, count in counts.items() if count > 0]
     options += [
         f"--{option}={known.strip()}" for option, value in texts.items() if (known := records.text(value))

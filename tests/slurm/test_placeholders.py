@@ -1,12 +1,13 @@
-"""What slurmctld shows of a job that it killed in order to requeue it, once it has forgotten the requeue."""
+"""What is made of what slurmctld shows of a job: its placeholder, and whether a requeue has ended it."""
 
 from __future__ import annotations
 
+import os
 from typing import Any, cast
 
 import pytest
 
-from advisor.slurm.placeholders import Placeholders
+from advisor.slurm.placeholders import PlaceholderRequest, Placeholders
 
 
 class Squeue:
@@ -43,3 +44,33 @@ def test_a_job_that_a_forgotten_requeue_has_ended_is_known(status: str, end: str
     assert (view is not None) == is_killed
     if view is not None:
         assert (view.job_id, view.state, view.partition, view.restarts) == (2, "FAILED", "burst", 0)
+
+
+class Submits(Squeue):
+    """Shows a job of our own user's, and notes what is submitted."""
+
+    def release(self) -> tuple[int, ...]:
+        return (22, 5, 8)
+
+    def text(self, *command: str) -> str:
+        if command[0] == "sbatch":
+            self.submitted = command
+            return "9\n"
+        return super().text("--states=FAILED", *command)
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked"),
+    [
+        ("on-demand", []),
+        ("x86&spot", ["--constraint=x86"]),
+        ("x86", ["--constraint=x86"]),
+        ("(null)", []),
+    ],
+)
+def test_a_placeholder_asks_for_no_feature_of_the_clouds(shown: str, asked: list[str]) -> None:
+    """slurmctld 22.05 shows a job's preference as its constraint once it has chosen the nodes."""
+    squeue = Submits(Feature=shown, UserID=str(os.geteuid()))
+    wish = PlaceholderRequest(job_id=2, partition="onprem", limit_seconds=60.0, held_seconds=60.0)
+    assert Placeholders(cast("Any", squeue)).reserve(wish) == 9
+    assert [word for word in squeue.submitted if word.startswith("--constraint=")] == asked

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.model.advice import Capacity
+from advisor.model.advice import CAPACITY_FEATURES
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
-
-CAPACITY_FEATURES: Final = frozenset(capacity.value for capacity in Capacity)
-"""Node features that the advisor adds to constraints; all others are the user's."""
 
 
 def moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:

@@ -15,9 +15,9 @@ from typing import Final, Protocol
 import structlog
 
 from advisor.files.state_file import StateFile
+from advisor.model.advice import CAPACITY_FEATURES
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
-from advisor.service.observation.advice_of_jobs import CAPACITY_FEATURES
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each
 from advisor.service.state.records import HeldJob, SteeredJobs
