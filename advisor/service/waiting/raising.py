@@ -25,7 +25,7 @@ class RaisingFeature(Feature):
 
     Not before: slurmctld holds a waiting job for ever, or refuses it, whose limit is above the MaxWall of its
     QOS or association, and cancels one that would end after its ``--deadline``. Once only, as long as this
-    process lives: whoever gives the job its first limit again means that.
+    process lives: a user who sets the first limit again means it.
     """
 
     def __init__(self, settings: Settings, slurm: Scheduler) -> None:
