@@ -204,6 +204,8 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         fallen_back={"onprem": "forecasts do not hold"},
         promised_jobs={"ann": 2},
         limits=(Limit("ann", reason="AssocMaxJobsLimit"),),
+        preemptable={"onprem": {"": 8}},
+        kept_out=frozenset({("ann", "chem")}),
         node_memory_mb=64_000,
     )
     said, first = structs.asdict(base), structs.asdict(SiteState(time=0.0, cluster=None))
