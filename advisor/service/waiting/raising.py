@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
 import structlog
 
+from advisor.model.advice import TimeLimit
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
-from advisor.model.snapshot import RUNNING, ClusterSnapshot
+from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
+from advisor.service.waiting.unadvised import raised_minutes
 
-_HAS_BEGUN: Final = frozenset({RUNNING, "CONFIGURING"})
+_HAS_BEGUN: Final = frozenset({RUNNING, CONFIGURING})
 
 log = structlog.get_logger(__name__)
 
@@ -31,40 +34,37 @@ class RaisingFeature(Feature):
     def __init__(self, settings: Settings, slurm: Scheduler) -> None:
         self._burst = settings.cluster.burst_partition
         self._slurm = slurm
-        self._raised: set[int] = set()
+        self._done: set[int] = set()  # jobs whose limits are raised, or have no room below MaxTime
 
     def polled(self, poll: Poll) -> None:
         """See :class:`Feature`."""
-        self._raised.intersection_update(queued.job.job_id for queued in poll.snapshot.jobs)
+        self._done.intersection_update(queued.job.job_id for queued in poll.snapshot.jobs)
         due = dict(self._due(poll.snapshot))
         if not due:
             return
         there = next((each for each in self._slurm.partitions() if each.name == self._burst), None)
-        most = there.max_minutes if there is not None else None
         jobs_by_limit = defaultdict[int, list[int]](list)
-        for job_id, (asked, given) in due.items():
-            minutes = given if most is None else min(given, most)
-            if minutes > asked:
+        for job_id, limit in due.items():
+            minutes = raised_minutes(math.ceil(limit.given_seconds / 60.0), limit.asked_seconds, there)
+            if minutes is None:
+                self._done.add(job_id)
+            else:
                 jobs_by_limit[minutes].append(job_id)
 
         def raise_to(minutes: int) -> None:
             self._slurm.update_job(jobs_by_limit[minutes], {"timelimit": str(minutes)})
-            self._raised.update(jobs_by_limit[minutes])
+            self._done.update(jobs_by_limit[minutes])
             log.info("limits.raised", jobs=jobs_by_limit[minutes], minutes=minutes)
 
         for_each(jobs_by_limit, raise_to)
 
-    def _due(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Jobs that run with their users' limits, with that limit and the raised one, minutes."""
+    def _due(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, TimeLimit]]:
+        """Jobs that run with their users' limits, with that limit and the one advised."""
         for queued in snapshot.jobs:
             job_id = queued.job.job_id
-            if (
-                queued.state not in _HAS_BEGUN
-                or self._burst not in queued.partitions
-                or job_id in self._raised
-            ):
+            if queued.state not in _HAS_BEGUN or self._burst not in queued.partitions or job_id in self._done:
                 continue
             moved = moved_by_us(queued)
             limit = moved.time_limit if moved is not None else None
             if limit is not None and queued.job.requested_time == limit.asked_seconds:
-                yield job_id, (int(limit.asked_seconds // 60), int(-(-limit.given_seconds // 60)))
+                yield job_id, limit

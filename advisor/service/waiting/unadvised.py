@@ -133,13 +133,13 @@ def _is_over_limits(job: Job, partition: Partition) -> bool:
 
 
 def raised_minutes(
-    reply: AdviseReply, asked_seconds: float | None, partition: Partition | None
+    advised: int | None, asked_seconds: float | None, partition: Partition | None
 ) -> int | None:
-    """A moved job's longer limit, never above the partition's; None: its own stays."""
-    if reply.time_limit is None or asked_seconds is None:
+    """The advised longer limit of a moved job, minutes, at most the partition's; None: its own stays."""
+    if advised is None or asked_seconds is None:
         return None
     most = partition.max_minutes if partition is not None else None
-    minutes = reply.time_limit if most is None else min(reply.time_limit, most)
+    minutes = advised if most is None else min(advised, most)
     return minutes if 60.0 * minutes > asked_seconds else None
 
 
@@ -163,7 +163,7 @@ def changes_of(
         changes["features"] = reply.features
     if reply.prefer is not None and not prefer:
         changes["prefer"] = reply.prefer
-    if (minutes := raised_minutes(reply, asked_seconds, partition)) is not None:
+    if (minutes := raised_minutes(reply.time_limit, asked_seconds, partition)) is not None:
         changes["timelimit"] = str(minutes)
     return changes
 

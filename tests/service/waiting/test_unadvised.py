@@ -110,10 +110,10 @@ def test_a_partition_that_is_not_there_takes_no_job() -> None:
 
 def test_limits_are_raised_to_the_partitions_own_and_never_lowered() -> None:
     reply = AdviseReply(v=1, seq=1, partition="burst", time_limit=120)
-    assert raised_minutes(reply, 3600.0, BURST) == 90
-    assert raised_minutes(reply, 3600.0, OTHER) == 120
-    assert raised_minutes(reply, 7200.0, OTHER) is None
-    assert raised_minutes(reply, None, OTHER) is None
+    assert raised_minutes(reply.time_limit, 3600.0, BURST) == 90
+    assert raised_minutes(reply.time_limit, 3600.0, OTHER) == 120
+    assert raised_minutes(reply.time_limit, 7200.0, OTHER) is None
+    assert raised_minutes(reply.time_limit, None, OTHER) is None
 
 
 def test_a_users_preference_stays_and_forbids_what_it_would_replace() -> None:
