@@ -22,7 +22,7 @@ class PartitionTerms(NamedTuple):
         qos: The partition's own QOS; empty for none.
         max_nodes, max_processors, max_memory: Most nodes of a job, and processors and memory (MiB) that jobs
             get of one of its nodes; 0: no limit.
-        denied_accounts: In lower case; None: it denies none.
+        denied_accounts: In lower case.
     """
 
     whole_nodes: bool = False
@@ -32,7 +32,7 @@ class PartitionTerms(NamedTuple):
     max_nodes: int = 0
     max_processors: int = 0
     max_memory: int = 0
-    denied_accounts: frozenset[str] | None = None
+    denied_accounts: frozenset[str] = frozenset()
 
 
 class Sharing(NamedTuple):

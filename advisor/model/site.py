@@ -57,7 +57,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         closes_at: From when all cloud nodes are in a reservation that is not the advisor's, epoch seconds; no
             job is sent that may run into it. None: they are not.
         denied_accounts: Those that the burst partition denies, and from Slurm 23.02 on those below them, in
-            lower case. The hook knows only those that are named. None: it denies none.
+            lower case. The hook knows only those that are named.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
         spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
@@ -96,7 +96,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_closed: ClosedCapacity | None = None
     on_demand_closed: ClosedCapacity | None = None
     closes_at: float | None = None
-    denied_accounts: frozenset[str] | None = None
+    denied_accounts: frozenset[str] = frozenset()
     protected: str = ""
     spent_usd: float = 0.0
     spent_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
@@ -355,7 +355,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         promised_jobs: Jobs in the queue whose users name a time by which they are to be done, by user.
         limits: Limits of users, accounts and QOS that hold waiting jobs.
         preemptable: By partition and QOS (`ANY_QOS`: jobs of all), the processors that new jobs may take from
-            running ones.
+            running ones, idle ones included.
         kept_out: Users, with an account, whose associations leave out the burst partition.
         node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """

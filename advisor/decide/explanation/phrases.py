@@ -28,7 +28,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "A limit ({detail}) holds other jobs of its user, account or QOS, and it counts jobs in "
             "the cloud as well."
         ),
-        Reason.PREEMPTS: "It may preempt running jobs, on {preemptable}, so it starts without the cloud.",
+        Reason.PREEMPTS: "It may preempt running jobs: {preemptable} are free to it, and it needs no cloud.",
         Reason.NO_ASSOCIATION: "Its user's associations in account {detail} leave out the burst partition.",
         Reason.FALLEN_BACK: "The forecasts for its partition have not held for a week: {detail}.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
@@ -376,7 +376,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "closes_in": "until the cloud nodes are reserved",
         "price": "price",
         "processors": "processors asked for",
-        "preemptable": "processors of jobs that it may preempt",
+        "preemptable": "idle, or of jobs that it may preempt",
         "max_processors": "most that may move",
         "nodes_needed": "nodes needed",
         "burst_nodes": "nodes of the burst partition",

@@ -231,7 +231,7 @@ def _node_as_here(job: Job, _cloud: CloudState, _settings: Settings) -> Answer |
 def _lists(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
     """The admin's lists: deny takes precedence over allow, and an unknown name is on no allow list."""
     rules = settings.rules
-    if cloud.denied_accounts is not None and (job.account or "").lower() in cloud.denied_accounts:
+    if cloud.denied_accounts and (job.account or "").lower() in cloud.denied_accounts:
         return _no(Reason.ACCOUNT_DENIED, job.account)
     if job.user in rules.deny_users:
         return _no(Reason.USER_DENIED, job.user)

@@ -62,11 +62,7 @@ class PreemptingFeature(Feature):
         """See :class:`Feature`."""
         if self._snapshot is None or not (self._partitions or self._qos):
             return site
-        found = {}
-        for name in self._ours:
-            room = self._room(name, self._snapshot)
-            if room:
-                found[name] = room
+        found = {name: room for name in self._ours if (room := self._room(name, self._snapshot))}
         return structs.replace(site, preemptable=found)
 
     def _room(self, name: str, snapshot: ClusterSnapshot) -> dict[str, int]:
