@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from advisor.arrays import Floats
@@ -22,11 +24,18 @@ class PoolRuns(QueueRuns):
         super().__init__(edges)
         self._limits = limits
         self._runs = limits.copy()
+        self._whole = np.full(len(limits), math.nan)
+
+    def see(self, key: int, chances: Floats) -> None:
+        """See :meth:`QueueRuns.see`."""
+        super().see(key, chances)
+        self._whole[key] = math.nan
 
     def starts(self, pool: Pool | Machines) -> Floats:
         """Forecast starts of waiting jobs, all of which were seen, as :meth:`Pool.forecast` gives them."""
-        rows = np.concatenate((pool.running, pool.waiting))
-        ran = np.zeros(len(rows))
-        ran[: len(pool.running)] = pool.ran
-        self._runs[rows] = self.expected(rows.tolist(), self._limits[rows], ran)
+        running, waiting = pool.running, pool.waiting
+        new = waiting[np.isnan(self._whole[waiting])]
+        self._whole[new] = self.expected(new.tolist(), self._limits[new], np.zeros(len(new)))
+        self._runs[waiting] = self._whole[waiting]
+        self._runs[running] = self.expected(running.tolist(), self._limits[running], pool.ran)
         return pool.forecast(self._runs)

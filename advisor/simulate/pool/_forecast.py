@@ -8,7 +8,7 @@ from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import ENDING, heap_push
 from advisor.simulate.pool._kernel import advance
-from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, Arrays
+from advisor.simulate.pool._state import BLOCK, EVENT, JOB, RUNNING, SCALARS, Arrays, close_up
 
 
 @compiled
@@ -18,12 +18,14 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     ``runs``: forecast run times by row of ``jobs``, of running jobs in full (one that has run longer ends in
     a second); ``starts``: written at the waiting rows, seconds on the pool's clock.
     """
-    scalars = arrays.scalars[0]
+    close_up(arrays)
+    scalars, queue = arrays.scalars[0], arrays.queue
     waiting, running = scalars.waiting, scalars.running
     count = waiting + running
     copy = Arrays(
         np.empty(count, JOB),
         np.empty(count, np.int64),
+        np.zeros((count // BLOCK + 1, 2)),
         np.empty(count, np.int64),
         np.empty(count, ENDING),
         np.empty(count * 2 + 1, EVENT),
@@ -39,17 +41,17 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     now.by_node = scalars.by_node
     now.window, now.widening, now.others = scalars.window, scalars.widening, scalars.others
     now.now, now.free, now.running, now.waiting = scalars.now, scalars.free, running, waiting
-    now.endings = now.events = now.stops = 0
-    now.least_processors, now.least_limit = scalars.least_processors, scalars.least_limit
+    now.endings = now.events = now.stops = now.first = 0
+    now.last = waiting
     now.is_due = 1
     now.shadow, now.extra = 0.0, 0
     now.cycle, now.reservations, now.depth = scalars.cycle, scalars.reservations, scalars.depth
     now.last_cycle, now.is_cycle_due = scalars.last_cycle, 0
     for i in range(count):
         is_running = i < running
-        source = arrays.jobs[arrays.running[i] if is_running else arrays.queue[i - running]]
-        run = runs[arrays.running[i] if is_running else arrays.queue[i - running]]
-        copy.needs[i] = arrays.needs[arrays.running[i] if is_running else arrays.queue[i - running]]
+        source = arrays.jobs[arrays.running[i] if is_running else queue[i - running]]
+        run = runs[arrays.running[i] if is_running else queue[i - running]]
+        copy.needs[i] = arrays.needs[arrays.running[i] if is_running else queue[i - running]]
         job = copy.jobs[i]
         job.rank, job.order, job.limit = source.rank, source.order, source.limit
         job.processors, job.is_watched, job.run = source.processors, 0, run
@@ -66,4 +68,4 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     advance(copy, np.inf, 2 * count + 1)
     for i in range(running, count):
         job = copy.jobs[i]
-        starts[arrays.queue[i - running]] = job.start if job.where >= RUNNING else np.inf
+        starts[queue[i - running]] = job.start if job.where >= RUNNING else np.inf

@@ -16,18 +16,22 @@ from advisor.compiled import compiled
 from advisor.simulate.heap import heap_pop
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
 from advisor.simulate.pool._state import (
+    BLOCK,
     ENDED,
     ENDS,
     EXTRA,
     FREE,
+    GONE,
     RUNNING,
     Arrays,
     Lasting,
     add_to,
+    close_up,
     fits,
     give,
     has_room,
     is_held,
+    leave,
     note,
     release,
     start_job,
@@ -90,74 +94,82 @@ def _pass(arrays: Arrays) -> None:
 def _start_heads(arrays: Arrays) -> None:
     """Start jobs from the head of the queue while they fit, or until a watched one has started."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
-    seen = held = 0
-    while seen < scalars.waiting and not scalars.stops:
-        row = queue[seen]
-        if is_held(arrays, row):
-            queue[held] = row
-            held += 1
-        elif jobs[row].processors > scalars.free or not fits(arrays, row, FREE, scalars.now):
-            break
-        else:
-            if scalars.by_node:
-                chosen = np.empty(len(arrays.owner), np.bool_)
-                pick_nodes(arrays.owner < 0, jobs[row].processors, chosen)
-                arrays.owner[chosen] = row
-            start_job(arrays, row)
-        seen += 1
-    if seen > held:
-        for i in range(seen, scalars.waiting):
-            queue[held + i - seen] = queue[i]
-        scalars.waiting -= seen - held
+    for i in range(scalars.first, scalars.last):
+        row = queue[i]
+        if row == GONE or is_held(arrays, row):
+            continue
+        if scalars.stops or jobs[row].processors > scalars.free or not fits(arrays, row, FREE, scalars.now):
+            return
+        if scalars.by_node:
+            chosen = np.empty(len(arrays.owner), np.bool_)
+            pick_nodes(arrays.owner < 0, jobs[row].processors, chosen)
+            arrays.owner[chosen] = row
+        start_job(arrays, row)
+        leave(arrays, i)
 
 
 @compiled
 def _backfill_easy(arrays: Arrays) -> None:
     """Start what does not delay the head; one reservation, in one pass over the queue.
 
-    Where not even a job of the least width and the shortest limit could start, no pass is made.
+    A block of the queue is left out where not even a job of its least width and shortest limit could start.
     """
-    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
-    head = 0
-    while head < scalars.waiting and is_held(arrays, queue[head]):
+    queue, scalars, least = arrays.queue, arrays.scalars[0], arrays.least
+    head = scalars.first
+    while head < scalars.last and (queue[head] == GONE or is_held(arrays, queue[head])):
         head += 1
-    if head == scalars.waiting:
+    if head == scalars.last:
         scalars.shadow, scalars.extra = np.inf, scalars.free
         arrays.stock[EXTRA] = arrays.stock[FREE]
         return
     _reserve(arrays, queue[head])
-    least, ends_before = scalars.least_processors, scalars.now + scalars.least_limit <= scalars.shadow
-    if least > scalars.free or not (ends_before or least <= scalars.extra):
-        return
-    kept, least, shortest = head + 1, jobs[queue[0]].processors, jobs[queue[0]].limit
-    for i in range(1, kept):
-        least, shortest = min(least, jobs[queue[i]].processors), min(shortest, jobs[queue[i]].limit)
-    needs, left, windows = arrays.needs, arrays.stock[FREE], arrays.windows
-    last = head + _DEPTH if np.any(arrays.windows[1] < np.inf) else scalars.waiting
-    for i in range(head + 1, scalars.waiting):
+    left = _DEPTH if np.any(arrays.windows[1] < np.inf) else -1
+    start = head + 1
+    while start < scalars.last and scalars.free > 0 and left != 0 and not scalars.stops:
+        block = start // BLOCK
+        end = min((block + 1) * BLOCK, scalars.last)
+        ends_before = scalars.now + least[block, 1] <= scalars.shadow
+        may_start = least[block, 0] <= scalars.free and (ends_before or least[block, 0] <= scalars.extra)
+        if may_start or left > 0:
+            left = _backfill_block(arrays, start, end, left)
+        start = end
+
+
+@compiled
+def _backfill_block(arrays: Arrays, start: int, end: int, left: int) -> int:
+    """Start what may start of one block of the queue; of how many more jobs may be asked: -1: of all."""
+    jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
+    needs, stock, windows = arrays.needs, arrays.stock[FREE], arrays.windows
+    processors, limit = np.inf, np.inf
+    for i in range(start, end):
         row = queue[i]
+        if row == GONE:
+            continue
+        if scalars.free == 0 or left == 0 or scalars.stops:
+            return left
+        left -= left > 0
         job = jobs[row]
-        is_open = scalars.free > 0 and not scalars.stops and job.processors <= scalars.free and i <= last
         when = Lasting(scalars.now, scalars.now + job.limit)
-        if is_open and has_room(needs, left, windows, row, when) and not is_held(arrays, row):
-            ends_before = scalars.now + job.limit <= scalars.shadow
+        is_open = job.processors <= scalars.free and has_room(needs, stock, windows, row, when)
+        if is_open and not is_held(arrays, row):
+            ends_before = when.end <= scalars.shadow
             if ends_before or (job.processors <= scalars.extra and fits(arrays, row, EXTRA, scalars.now)):
                 if not ends_before:
                     scalars.extra -= job.processors
                     give(arrays, row, EXTRA, scalars.now, -1.0)
                 start_job(arrays, row)
+                leave(arrays, i)
                 continue
-        if (scalars.free == 0 or i > last) and kept == i:
-            return
-        least, shortest = min(least, job.processors), min(shortest, job.limit)
-        queue[kept] = row
-        kept += 1
-    scalars.waiting, scalars.least_processors, scalars.least_limit = kept, least, shortest
+        processors, limit = min(processors, float(job.processors)), min(limit, job.limit)
+    if start % BLOCK == 0:
+        arrays.least[start // BLOCK] = processors, limit
+    return left
 
 
 @compiled
 def _backfill_by_node(arrays: Arrays) -> None:
     """Plan the queue in its order; start what can start now, reserve nodes for the first of the others."""
+    close_up(arrays)
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     nodes = len(arrays.owner)
     room = 2 * min(scalars.waiting, scalars.depth, scalars.reservations) + 3
@@ -183,7 +195,7 @@ def _backfill_by_node(arrays: Arrays) -> None:
                 reserved += 1
         queue[kept] = row
         kept += 1
-    scalars.waiting = kept
+    scalars.waiting = scalars.last = kept
 
 
 @compiled

@@ -39,7 +39,8 @@ _COUNTS = (
     "depth",
     "others",
     "by_node",
-    "least_processors",
+    "first",
+    "last",
 )
 SCALARS = np.dtype(
     [
@@ -52,7 +53,6 @@ SCALARS = np.dtype(
             "last_cycle",
             "window",
             "widening",
-            "least_limit",
         )
     ]
     + [(name, np.int64) for name in _COUNTS],
@@ -61,8 +61,12 @@ SCALARS = np.dtype(
 """``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
 ``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
-``other_ends``; ``next_cycle``: when backfilling is due; ``least_processors``, ``least_limit``: no waiting job
-needs less, or has a shorter limit; 0: not known."""
+``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in ``queue`` of its
+head, and behind its end."""
+BLOCK = 64
+"""So many places of the queue have one row of ``least``."""
+GONE = -1
+"""Stands in the queue where a job has left it."""
 
 
 class Arrays(NamedTuple):
@@ -74,11 +78,13 @@ class Arrays(NamedTuple):
     k)``; ``windows``: from when until when it counts, seconds, shape ``(2, k)``: what a reservation leaves to
     jobs is a resource of those that may run then by their limits. ``groups``: what is left to the jobs of
     each group, such as a user's; 0 is no group. A job whose group has too little does not hold others up. A
-    plan made node by node knows processors alone.
+    plan made node by node knows processors alone. ``least``: the processors and the limit of which no waiting
+    job of a block of ``queue`` has less, shape ``(blocks, 2)``; 0: not known.
     """
 
     jobs: Records
     queue: Ints
+    least: Floats
     running: Ints
     ending: Records
     events: Records
@@ -91,52 +97,95 @@ class Arrays(NamedTuple):
     groups: Floats
 
 
+def blocks_of(capacity: int) -> Floats:
+    """The array ``least`` of a queue with so many places; nothing is known."""
+    return np.zeros((capacity // BLOCK + 1, 2))
+
+
+@compiled
+def close_up(arrays: Arrays) -> None:
+    """Move the waiting jobs to the first places of the queue."""
+    queue, scalars = arrays.queue, arrays.scalars[0]
+    if scalars.first == 0 and scalars.last == scalars.waiting:
+        return
+    kept = 0
+    for i in range(scalars.first, scalars.last):
+        if queue[i] != GONE:
+            queue[kept] = queue[i]
+            kept += 1
+    scalars.first, scalars.last = 0, kept
+    arrays.least[:] = 0.0
+
+
 @compiled
 def enqueue(arrays: Arrays, row: int) -> None:
     """Put a job at its place in the queue."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
+    if scalars.last == len(queue) or scalars.last - scalars.first > 2 * scalars.waiting + BLOCK:
+        close_up(arrays)
     job = jobs[row]
     job.where = WAITING
-    position = scalars.waiting
-    while position > 0:
-        other = jobs[queue[position - 1]]
-        if other.rank < job.rank or (other.rank == job.rank and other.order <= job.order):
-            break
+    position = scalars.last
+    while position > scalars.first:
+        if queue[position - 1] != GONE:
+            other = jobs[queue[position - 1]]
+            if other.rank < job.rank or (other.rank == job.rank and other.order <= job.order):
+                break
         queue[position] = queue[position - 1]
         position -= 1
     queue[position] = row
-    scalars.least_processors = min(scalars.least_processors, job.processors)
-    scalars.least_limit = min(scalars.least_limit, job.limit)
+    arrays.least[position // BLOCK : scalars.last // BLOCK + 1] = 0.0
+    scalars.last += 1
     scalars.waiting += 1
     scalars.is_due = 1
 
 
 @compiled
-def _take_out(rows: Ints, count: int, row: int) -> None:
-    """Take a row out of the first ``count`` of a list; those behind it move up."""
-    position = 0
-    while rows[position] != row:
-        position += 1
-    for i in range(position, count - 1):
-        rows[i] = rows[i + 1]
+def leave(arrays: Arrays, position: int) -> None:
+    """Let the job at a place of the queue leave it."""
+    queue, scalars = arrays.queue, arrays.scalars[0]
+    queue[position] = GONE
+    scalars.waiting -= 1
+    while scalars.first < scalars.last and queue[scalars.first] == GONE:
+        scalars.first += 1
 
 
 @compiled
 def dequeue(arrays: Arrays, row: int) -> None:
     """Take a waiting job out of the queue."""
     scalars = arrays.scalars[0]
-    _take_out(arrays.queue, scalars.waiting, row)
-    scalars.waiting -= 1
+    position = scalars.first
+    while arrays.queue[position] != row:
+        position += 1
+    leave(arrays, position)
     scalars.is_due = 1
     arrays.jobs[row].where = ABSENT
 
 
 @compiled
+def _ending_from(arrays: Arrays, time: float) -> int:
+    """The place in ``running`` of the first job that is planned to end then or later."""
+    jobs, running = arrays.jobs, arrays.running
+    low, high = 0, arrays.scalars[0].running
+    while low < high:
+        middle = (low + high) // 2
+        if jobs[running[middle]].planned_end < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
 def release(arrays: Arrays, row: int) -> None:
     """Give back a running job's processors now; its true end stays in the heap and is skipped there."""
-    jobs, scalars = arrays.jobs, arrays.scalars[0]
-    _take_out(arrays.running, scalars.running, row)
+    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
+    position = _ending_from(arrays, jobs[row].planned_end)
+    while running[position] != row:
+        position += 1
     scalars.running -= 1
+    for i in range(position, scalars.running):
+        running[i] = running[i + 1]
     scalars.free += jobs[row].processors
     give(arrays, row, FREE, jobs[row].start, 1.0)
     arrays.groups[jobs[row].group] += jobs[row].units
@@ -170,10 +219,9 @@ def start_job(arrays: Arrays, row: int) -> None:
     job.start = scalars.now
     job.planned_end = scalars.now + job.limit
     job.end = scalars.now + min(job.run, job.limit)
-    position = scalars.running
-    while position > 0 and jobs[running[position - 1]].planned_end > job.planned_end:
-        running[position] = running[position - 1]
-        position -= 1
+    position = _ending_from(arrays, np.nextafter(job.planned_end, np.inf))
+    for i in range(scalars.running, position, -1):
+        running[i] = running[i - 1]
     running[position] = row
     scalars.running += 1
     heap_push(arrays.ending, scalars.endings, job.end, row)

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.arrays import Floats
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import advance
-from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays
+from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, blocks_of
 
 NONE_RESERVED: Final[Floats] = np.zeros((0, 4))
 NONE_LIMITED: Final[Floats] = np.zeros((0, 2))
@@ -85,6 +85,7 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
     scalars = np.zeros(1, SCALARS)
     scalars["now"], scalars["is_due"] = now, 1
     scalars["running"], scalars["waiting"], scalars["endings"] = ahead, count - ahead, ahead
+    scalars["last"] = count - ahead
     scalars["free"] = max(0, int(queue.sizes[0] - running[:, 0].sum()))
     rows_waiting, rows_running = np.zeros(count, np.int64), np.zeros(count, np.int64)
     rows_waiting[: count - ahead], rows_running[:ahead] = (
@@ -102,6 +103,7 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
     return Arrays(
         jobs=jobs,
         queue=rows_waiting,
+        least=blocks_of(count),
         running=rows_running,
         ending=ending,
         events=np.zeros(2 * count + 8, EVENT),

@@ -15,12 +15,14 @@ from advisor.simulate.pool._forecast import forecast_starts
 from advisor.simulate.pool._kernel import advance
 from advisor.simulate.pool._state import (
     EVENT,
+    GONE,
     JOB,
     RUNNING,
     SCALARS,
     STARTS,
     WAITING,
     Arrays,
+    blocks_of,
     dequeue,
     enqueue,
     stop,
@@ -74,6 +76,7 @@ class Pool:
         self._arrays = Arrays(
             jobs=np.zeros(capacity, JOB),
             queue=np.zeros(capacity, np.int64),
+            least=blocks_of(capacity),
             running=np.zeros(capacity, np.int64),
             ending=np.zeros(3 * capacity + 128, ENDING),
             events=np.zeros(2 * capacity + _ROOM, EVENT),
@@ -133,7 +136,8 @@ class Pool:
     @property
     def waiting(self) -> Ints:
         """Rows in the queue's order."""
-        return self._arrays.queue[: int(self._scalars["waiting"][0])]
+        places = self._arrays.queue[int(self._scalars["first"][0]) : int(self._scalars["last"][0])]
+        return np.asarray(places[places != GONE])
 
     @property
     def waiting_processors(self) -> int:

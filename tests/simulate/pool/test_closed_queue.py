@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,51 @@ def test_the_starts_are_those_of_a_pool_that_goes_on_from_the_same_moment() -> N
     while events := pool.advance(np.inf):
         started |= {event.row: event.time for event in events if event.has_started}
     np.testing.assert_allclose(found, [started[row] for row in waiting], atol=1.0)
+
+
+@pytest.mark.parametrize("seed", range(3, 6))
+def test_a_deep_queue_keeps_its_order_when_jobs_leave_and_come_by_rank(seed: int) -> None:
+    """Its blocks are left out where nothing could start: the starts are those of the plain scheduler."""
+    rng = np.random.default_rng(seed)
+    count = 600
+    widths = rng.choice([1, 2, 12, MACHINE], count, p=[0.1, 0.1, 0.4, 0.4])
+    jobs = np.column_stack((widths, rng.integers(10, 500, count) * 10.0))
+    runs = np.ceil(jobs[:, 1] * rng.uniform(0.05, 1.0, count))
+    place = list(zip(rng.integers(0, 3, count).tolist(), range(count), strict=True))
+    pool, waiting = Pool(MACHINE, count), list[int]()
+
+    def add(row: int) -> None:
+        rank, order = place[row]
+        pool.add(row, processors=int(jobs[row, 0]), limit=jobs[row, 1], run=runs[row], order=order, rank=rank)
+        waiting.append(row)
+
+    def snapshot() -> ClosedQueue:
+        running = pool.running
+        here = np.column_stack((jobs[running, 0], pool.now - pool.ran, jobs[running, 1], runs[running]))
+        there = np.column_stack((jobs[pool.waiting], runs[pool.waiting]))
+        return ClosedQueue(np.array([16.0]), here, there)
+
+    def starts() -> list[float]:
+        return closed_queue_starts(snapshot(), pool.now).tolist()
+
+    for row in range(count):
+        add(row)
+        if rng.random() < 0.3:
+            gone = waiting.pop(int(rng.integers(len(waiting))))
+            pool.remove(gone)
+            if rng.random() < 0.5:
+                add(gone)
+        if row % 5 == 0:
+            until, forecast = pool.now + 100.0, dict(zip(pool.waiting.tolist(), starts(), strict=True))
+            started = {event.row: event.time for event in pool.advance(until) if event.has_started}
+            assert started == {one: time for one, time in forecast.items() if time <= until}
+            waiting = [one for one in waiting if one not in started]
+        if row % 25 == 0:
+            assert pool.forecast(runs)[pool.waiting].tolist() == starts()
+        assert pool.waiting.tolist() == sorted(waiting, key=place.__getitem__)
+    there = pool.waiting
+    assert len(there) > 200
+    assert starts() == pool.forecast(runs)[there].tolist() == plain_starts(snapshot(), pool.now).tolist()
 
 
 @given(st.integers(0, 10_000))
