@@ -36,13 +36,13 @@ def test_d10_an_endless_file_ends_in_a_header_and_a_refusal(
     path = log(tmp_path, LINE)
     monkeypatch.setattr(_swf_header, "iter_bytes", endless)
     monkeypatch.setattr(_swf_rows, "iter_bytes", endless)
-    monkeypatch.setattr(_swf_rows, "_MAX_BYTES_WITHOUT_A_ROW", 10_000_000)
+    monkeypatch.setattr(_swf_rows, "_MAX_BYTES_WITHOUT_A_ROW", 1_000_000)
     tracemalloc.start()
     swf.read_header(path)
     with pytest.raises(BadInput) as refused:
         list(_swf_rows.iter_rows(path))
     assert refused.value.code == "trace.not_swf"
-    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
     tracemalloc.stop()
 
 

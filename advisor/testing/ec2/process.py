@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +20,35 @@ from advisor.model.errors import TellAdmin
 from advisor.model.settings import Ec2Settings
 
 _START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 5.0
 _TRIES: Final = 3
+
+
+class _Forks:
+    """The process from which this one's emulators are forked; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, port: int, environment: Mapping[str, str], log: Path) -> int:
+        """Start an emulator; its process id."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "advisor.testing.ec2"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    start_new_session=True,
+                )
+            asked = {"port": port, "environment": {**os.environ, **environment}, "log": str(log)}
+            print(json.dumps(asked), file=self._process.stdin, flush=True)
+            return int((self._process.stdout or sys.stdin).readline())
+
+
+_FORKS: Final = _Forks()
 
 
 class Ec2Emulator:
@@ -35,7 +65,7 @@ class Ec2Emulator:
 
     def __init__(self, log: Path | None = None) -> None:
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: int | None = None
         self.port = 0
 
     @property
@@ -69,23 +99,12 @@ class Ec2Emulator:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        output = self._log.open("ab") if self._log else subprocess.DEVNULL
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-                [sys.executable, "-m", "advisor.testing.ec2", "--port", str(self.port)],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **self.environment},
-            )
-        finally:
-            if not isinstance(output, int):
-                output.close()
+        self._process = _FORKS.start(self.port, self.environment, self._log or Path(os.devnull))
 
     def _await_answer(self) -> bool:
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
-            if self._process is None or self._process.poll() is not None:
+            if not self._signal(0):
                 return False
             try:
                 self.control("ping")
@@ -97,14 +116,21 @@ class Ec2Emulator:
 
     def stop(self) -> None:
         """End the process; everything it knew is gone."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        self._signal(signal.SIGTERM)
+        end = time.monotonic() + _STOP_SECONDS
+        while self._signal(0 if time.monotonic() < end else signal.SIGKILL):
+            time.sleep(0.01)
+        self._process = None
+
+    def _signal(self, number: int) -> bool:
+        """Whether the process is still there."""
+        if self._process is None:
+            return False
+        try:
+            os.kill(self._process, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def control(self, verb: str, body: Any = None) -> Any:
         """Call the control interface.
