@@ -23,6 +23,7 @@ class PartitionTerms(NamedTuple):
         max_nodes, max_processors, max_memory: Most nodes of a job, and processors and memory (MiB) that jobs
             get of one of its nodes; 0: no limit.
         denied_accounts: In lower case.
+        tier: Jobs of a higher one are tried before all of a lower one.
     """
 
     whole_nodes: bool = False
@@ -33,6 +34,7 @@ class PartitionTerms(NamedTuple):
     max_processors: int = 0
     max_memory: int = 0
     denied_accounts: frozenset[str] = frozenset()
+    tier: int = 1
 
 
 class Sharing(NamedTuple):

@@ -238,7 +238,7 @@ class Partition:
         default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
         whole_nodes: Whether jobs get whole nodes (``OverSubscribe=EXCLUSIVE``).
         qos: The partition's own QOS; empty for none.
-        tier, is_preempted: Where partitions preempt: jobs of a higher tier preempt those of a lower one.
+        tier, is_preempted: Jobs of a higher tier are tried first, and may preempt those of a lower one.
         allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
     """
 

@@ -49,6 +49,7 @@ from advisor.service.observation.site_view import (
     smallest_memory_mb,
     within_limits,
 )
+from advisor.service.price.partition_tiers import of_new_jobs
 from advisor.service.price.queue_view import (
     AskRuns,
     OnPremiseQueue,
@@ -219,10 +220,9 @@ class PollLoop:
         )
 
     def _first_priorities(self, queue: OnPremiseQueue) -> dict[str, float]:
-        if queue.first_priorities:
-            return dict(queue.first_priorities)
         offset = self._settings.size.small_priority_offset
-        return self._priorities.update(queue.waiting, self._ageing, offset, queue.time)
+        known = self._priorities.update(queue.waiting, self._ageing, offset, queue.time)
+        return of_new_jobs(known, queue.first_priorities)
 
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""

@@ -30,5 +30,6 @@ def sharing_of(config: Mapping[str, str], partitions: Iterable[Partition]) -> Sh
             partition.max_processors_per_node or 0,
             partition.max_memory_per_node_mb or 0,
             partition.denied.get("accounts", frozenset()),
+            partition.tier,
         )
     return Sharing("MEMORY" in config.get("SelectTypeParameters", "").upper(), terms)

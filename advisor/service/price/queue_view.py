@@ -21,6 +21,7 @@ from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import Visitor, visitors, without_doubles
 from advisor.service.price.node_ends import node_ends
+from advisor.service.price.partition_tiers import added_by_tiers, in_order
 from advisor.service.price.share_order import by_shares
 from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.start_profile import NODE_COLUMNS, no_sooner
@@ -47,7 +48,7 @@ class OnPremiseQueue:
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
         task_priorities: Of arrays whose tasks do not start together: that of each part, by id.
-        first_priorities: Of new jobs, by `Job.priority_keys`, where the scheduler says how it orders them.
+        first_priorities: Of new jobs, by `Job.priority_keys`, as far as the scheduler's order is known.
     """
 
     time: float
@@ -103,12 +104,12 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     ours = settings.cluster.on_premise_partitions
     known = set(ours)
     here = [queued for queued in without_doubles(snapshot.jobs) if known.intersection(queued.partitions)]
-    waiting = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
-    waiting.sort(key=lambda queued: (-queued.priority, queued.job.submit_time, queued.job.job_id))
+    queued = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
+    tiers = added_by_tiers(ours, snapshot.sharing.partitions)
     unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
     running = tuple(queued for queued in here if queued.holds_processors)
     running += tuple(visitor.queued for visitor in foreign.values())
-    waiting, tasks, first = by_shares(waiting, running, snapshot.queue_orders)
+    waiting, tasks, first = by_shares(in_order(queued, tiers), running, snapshot.queue_orders)
     machines, nodes = _machines(ours, snapshot, unusable, (*running, *waiting))
     return OnPremiseQueue(
         time=snapshot.time,
@@ -122,7 +123,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         on_node=snapshot.jobs_on,
         reserved=reserved_of(snapshot, machines, unusable, [each.members for each in nodes]),
         held=held_jobs((*running, *waiting)),
-        first_priorities=first,
+        first_priorities=first or {f"\n{name}": float(added) for name, added in tiers.items()},
         task_priorities=tasks,
     )
 
