@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings, settings_of
-from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.output import Format, FormatOption, emit, stderr
 
 if TYPE_CHECKING:
     from advisor.config import LoadedSettings
@@ -95,6 +96,18 @@ def link(
         "until": until,
     }
     emit(result, output, lambda console: console.print(Text(str(result["url"])), soft_wrap=True))
+    if not settings.web.hosts and not _is_listening(settings.web.address, settings.web.port):
+        stderr.print(
+            Text("Nothing listens there yet: `systemctl enable --now advisor-web` starts the pages.")
+        )
+
+
+def _is_listening(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _home(settings: Settings) -> str:

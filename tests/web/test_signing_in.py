@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ def test_who_has_not_signed_in_sees_nothing(client: TestClient, path: str) -> No
     assert "advice-11" not in answer.text
     assert stranger(client).get(path, headers={"accept": "application/json"}).status_code == 401
     assert stranger(client).get("/static/style.css").status_code == 200
+
+
+def test_who_asks_for_a_link_is_told_that_nothing_listens(config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as pages:
+        text = f"{config.read_text()}\n[web]\nport = {pages.getsockname()[1]}\n"
+        config.write_text(text)
+        assert CliRunner().invoke(app, ["web", "link", "--config", str(config)]).stderr == ""
+    told = CliRunner().invoke(app, ["web", "link", "--config", str(config)])
+    assert "systemctl enable --now advisor-web" in told.stderr
+    assert told.stdout.startswith("http://")
+    assert told.stdout.count("\n") == 1
 
 
 def test_a_link_lets_one_person_in_once(client: TestClient, config: Path) -> None:
