@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
+from advisor.model.burst_qos import BurstQos
 from advisor.model.cluster import Limit
 from advisor.model.data_words import HOW_TO_WRITE, data_of
 from advisor.model.deadline import deadline_of
@@ -61,6 +62,15 @@ def let_in(job: Job, kept_out: Collection[tuple[str, str]]) -> Answer:
     """Question 1 of a job that no rule keeps: it stays if its user has no association there."""
     user, account = job.user or "", job.account or ""
     return _no(Reason.NO_ASSOCIATION, account) if (user, account) in kept_out else _MAY_MOVE
+
+
+def within_qos(job: Job, qos: BurstQos) -> Answer:
+    """Question 1 of a job that no rule keeps: it stays if it is over a limit of the burst partition's QOS.
+
+    slurmctld would refuse it in ``sbatch``, or hold it there for ever.
+    """
+    limit = qos.keeps_out(job)
+    return _no(Reason.BURST_QOS, limit) if limit else _MAY_MOVE
 
 
 def not_preempting(job: Job, preemptable: Mapping[str, Mapping[str, int]], settings: Settings) -> Answer:

@@ -20,6 +20,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import Interruptions, NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
+from advisor.model.limits import never_starts
 from advisor.model.node_sets import fold
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
@@ -235,7 +236,7 @@ class InterruptionLoop:
         to_place = self._record.to_place()
         self._left_at = {job_id: at for job_id, at in self._left_at.items() if job_id in to_place}
         snapshot = self._view.fresh()
-        held = (job for job in snapshot.jobs if _is_held_by_slurm(job))
+        held = (job for job in snapshot.jobs if _is_held_by_slurm(job) or self._is_limited_there(job))
         ours = [job for job in held if job.job.job_id in to_place or moved_by_us(job) is not None]
         for_each(ours, self._free)
         if self._released_here:
@@ -291,9 +292,15 @@ class InterruptionLoop:
         is_away = self._settings.cluster.burst_partition in queued.partitions
         if moved is not None and is_away:
             self._slurm.update_job([job_id], returned(queued, moved, self._settings))
-        self._slurm.release([job_id])
+        if _is_held_by_slurm(queued):
+            self._slurm.release([job_id])
         if not is_away and _reason(queued) == "BadConstraints":
             self._released_here.add(job_id)
+
+    def _is_limited_there(self, queued: QueuedJob) -> bool:
+        """Whether a limit that may be the burst partition's alone keeps a job there from ever starting."""
+        is_there = self._settings.cluster.burst_partition in queued.partitions
+        return is_there and queued.state == PENDING and never_starts(queued)
 
     def forget(self) -> None:
         """Drop what concerns no instance and no job any more; only while both sides can be read."""

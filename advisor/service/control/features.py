@@ -67,6 +67,7 @@ class Features:
             self._raising(),
             self._preempting(),
             self._associations(),
+            self._burst_qos(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -202,6 +203,14 @@ class Features:
         from advisor.service.control.associations import AssociationsFeature
 
         return AssociationsFeature(self._settings, self._connections.slurm, partitions, self._shared.clock)
+
+    def _burst_qos(self) -> Feature | None:
+        limits = self._connections.limits_of_qos
+        if limits is None:
+            return None
+        from advisor.service.control.burst_qos import BurstQosFeature
+
+        return BurstQosFeature(self._settings, self._connections.slurm, limits, self._shared.clock)
 
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket

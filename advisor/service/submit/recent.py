@@ -286,6 +286,7 @@ class RecentSubmissions:
         self._reserved_nodes = Counter[str]()
         self._cloud_processors = 0
         self._promised: dict[str, int] = {}
+        self._moved = Counter[str]()
 
     def rebase(self, base: SiteState | None, queue: QueueForecast | None = None) -> None:
         """Use a new snapshot and its queue; submissions up to its time are in it and leave the account."""
@@ -308,6 +309,7 @@ class RecentSubmissions:
             self._promised[job.promised_to] = self._promised.get(job.promised_to, known) + 1
         if not job.on_premise:
             self._cloud_now = None
+            self._moved.update(dict.fromkeys((ANYBODY, *job.payers), job.tasks))
             self._usd += job.committed_usd
             if job.worst_usd:
                 self._worst_usd += job.worst_usd
@@ -342,7 +344,7 @@ class RecentSubmissions:
         """
         if self._base is None:
             return SiteState(time=now, cluster=None)
-        cluster = self._base.cluster
+        cluster, qos = self._base.cluster, self._base.burst_qos
         return SiteState(
             time=now,
             cluster=self._cluster(cluster, self._base.time, now) if ages and cluster is not None else cluster,
@@ -354,6 +356,7 @@ class RecentSubmissions:
             limits=self._base.limits,
             preemptable=self._base.preemptable,
             kept_out=self._base.kept_out,
+            burst_qos=qos and qos.with_jobs(self._moved),
             node_memory_mb=self._base.node_memory_mb,
             promised_jobs=self._base.promised_jobs | self._promised
             if self._promised

@@ -182,6 +182,28 @@ def test_f20_a_moved_job_that_no_node_here_is_fit_for_is_released_here_once(rig:
     assert [told(), told("onprem")] == [[], ["release"]]
 
 
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("QOSMaxWallDurationPerJobLimit", [{"partition": "onprem"}]),
+        ("QOSMinCpuNotSatisfied", [{"partition": "onprem"}]),
+        ("QOSGrpCpuLimit", []),
+        ("Resources", []),
+    ],
+)
+def test_a_moved_job_that_a_limit_never_lets_start_there_goes_home(
+    rig: Rig, reason: str, changes: list[dict[str, str]]
+) -> None:
+    """The burst partition's QOS may have changed, or the job."""
+    for queue, ours in (("burst", {"admin_comment": comment()}), ("onprem", {"admin_comment": comment()})):
+        rig.look(jobs=[make_queued(9, reason=reason, queue=queue, **ours)])
+        rig.loop.place_again()
+    rig.look(jobs=[make_queued(9, reason=reason, queue="burst")])  # its user has sent it there
+    rig.loop.place_again()
+    assert rig.job_updates() == changes
+    assert [call for call in rig.slurm.told if call[0] == "release"] == []
+
+
 def test_f20_a_held_job_goes_home_without_the_constraint_that_names_nodes_of_the_cloud(rig: Rig) -> None:
     held = make_queued(
         9,

@@ -1,0 +1,62 @@
+"""Limits of the burst partition's own QOS, at which slurmctld refuses a job, or holds it for ever."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from advisor.model.job import ANYBODY, Job
+from advisor.model.periods import USER
+
+
+class BurstQos(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Limits of one job there, and of how many jobs may be there at a time. Infinite: no limit.
+
+    Attributes:
+        max_seconds: Time limit of a job.
+        min_processors, min_nodes, max_processors, max_nodes, max_memory_mb: Of a job; MiB.
+        max_jobs, max_jobs_of_user, max_jobs_of_account: Jobs that run or wait there, array tasks counted.
+        jobs: Those that do, of each payer (`Job.payers`), and of all together (`ANYBODY`).
+    """
+
+    max_seconds: float = math.inf
+    min_processors: float = 0.0
+    min_nodes: float = 0.0
+    max_processors: float = math.inf
+    max_nodes: float = math.inf
+    max_memory_mb: float = math.inf
+    max_jobs: float = math.inf
+    max_jobs_of_user: float = math.inf
+    max_jobs_of_account: float = math.inf
+    jobs: dict[str, int] = {}
+
+    def keeps_out(self, job: Job) -> str:
+        """Slurm's name of a limit that a job would exceed there; empty: it would exceed none."""
+        return next(self._exceeded(job), "")
+
+    def _exceeded(self, job: Job) -> Iterator[str]:
+        nodes = job.nodes or 1
+        if (job.requested_time or math.inf) > self.max_seconds:
+            yield "MaxWall"
+        if job.processors < self.min_processors or nodes < self.min_nodes:
+            yield "MinTRES"
+        if (
+            job.processors > self.max_processors
+            or nodes > self.max_nodes
+            or (job.memory_mb or 0) > self.max_memory_mb
+        ):
+            yield "MaxTRES"
+        if self.jobs.get(ANYBODY, 0) + job.array_tasks > self.max_jobs:
+            yield "GrpSubmitJobs"
+        for payer in job.payers:
+            is_user = payer.startswith(USER)
+            most = self.max_jobs_of_user if is_user else self.max_jobs_of_account
+            if self.jobs.get(payer, 0) + job.array_tasks > most:
+                yield "MaxSubmitJobsPerUser" if is_user else "MaxSubmitJobsPerAccount"
+
+    def with_jobs(self, more: Mapping[str, int]) -> BurstQos:
+        """The same with so many more jobs there."""
+        jobs = {payer: self.jobs.get(payer, 0) + more.get(payer, 0) for payer in {*self.jobs, *more}}
+        return msgspec.structs.replace(self, jobs=jobs)

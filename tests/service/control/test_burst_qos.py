@@ -1,0 +1,110 @@
+"""Limits of the burst partition's own QOS: slurmctld refuses a job there, or holds it for ever."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import pytest
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.rules import within_qos
+from advisor.model.burst_qos import BurstQos
+from advisor.model.site import SiteState
+from advisor.model.snapshot import ClusterSnapshot, Partition
+from advisor.service.control.burst_qos import BurstQosFeature
+from advisor.service.running.feature import Poll
+from advisor.service.submit.recent import RecentSubmissions, Submission
+from advisor.slurm.accounts import limits_of_qos
+from tests.decide.cases import make_job, make_settings
+from tests.service.doubles import Hands, make_queued
+from tests.service.site import make_cluster
+
+QOS = (
+    "normal|||||||||\n"
+    "there|2-00:00:00|cpu=2|cpu=64,gres/gpu=2,mem=256G|cpu=16,mem=64G,node=2|cpu=32|node=3|9|3|5\n"
+)
+
+
+class Said:
+    """sacctmgr, slurm.conf and the burst partition."""
+
+    def __init__(self, enforce: str) -> None:
+        self.enforce = enforce
+
+    def text(self, *_command: str) -> str:
+        return QOS
+
+    def config(self) -> dict[str, str]:
+        return {"AccountingStorageEnforce": self.enforce}
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return (Partition(name="burst", is_up=True, nodes="b1", total_processors=4, qos="there"),)
+
+
+def test_the_limits_of_a_qos() -> None:
+    said = cast("Any", Said(""))
+    assert limits_of_qos(said, "there") == BurstQos(
+        max_seconds=172_800.0,
+        min_processors=2.0,
+        max_processors=16.0,
+        max_nodes=2.0,
+        max_memory_mb=65_536.0,
+        max_jobs=9.0,
+        max_jobs_of_user=3.0,
+        max_jobs_of_account=5.0,
+    )
+    assert limits_of_qos(said, "normal") == limits_of_qos(said, "gone") == BurstQos()
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({}, ""),
+        ({"requested_time": 172_801.0}, "MaxWall"),
+        ({"requested_time": None}, "MaxWall"),
+        ({"processors": 1}, "MinTRES"),
+        ({"processors": 17}, "MaxTRES"),
+        ({"nodes": 3}, "MaxTRES"),
+        ({"memory_mb": 65_537}, "MaxTRES"),
+        ({"user": "bob"}, "MaxSubmitJobsPerUser"),
+        ({"user": "ann", "array_tasks": 3}, "MaxSubmitJobsPerUser"),
+        ({"account": "chem"}, "MaxSubmitJobsPerAccount"),
+        ({"user": None, "account": None, "array_tasks": 4}, "GrpSubmitJobs"),
+    ],
+)
+def test_what_keeps_a_job_here(changes: dict[str, Any], limit: str) -> None:
+    jobs = {"user ann": 1, "user bob": 3, "chem": 5, "": 6}
+    qos = limits_of_qos(cast("Any", Said("")), "there").with_jobs(jobs)
+    asked = {"processors": 4, "requested_time": 60.0, "user": "ann", "account": "phys"} | changes
+    answer = within_qos(make_job(**asked), qos)
+    assert (answer.reason, answer.detail) == (Reason.BURST_QOS if limit else Reason.MAY_MOVE, limit)
+
+
+@pytest.mark.parametrize("enforce", ["none", "associations,limits,qos"])
+def test_jobs_there_count_and_those_moved_since(enforce: str) -> None:
+    said = cast("Any", Said(enforce))
+    feature = BurstQosFeature(make_settings(), said, lambda name: limits_of_qos(said, name), Hands().clock)
+    feature.read()
+    queue = (
+        make_queued(1, partitions=("burst",), user="ann", account="phys", array_tasks=2),
+        make_queued(2, user="ann", account="phys"),
+        make_queued(3, user="ann", account="phys", qos="there"),
+    )
+    snapshot = ClusterSnapshot(time=100.0, jobs=queue, nodes=())
+    feature.polled(Poll(snapshot=snapshot, cluster=make_cluster(), cloud=cast("Any", None)))
+    site = feature.publish(SiteState(time=100.0, cluster=None))
+    if enforce == "none":
+        assert site.burst_qos is None
+        return
+    recent = RecentSubmissions()
+    recent.rebase(site)
+    found = [recent.state(101.0).burst_qos]
+    moved = Submission(time=101.0, processors=1, on_premise=False, payers=("phys", "user ann"), tasks=2)
+    recent.add(moved)
+    found.append(recent.state(102.0).burst_qos)
+    assert [qos and qos.jobs for qos in found] == [
+        {"": 3, "phys": 3, "user ann": 3},
+        {"": 5, "phys": 5, "user ann": 5},
+    ]
+    assert math.isinf(BurstQos().max_jobs)
