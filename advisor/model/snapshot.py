@@ -24,9 +24,33 @@ SUSPENDED: Final = "SUSPENDED"
 _HOLDS_PROCESSORS: Final = frozenset(
     {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
+_HELD: Final = frozenset(
+    {
+        "JobHeldUser",
+        "JobHeldAdmin",
+        "JobHoldMaxRequeue",
+        "job requeued in held state",
+        "job_requeued_in_held_state",  # some releases write underscores
+        "launch failed requeued held",
+        "launch_failed_requeued_held",
+    }
+)
+NOT_IN_PARTITION: Final = frozenset(
+    {
+        "AccountNotAllowed",
+        "BadConstraints",
+        "InvalidAccount",
+        "InvalidQOS",
+        "PartitionConfig",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "QOSNotAllowed",
+    }
+)
+"""Reasons of pending jobs that never start in their partition as they are (``EnforcePartLimits=NO``)."""
 # pending jobs with these reasons do not wait for processors
-_NOT_QUEUED: Final = frozenset(
-    {"JobHeldUser", "JobHeldAdmin", "BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
+_NOT_QUEUED: Final = (
+    _HELD | NOT_IN_PARTITION | {"BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
 )
 
 
@@ -89,13 +113,13 @@ class QueuedJob:
 
     @property
     def is_queued(self) -> bool:
-        """True when it waits for processors: not when it is held or waits for a time or another job."""
+        """True when it waits for processors: not for a time or another job, nor held, nor misfit."""
         return self.state == PENDING and self.reason not in _NOT_QUEUED
 
     @property
     def is_held(self) -> bool:
-        """True when its user or an admin holds it."""
-        return self.state == PENDING and self.reason in {"JobHeldUser", "JobHeldAdmin"}
+        """True when it is held: a pending job does not start, and a running one not again once requeued."""
+        return self.reason in _HELD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +176,11 @@ class JobView:
     def is_pending(self) -> bool:
         """Whether the job waits."""
         return self.state == PENDING
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is held, see :attr:`QueuedJob.is_held`."""
+        return self.reason in _HELD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,3 +112,25 @@ def test_jobs_start_when_the_forecast_says_so_beside_an_account_at_its_limit() -
     assert 0 < run < len(there)
     assert far_from_start(found.jobs, "burst") == set(there[run:])
     assert np.abs(late).mean() < 0.4 * np.abs(without).mean()
+
+
+def test_jobs_that_slurm_never_starts_keep_no_other_waiting() -> None:
+    """``EnforcePartLimits=NO``, the default, accepts them; `scontrol requeuehold` leaves one held."""
+    with Lab.temporary(LabOptions(nodes=1, processors=4, burst_nodes=1)) as lab:
+        slurm = CliBackend(Commands(Path(shutil.which("squeue") or "").parent, lab.conf))
+        lab.run("scontrol", "update", "partitionname=onprem", "maxtime=60")
+        held = lab.sbatch("-n1", "-t5", script="sleep 100").job_id
+        wait_until(lambda: lab.job(held)["JobState"] == "RUNNING", seconds=60.0, what="it runs")
+        lab.run("scontrol", "requeuehold", str(held))
+        over = {lab.sbatch(*asked).job_id for asked in (("-n4", "-t120"), ("-n8", "-t5"), ("-N2", "-t5"))}
+
+        def found() -> dict[int, str]:
+            jobs = slurm.snapshot(time.time()).jobs
+            return {queued.job.job_id: queued.reason for queued in jobs if queued.is_queued}
+
+        def are_known() -> bool:
+            return lab.job(held)["JobState"] == "PENDING" and not found()
+
+        wait_until(are_known, seconds=30.0, what="no job waits for processors")
+        queue = on_premise_queue(slurm.snapshot(time.time()), make_settings())
+        assert not {queued.job.job_id for queued in queue.waiting} & {held, *over}

@@ -85,13 +85,29 @@ def test_slurms_reasons_name_a_limit(reason: str, limit: Limit | None) -> None:
         ("MaxSubmitJobsPerAccount", True),
         ("AssociationTimeLimit", True),
         (PER_USER, False),
-        ("PartitionTimeLimit", False),
+        ("PartitionTimeLimit", True),  # EnforcePartLimits=NO, slurm.conf's default
+        ("PartitionNodeLimit", True),
+        ("PartitionConfig", True),
+        ("BadConstraints", True),
+        ("AccountNotAllowed", True),
+        ("PartitionDown", False),
+        ("Resources", False),
     ],
 )
 def test_a_job_over_a_limit_of_its_own_does_not_wait_for_others(reason: str, *, never: bool) -> None:
     assert never_starts(waits(7, reason)) == never
     queue = queue_of(runs(1, processors=8), waits(7, reason, processors=8), waits(8, "Priority", user="bob"))
     assert (7 in hours(queue)) != never
+
+
+@pytest.mark.parametrize(
+    "reason", ["PartitionTimeLimit", "PartitionConfig", "job requeued in held state", "JobHoldMaxRequeue"]
+)
+def test_a_job_that_cannot_start_keeps_no_other_waiting(reason: str) -> None:
+    """An idle cluster: a full one was seen in it, and each new job was sent to the cloud for money."""
+    stuck = waits(7, reason, processors=16)
+    assert hours(queue_of(stuck, waits(8, "Priority", user="bob", processors=16))) == {8: 0.0}
+    assert not stuck.is_queued
 
 
 def test_the_other_jobs_of_a_user_at_their_limit_go_on_one_by_one() -> None:
