@@ -92,7 +92,7 @@ class BackToSpot:
     def _is_kept_from_spot(self, queued: QueuedJob) -> bool:
         """Whether a job with checkpoints runs in the cloud that was advised spot, and is in no slice."""
         job, context = queued.job, self._context
-        if job.at_risk_seconds == NO_CHECKPOINT or queued.state != RUNNING:
+        if job.at_risk_seconds == NO_CHECKPOINT or queued.state != RUNNING or queued.is_held:
             return False
         if queued.partitions != (context.settings.cluster.burst_partition,):
             return False

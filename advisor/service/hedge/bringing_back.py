@@ -168,7 +168,8 @@ class BringingBack:
         if not place.is_pending:
             acted = entry.acted if entry.has_slot else self._clock.wall()
             self._record.put(entry, has_slot=True, acted=acted)
-            self._places.raise_priority(entry.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
+            if not view.is_held:  # slurmctld may refuse a priority for one that is
+                self._places.raise_priority(entry.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
             self._places.cancel(entry.placeholder, entry.job_id)
             return True
         if entry.has_slot:  # the placeholder was requeued before it was cancelled
@@ -179,11 +180,10 @@ class BringingBack:
     def _wait_for_start(self, entry: HedgeEntry, view: JobView) -> bool:
         """Leave the job first in the queue for `slot_held_seconds`: it may be held, or wait for a limit."""
         since = self._clock.wall() - entry.acted
-        is_held = view.reason.startswith("JobHeld")
-        if not is_held and since <= self._slot_held_seconds:
+        if not view.is_held and since <= self._slot_held_seconds:
             return since <= _QUICK_SECONDS
         # a priority set by hand would release a job that is held
-        priority = entry.priority if entry.priority > 0 and not is_held else None
+        priority = entry.priority if entry.priority > 0 and not view.is_held else None
         self._restore_age(entry, view, to=priority)
         self._record.count("slots_lost")
         self._done(entry, "without its slot, in which it did not start")

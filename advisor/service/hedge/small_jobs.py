@@ -72,6 +72,8 @@ class SmallJobs:
         # a job that is on record but was not requeued because of a crash is still in its first run
         if queued.state != RUNNING or queued.restarts or queued.job.placeholder_for is not None:
             return False
+        if queued.is_held:  # it would not start again
+            return False
         advice = parse_admin_comment(queued.admin_comment)
         fixed = self._settings.cluster.on_premise_partitions
         return (

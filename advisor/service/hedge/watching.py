@@ -243,8 +243,9 @@ class WatchLoop:
             self._record.count("places_changed")
             self._settle(entry, "its placeholder was changed")  # and `forget` cancels it
             return
-        if queued.state == SUSPENDED:  # a requeue would lose its work, and slurmctld leaves it held
-            self._settle(entry, "its slot came while it was suspended")
+        # a requeue would lose its work, and slurmctld leaves it held
+        if queued.state == SUSPENDED or (queued.state == RUNNING and queued.is_held):
+            self._settle(entry, "its slot came while it was suspended or held")
         elif queued.state == RUNNING and queued.start_time is not None and self._stays(entry, queued):
             self._settle(entry, "its slot came, and the cloud is still better")
         else:
@@ -267,7 +268,9 @@ class WatchLoop:
 
     def _check_stop(self, entry: HedgeEntry, queued: QueuedJob) -> None:
         elapsed = self._elapsed(queued)
-        if queued.state != RUNNING or entry.stop_seconds is None or elapsed < entry.stop_seconds:
+        if queued.state != RUNNING or queued.is_held:
+            return
+        if entry.stop_seconds is None or elapsed < entry.stop_seconds:
             return
         if entry.kind == HedgeKind.SPECULATION and entry.placeholder:
             place = self._places.place(entry.placeholder, entry.job_id)

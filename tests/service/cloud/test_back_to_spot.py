@@ -74,6 +74,7 @@ def test_its_nodes_are_given_back_and_it_is_requeued(rig: Rig) -> None:
     "fields",
     [
         {"comment": "standby"},
+        {"reason": "JobHeldUser"},  # it would not start again
         {"requeue": False},
         {"state": "COMPLETING"},
         {"queue": "onprem"},

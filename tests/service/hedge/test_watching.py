@@ -218,6 +218,17 @@ def test_a_job_that_an_admin_has_suspended_loses_nothing_when_its_slot_comes(wor
     assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.SETTLED)
 
 
+@pytest.mark.parametrize("place_state", ["RUNNING", "PENDING"])
+def test_a_job_held_while_it_runs_is_not_ended_there(world: World, place_state: str) -> None:
+    """``scontrol hold`` of a running job: once requeued it would not start again."""
+    world.look(world.job())
+    held = dataclasses.replace(world.job(), reason="JobHeldAdmin", priority=0)
+    world.clock.pass_by(1e6)  # its stop is over as well
+    world.look(held, place(world, place_state))
+    phase = Phase.SETTLED if place_state == "RUNNING" else Phase.OPEN
+    assert (world.queue.requeued, world.record.all()[0].phase) == ([], phase)
+
+
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_requeue_that_slurmctld_forgot_in_a_crash_is_asked_for_again(
     world: World, *, is_ours: bool
@@ -317,6 +328,20 @@ def test_a_job_held_by_its_user_does_not_stay_first(world: World) -> None:
     assert world.record.all()[0].phase is Phase.SETTLED
 
 
+def test_a_job_held_before_its_slot_came_gives_it_up(world: World) -> None:
+    """``scontrol requeuehold``; under priority/basic slurmctld refuses such a job a priority."""
+    brought_home(world)
+    queued = home(world)
+    held = {"reason": "job requeued in held state", "priority": 0}
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], **held)
+    world.queue.raised.clear()
+    world.look(queued, place(world, "RUNNING"))
+    world.look(queued)
+    assert 901 in world.queue.cancelled
+    assert all(by < 1e8 for _, by in world.queue.raised)
+    assert world.record.all()[0].phase is Phase.SETTLED
+
+
 def test_a_job_that_cannot_start_does_not_stay_first_for_ever(world: World) -> None:
     in_its_slot(world)
     world.look(home(world))
@@ -388,4 +413,13 @@ def test_a_placeholder_gets_no_place_and_is_no_small_job(world: World) -> None:
     world.look(small)
     assert world.queue.requeued == []
     world.look(dataclasses.replace(small, job=structs.replace(small.job, name="run")))
+    assert world.queue.requeued == [8]
+
+
+def test_a_small_job_held_while_it_runs_is_not_requeued(world: World) -> None:
+    world.clock.pass_by(100.0)
+    small = world.job(8, comment=small_comment(), partition="onprem")
+    world.look(dataclasses.replace(small, reason="JobHeldUser"))
+    assert world.queue.requeued == []
+    world.look(small)
     assert world.queue.requeued == [8]
