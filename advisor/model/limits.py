@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from advisor.model.cluster import Limit
-from advisor.model.snapshot import NOT_IN_PARTITION, QueuedJob
+from advisor.model.snapshot import QueuedJob
 
 _Key: TypeAlias = tuple[str | None, str | None, str | None, str]
 """User, account, QOS, and what else a limit is of."""
@@ -71,7 +71,7 @@ def _of_queue(queued: QueuedJob, user: str | None) -> str:
 
 def never_starts(queued: QueuedJob) -> bool:
     """Whether a limit holds a waiting job that the end of no other job lifts, or its partition's terms do."""
-    if queued.reason in NOT_IN_PARTITION:
+    if queued.is_misfit:
         return True
     word = queued.reason.casefold()
     if not _SEVERAL.match(word):

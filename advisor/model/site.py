@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from advisor.model.burst_qos import BurstQos
+from advisor.model.burst_limits import BurstLimits
 from advisor.model.cluster import ClusterState, Limit
 from advisor.model.job import Job
 from advisor.model.node_classes import ClosedCapacity, NodeClassState, ReservedUntil, class_for, less_reserved
@@ -358,7 +358,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         preemptable: By partition and QOS (`ANY_QOS`: jobs of all), the processors that new jobs may take from
             running ones, idle ones included.
         kept_out: Users, with an account, whose associations leave out the burst partition.
-        burst_qos: Limits of the burst partition's own QOS; None: it has none.
+        burst_limits: Limits that hold in the burst partition alone; None: there are none.
         node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """
 
@@ -373,5 +373,5 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     limits: tuple[Limit, ...] = ()
     preemptable: dict[str, dict[str, int]] = {}
     kept_out: frozenset[tuple[str, str]] = frozenset()
-    burst_qos: BurstQos | None = None
+    burst_limits: BurstLimits | None = None
     node_memory_mb: int = 0

@@ -35,7 +35,7 @@ _HELD: Final = frozenset(
         "launch_failed_requeued_held",
     }
 )
-NOT_IN_PARTITION: Final = frozenset(
+_MISFIT: Final = frozenset(
     {
         "AccountNotAllowed",
         "BadConstraints",
@@ -47,11 +47,9 @@ NOT_IN_PARTITION: Final = frozenset(
         "QOSNotAllowed",
     }
 )
-"""Reasons of pending jobs that never start in their partition as they are (``EnforcePartLimits=NO``)."""
+_NOT_LET_IN: Final = ("Job's account not ", "Job's_account_not_", "Job's QOS not ", "Job's_QOS_not_")
 # pending jobs with these reasons do not wait for processors
-_NOT_QUEUED: Final = (
-    _HELD | NOT_IN_PARTITION | {"BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
-)
+_NOT_QUEUED: Final = _HELD | _MISFIT | {"BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,14 @@ class QueuedJob:
     @property
     def is_queued(self) -> bool:
         """True when it waits for processors: not for a time or another job, nor held, nor misfit."""
-        return self.state == PENDING and self.reason not in _NOT_QUEUED
+        if self.state != PENDING or self.reason in _NOT_QUEUED:
+            return False
+        return not self.reason.startswith(_NOT_LET_IN)
+
+    @property
+    def is_misfit(self) -> bool:
+        """True when its partition never starts it as it is; ``EnforcePartLimits=NO`` accepts such a job."""
+        return self.state == PENDING and (self.reason in _MISFIT or self.reason.startswith(_NOT_LET_IN))
 
     @property
     def is_held(self) -> bool:

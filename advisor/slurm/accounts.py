@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from advisor.model.burst_qos import BurstQos
+from msgspec import structs
+
+from advisor.model.burst_limits import BurstLimits, whose
+from advisor.model.job import payers_of
 from advisor.model.job_words import mebibytes
 from advisor.slurm import records
 from advisor.slurm.commands import Commands
 
 _ASSOCIATIONS = ("sacctmgr", "-nP", "show", "associations", "format=user,account,partition")
 _PREEMPTS = ("sacctmgr", "-nP", "show", "qos", "format=name,preempt")
+_SUBMITS = ("sacctmgr", "-nP", "show", "associations", "format=user,account,maxsubmitjobs,grpsubmitjobs")
 _LIMITS = (
     "sacctmgr",
     "-nP",
@@ -46,17 +50,29 @@ def partitions_of_users(commands: Commands, cluster: str) -> Mapping[tuple[str, 
     return {key: frozenset() if "" in names else frozenset(names) for key, names in found.items()}
 
 
-def limits_of_qos(commands: Commands, name: str) -> BurstQos:
-    """The limits of a QOS at which slurmctld refuses a job, or holds it for ever.
+def limits_in_partition(commands: Commands, cluster: str, partition: str, qos: str) -> BurstLimits:
+    """The limits of a partition's QOS, if it has one, and of the associations for it.
 
     Raises:
         RetryLater: slurmdbd does not say.
     """
-    for line in commands.text(*_LIMITS).splitlines():
+    where = ("where", f"cluster={cluster}", f"partition={partition}")
+    rows = (line.split("|") for line in commands.text(*_SUBMITS, *where).splitlines())
+    of_users = {
+        whose(payers_of(account, user)): min(_limit(records.whole(most)) for most in limits)
+        for user, account, *limits in rows
+        if user and any(limits)
+    }
+    found = _limits_of(qos, commands.text(*_LIMITS)) if qos else BurstLimits()
+    return structs.replace(found, max_jobs_of_association=of_users)
+
+
+def _limits_of(qos: str, said: str) -> BurstLimits:
+    for line in said.splitlines():
         found, *words = line.split("|")
-        if found == name and len(words) == _LIMITS[-1].count(","):
+        if found == qos and len(words) == _LIMITS[-1].count(","):
             wall, least, *most, of_all, of_user, of_account = words
-            return BurstQos(
+            return BurstLimits(
                 max_seconds=_limit(records.seconds(wall)),
                 min_processors=max(_tres([least], "cpu"), default=0.0),
                 min_nodes=max(_tres([least], "node"), default=0.0),
@@ -67,7 +83,7 @@ def limits_of_qos(commands: Commands, name: str) -> BurstQos:
                 max_jobs_of_user=_limit(records.whole(of_user)),
                 max_jobs_of_account=_limit(records.whole(of_account)),
             )
-    return BurstQos()
+    return BurstLimits()
 
 
 def _limit(said: float | None) -> float:

@@ -17,7 +17,7 @@ class Reason(enum.StrEnum):
     LIMITED = "rule.limited"
     PREEMPTS = "rule.preempts"
     NO_ASSOCIATION = "rule.no_association"
-    BURST_QOS = "rule.burst_qos"
+    BURST_LIMITS = "rule.burst_limits"
     EXPLICIT_PARTITION = "rule.explicit_partition"
     KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"

@@ -24,7 +24,7 @@ from advisor.decide.submission.rules import (
     not_fallen_back,
     not_limited,
     not_preempting,
-    within_qos,
+    within_limits,
 )
 from advisor.model.advice import STAYS, Advice, Capacity, Mode, Placement
 from advisor.model.estimate import Estimates, SizeEstimate
@@ -90,8 +90,8 @@ def _answers(job: Job, state: SiteState, estimates: Estimates, settings: Setting
         first = not_limited(job, state.limits)
     if first.verdict not in STAYS and state.kept_out:
         first = let_in(job, state.kept_out)
-    if first.verdict not in STAYS and state.burst_qos is not None:
-        first = within_qos(job, state.burst_qos)
+    if first.verdict not in STAYS and state.burst_limits is not None:
+        first = within_limits(job, state.burst_limits)
     if first.verdict not in STAYS and state.preemptable:
         first = not_preempting(job, state.preemptable, settings)
     if first.verdict in STAYS:

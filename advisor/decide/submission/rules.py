@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Mode, Quantity, Question, Verdict
-from advisor.model.burst_qos import BurstQos
+from advisor.model.burst_limits import BurstLimits
 from advisor.model.cluster import Limit
 from advisor.model.data_words import HOW_TO_WRITE, data_of
 from advisor.model.deadline import deadline_of
@@ -64,13 +64,13 @@ def let_in(job: Job, kept_out: Collection[tuple[str, str]]) -> Answer:
     return _no(Reason.NO_ASSOCIATION, account) if (user, account) in kept_out else _MAY_MOVE
 
 
-def within_qos(job: Job, qos: BurstQos) -> Answer:
-    """Question 1 of a job that no rule keeps: it stays if it is over a limit of the burst partition's QOS.
+def within_limits(job: Job, limits: BurstLimits) -> Answer:
+    """Question 1 of a job that no rule keeps: it stays if it is over a limit of the burst partition alone.
 
     slurmctld would refuse it in ``sbatch``, or hold it there for ever.
     """
-    limit = qos.keeps_out(job)
-    return _no(Reason.BURST_QOS, limit) if limit else _MAY_MOVE
+    limit = limits.keeps_out(job)
+    return _no(Reason.BURST_LIMITS, limit) if limit else _MAY_MOVE
 
 
 def not_preempting(job: Job, preemptable: Mapping[str, Mapping[str, int]], settings: Settings) -> Answer:

@@ -12,7 +12,7 @@ from advisor.ec2.prices import PriceCache, Prices
 from advisor.ec2.reading_account import AccountCache
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
-from advisor.model.burst_qos import BurstQos
+from advisor.model.burst_limits import BurstLimits
 from advisor.model.job import Job
 from advisor.model.scheduler import Scheduler
 from advisor.service.cloud.interrupting import SpotParts
@@ -46,7 +46,7 @@ class Connections:
         pool_order: Orders the fleet's pools by how long nodes last in them.
         preempting_qos: Which QOS preempt which; None where no such thing is known.
         partitions_of_users: By user and account, the partitions to which associations are confined.
-        limits_of_qos: The limits of a QOS.
+        limits_in_partition: Those of a partition's QOS and associations.
         nodes_asked: Which nodes jobs ask for, prefer and exclude.
         ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
@@ -65,7 +65,7 @@ class Connections:
     pool_order: PoolOrder | None = None
     preempting_qos: Callable[[], Mapping[str, frozenset[str]]] | None = None
     partitions_of_users: Callable[[str], Mapping[tuple[str, str], frozenset[str]]] | None = None
-    limits_of_qos: Callable[[str], BurstQos] | None = None
+    limits_in_partition: Callable[[str, str, str], BurstLimits] | None = None
     nodes_asked: NodeConstraintSource | None = None
     ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None
     models: ModelStore | None = None

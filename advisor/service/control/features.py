@@ -67,7 +67,7 @@ class Features:
             self._raising(),
             self._preempting(),
             self._associations(),
-            self._burst_qos(),
+            self._burst_limits(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -204,13 +204,13 @@ class Features:
 
         return AssociationsFeature(self._settings, self._connections.slurm, partitions, self._shared.clock)
 
-    def _burst_qos(self) -> Feature | None:
-        limits = self._connections.limits_of_qos
+    def _burst_limits(self) -> Feature | None:
+        limits = self._connections.limits_in_partition
         if limits is None:
             return None
-        from advisor.service.control.burst_qos import BurstQosFeature
+        from advisor.service.control.burst_limits import BurstLimitsFeature
 
-        return BurstQosFeature(self._settings, self._connections.slurm, limits, self._shared.clock)
+        return BurstLimitsFeature(self._settings, self._connections.slurm, limits, self._shared.clock)
 
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket

@@ -33,7 +33,7 @@ from advisor.service.running.signals import DaemonSignals
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.state.records import APPLIED_NAME
 from advisor.service.state.state_files import CLOSED_POOLS, LSF_ADVICE, LSF_HOSTS, PRICES
-from advisor.slurm.accounts import limits_of_qos, partitions_of_users, preempting_qos
+from advisor.slurm.accounts import limits_in_partition, partitions_of_users, preempting_qos
 from advisor.slurm.block_ends import BlockEnds
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
@@ -95,7 +95,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         pool_order=pool_order,
         preempting_qos=partial(preempting_qos, commands),
         partitions_of_users=partial(partitions_of_users, commands),
-        limits_of_qos=partial(limits_of_qos, commands),
+        limits_in_partition=partial(limits_in_partition, commands),
         nodes_asked=RunningJobs(commands),
     )
     return Control(settings, connections, notifier=notifier)

@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 
 from advisor.arrays import Floats
+from advisor.model.burst_limits import counted_as
 from advisor.model.cluster import ClusterState
 from advisor.model.job import ANYBODY, NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.machine import Asked, places_by_partition
@@ -309,7 +310,7 @@ class RecentSubmissions:
             self._promised[job.promised_to] = self._promised.get(job.promised_to, known) + 1
         if not job.on_premise:
             self._cloud_now = None
-            self._moved.update(dict.fromkeys((ANYBODY, *job.payers), job.tasks))
+            self._moved.update(dict.fromkeys(counted_as(job.payers), job.tasks))
             self._usd += job.committed_usd
             if job.worst_usd:
                 self._worst_usd += job.worst_usd
@@ -344,7 +345,7 @@ class RecentSubmissions:
         """
         if self._base is None:
             return SiteState(time=now, cluster=None)
-        cluster, qos = self._base.cluster, self._base.burst_qos
+        cluster, limits = self._base.cluster, self._base.burst_limits
         return SiteState(
             time=now,
             cluster=self._cluster(cluster, self._base.time, now) if ages and cluster is not None else cluster,
@@ -356,7 +357,7 @@ class RecentSubmissions:
             limits=self._base.limits,
             preemptable=self._base.preemptable,
             kept_out=self._base.kept_out,
-            burst_qos=qos and qos.with_jobs(self._moved),
+            burst_limits=limits and limits.with_jobs(self._moved),
             node_memory_mb=self._base.node_memory_mb,
             promised_jobs=self._base.promised_jobs | self._promised
             if self._promised

@@ -213,7 +213,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         "RaisingFeature",
         "PreemptingFeature",
         "AssociationsFeature",
-        "BurstQosFeature",
+        "BurstLimitsFeature",
         "LearnFeature",
     ]
     assert set(fields) == control.status().keys()

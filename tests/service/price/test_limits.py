@@ -90,6 +90,8 @@ def test_slurms_reasons_name_a_limit(reason: str, limit: Limit | None) -> None:
         ("PartitionConfig", True),
         ("BadConstraints", True),
         ("AccountNotAllowed", True),
+        ("Job's account not permitted to use this partition (cpu denies chem including chem)", True),
+        ("Job's_QOS_not_permitted_to_use_this_partition_(cpu_allows_urgent_not_normal)", True),
         ("PartitionDown", False),
         ("Resources", False),
     ],
@@ -101,7 +103,14 @@ def test_a_job_over_a_limit_of_its_own_does_not_wait_for_others(reason: str, *, 
 
 
 @pytest.mark.parametrize(
-    "reason", ["PartitionTimeLimit", "PartitionConfig", "job requeued in held state", "JobHoldMaxRequeue"]
+    "reason",
+    [
+        "PartitionTimeLimit",
+        "PartitionConfig",
+        "job requeued in held state",
+        "JobHoldMaxRequeue",
+        "Job's account not permitted",
+    ],
 )
 def test_a_job_that_cannot_start_keeps_no_other_waiting(reason: str) -> None:
     """An idle cluster: a full one was seen in it, and each new job was sent to the cloud for money."""

@@ -1,21 +1,22 @@
-"""Limits of the burst partition's own QOS: slurmctld refuses a job there, or holds it for ever."""
+"""Limits of the burst partition alone: slurmctld refuses a job there, or holds it for ever."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.rules import within_qos
-from advisor.model.burst_qos import BurstQos
+from advisor.decide.submission.rules import within_limits
+from advisor.model.burst_limits import BurstLimits
 from advisor.model.site import SiteState
 from advisor.model.snapshot import ClusterSnapshot, Partition
-from advisor.service.control.burst_qos import BurstQosFeature
+from advisor.service.control.burst_limits import BurstLimitsFeature
 from advisor.service.running.feature import Poll
 from advisor.service.submit.recent import RecentSubmissions, Submission
-from advisor.slurm.accounts import limits_of_qos
+from advisor.slurm.accounts import limits_in_partition
 from tests.decide.cases import make_job, make_settings
 from tests.service.doubles import Hands, make_queued
 from tests.service.site import make_cluster
@@ -26,25 +27,35 @@ QOS = (
 )
 
 
+ASSOCIATIONS = "|chem|7|\nann|phys||\neve|chem|2|\neve|phys|5|1\n"
+
+
 class Said:
     """sacctmgr, slurm.conf and the burst partition."""
 
     def __init__(self, enforce: str) -> None:
         self.enforce = enforce
 
-    def text(self, *_command: str) -> str:
-        return QOS
+    def text(self, *command: str) -> str:
+        return QOS if command[3] == "qos" else ASSOCIATIONS
 
     def config(self) -> dict[str, str]:
-        return {"AccountingStorageEnforce": self.enforce}
+        return {"ClusterName": "here", "AccountingStorageEnforce": self.enforce}
 
     def partitions(self) -> tuple[Partition, ...]:
         return (Partition(name="burst", is_up=True, nodes="b1", total_processors=4, qos="there"),)
 
 
-def test_the_limits_of_a_qos() -> None:
+OF_USERS = {"chem\nuser eve": 2.0, "phys\nuser eve": 1.0}
+
+
+def limits_of(said: Any, qos: str) -> BurstLimits:
+    return limits_in_partition(said, "here", "burst", qos)
+
+
+def test_the_limits_of_a_partition() -> None:
     said = cast("Any", Said(""))
-    assert limits_of_qos(said, "there") == BurstQos(
+    assert limits_of(said, "there") == BurstLimits(
         max_seconds=172_800.0,
         min_processors=2.0,
         max_processors=16.0,
@@ -53,8 +64,10 @@ def test_the_limits_of_a_qos() -> None:
         max_jobs=9.0,
         max_jobs_of_user=3.0,
         max_jobs_of_account=5.0,
+        max_jobs_of_association=OF_USERS,
     )
-    assert limits_of_qos(said, "normal") == limits_of_qos(said, "gone") == BurstQos()
+    for qos in ("", "normal", "gone"):
+        assert limits_of(said, qos) == BurstLimits(max_jobs_of_association=OF_USERS)
 
 
 @pytest.mark.parametrize(
@@ -70,21 +83,23 @@ def test_the_limits_of_a_qos() -> None:
         ({"user": "bob"}, "MaxSubmitJobsPerUser"),
         ({"user": "ann", "array_tasks": 3}, "MaxSubmitJobsPerUser"),
         ({"account": "chem"}, "MaxSubmitJobsPerAccount"),
+        ({"user": "eve"}, "MaxSubmitJobs"),
+        ({"user": "eve", "account": "bio", "array_tasks": 2}, ""),
         ({"user": None, "account": None, "array_tasks": 4}, "GrpSubmitJobs"),
     ],
 )
 def test_what_keeps_a_job_here(changes: dict[str, Any], limit: str) -> None:
-    jobs = {"user ann": 1, "user bob": 3, "chem": 5, "": 6}
-    qos = limits_of_qos(cast("Any", Said("")), "there").with_jobs(jobs)
+    jobs = {"user ann": 1, "user bob": 3, "chem": 5, "phys\nuser eve": 1, "": 6}
+    qos = limits_of(cast("Any", Said("")), "there").with_jobs(jobs)
     asked = {"processors": 4, "requested_time": 60.0, "user": "ann", "account": "phys"} | changes
-    answer = within_qos(make_job(**asked), qos)
-    assert (answer.reason, answer.detail) == (Reason.BURST_QOS if limit else Reason.MAY_MOVE, limit)
+    answer = within_limits(make_job(**asked), qos)
+    assert (answer.reason, answer.detail) == (Reason.BURST_LIMITS if limit else Reason.MAY_MOVE, limit)
 
 
 @pytest.mark.parametrize("enforce", ["none", "associations,limits,qos"])
 def test_jobs_there_count_and_those_moved_since(enforce: str) -> None:
     said = cast("Any", Said(enforce))
-    feature = BurstQosFeature(make_settings(), said, lambda name: limits_of_qos(said, name), Hands().clock)
+    feature = BurstLimitsFeature(make_settings(), said, partial(limits_in_partition, said), Hands().clock)
     feature.read()
     queue = (
         make_queued(1, partitions=("burst",), user="ann", account="phys", array_tasks=2),
@@ -95,16 +110,16 @@ def test_jobs_there_count_and_those_moved_since(enforce: str) -> None:
     feature.polled(Poll(snapshot=snapshot, cluster=make_cluster(), cloud=cast("Any", None)))
     site = feature.publish(SiteState(time=100.0, cluster=None))
     if enforce == "none":
-        assert site.burst_qos is None
+        assert site.burst_limits is None
         return
     recent = RecentSubmissions()
     recent.rebase(site)
-    found = [recent.state(101.0).burst_qos]
+    found = [recent.state(101.0).burst_limits]
     moved = Submission(time=101.0, processors=1, on_premise=False, payers=("phys", "user ann"), tasks=2)
     recent.add(moved)
-    found.append(recent.state(102.0).burst_qos)
+    found.append(recent.state(102.0).burst_limits)
     assert [qos and qos.jobs for qos in found] == [
-        {"": 3, "phys": 3, "user ann": 3},
-        {"": 5, "phys": 5, "user ann": 5},
+        {"": 3, "phys": 3, "user ann": 3, "phys\nuser ann": 3},
+        {"": 5, "phys": 5, "user ann": 5, "phys\nuser ann": 5},
     ]
-    assert math.isinf(BurstQos().max_jobs)
+    assert math.isinf(BurstLimits().max_jobs)

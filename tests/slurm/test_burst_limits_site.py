@@ -1,4 +1,4 @@
-"""A burst partition with a QOS of its own on a real slurmctld: no sbatch is refused, and no job is stuck."""
+"""A burst partition with limits of its own on a real slurmctld: no sbatch is refused, and no job is stuck."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tests.slurm.steps import cancel_all, moved
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
 LIMITS = ("flags=DenyOnLimit", "MaxWall=30", "MaxTRES=cpu=3", "MinTRES=cpu=2", "MaxSubmitJobsPerUser=4")
+OF_LAB = [("-n2", "--time=30", "--account=lab")] * 2
 
 
-def test_jobs_over_a_limit_of_the_burst_partitions_qos_stay(database_template: Path) -> None:
+def test_jobs_over_a_limit_of_the_burst_partition_stay(database_template: Path) -> None:
     lab = LabOptions(
         nodes=1,
         burst_nodes=1,
@@ -41,16 +42,25 @@ def _limits_hold(site: Site) -> None:
     lab.run("sacctmgr", "-i", "add", "qos", "there")
     lab.run("sacctmgr", "-i", "modify", "qos", "there", "set", *LIMITS)
     lab.run("scontrol", "update", "PartitionName=burst", "QOS=there")
+    lab.run("sacctmgr", "-i", "add", "user", "root", "account=lab", "partition=burst")
+    of_root = ("user", "root", "where", "account=lab", "partition=burst")
+    lab.run("sacctmgr", "-i", "modify", *of_root, "set", "MaxSubmitJobs=1")
     lab.sbatch("-n4", "--time=600", script="sleep 900")
     site.start_advisor()
     first = moved(site, "-n2", "--time=30", release=False).job_id
-    asked = [("-n2", "--time=31"), ("-n4", "--time=30"), ("-n1", "--time=30"), *[("-n2", "--time=30")] * 5]
+    asked = [
+        ("-n2", "--time=31"),
+        ("-n4", "--time=30"),
+        ("-n1", "--time=30"),
+        *OF_LAB,
+        *[("-n2", "--time=30")] * 4,
+    ]
     jobs = [lab.sbatch("--hold", *options).job_id for options in asked]  # none is refused
     places = [lab.job(job)["Partition"] for job in jobs]
-    # of five more in one moment, three make four there
-    assert places == ["onprem"] * 3 + ["burst"] * 3 + ["onprem"] * 2
+    # the association lets one in, and all together are four
+    assert places == ["onprem"] * 3 + ["burst", "onprem"] + ["burst"] * 2 + ["onprem"] * 2
     site.wait_until(
-        "the ledger says why", lambda: "rule.burst_qos" in site.advisor("why", str(jobs[0])).stdout
+        "the ledger says why", lambda: "rule.burst_limits" in site.advisor("why", str(jobs[0])).stdout
     )
     # and one that a limit set since keeps there goes home
     lab.run("sacctmgr", "-i", "modify", "qos", "there", "set", "flags=-1", "MaxWall=10")

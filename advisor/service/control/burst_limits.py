@@ -1,4 +1,4 @@
-"""The burst partition's own QOS, whose limits hold for moved jobs beside those of their own."""
+"""Limits that hold in the burst partition alone: those of its own QOS, and of its associations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from advisor.model.burst_qos import BurstQos
-from advisor.model.job import ANYBODY
+from advisor.model.burst_limits import BurstLimits, counted_as
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
@@ -17,30 +16,31 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.loops import LoopRunner, Step
 
+AskLimits = Callable[[str, str, str], BurstLimits]
+"""Gives the limits, by Slurm's name of the cluster, the partition and its QOS."""
 
-class BurstQosFeature(Feature):
-    """Publishes its limits, and the jobs that it counts.
+
+class BurstLimitsFeature(Feature):
+    """Publishes these limits, and the jobs that they count.
 
     It reads in a thread of its own: slurmdbd may take long.
     """
 
-    name = "burst qos"
+    name = "burst limits"
     period_seconds = 60.0
 
-    def __init__(
-        self, settings: Settings, slurm: Scheduler, limits: Callable[[str], BurstQos], clock: Clock
-    ) -> None:
+    def __init__(self, settings: Settings, slurm: Scheduler, limits: AskLimits, clock: Clock) -> None:
         self._burst = settings.cluster.burst_partition
         self._slurm = slurm
         self._ask = limits
         self.runners = (LoopRunner(self, clock),)
         self._qos = ""
-        self._limits: BurstQos | None = None
+        self._limits: BurstLimits | None = None
         self._snapshot: ClusterSnapshot | None = None
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return (Step("read the QOS of the burst partition", self.read),)
+        return (Step("read the limits there", self.read),)
 
     def polled(self, poll: Poll) -> None:
         """See :class:`Feature`."""
@@ -48,10 +48,14 @@ class BurstQosFeature(Feature):
 
     def read(self) -> None:
         """Ask whether limits are enforced, and which there are."""
-        enforced = self._slurm.config().get("AccountingStorageEnforce", "")
-        there = (one.qos for one in self._slurm.partitions() if one.name == self._burst)
-        qos = next(there, "") if "limits" in enforced or "safe" in enforced else ""
-        self._qos, self._limits = qos, self._ask(qos) if qos else None
+        config = self._slurm.config()
+        enforced = config.get("AccountingStorageEnforce", "")
+        if "limits" not in enforced and "safe" not in enforced:
+            self._limits = None
+            return
+        self._qos = next((one.qos for one in self._slurm.partitions() if one.name == self._burst), "")
+        found = self._ask(config["ClusterName"], self._burst, self._qos)
+        self._limits = None if found == BurstLimits() else found
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
@@ -59,6 +63,6 @@ class BurstQosFeature(Feature):
             return site
         counted = Counter[str]()
         for queued in self._snapshot.jobs:
-            if self._burst in queued.partitions or queued.job.qos == self._qos:
-                counted.update(dict.fromkeys((ANYBODY, *queued.job.payers), queued.job.array_tasks))
-        return structs.replace(site, burst_qos=self._limits.with_jobs(counted))
+            if self._burst in queued.partitions or (self._qos and queued.job.qos == self._qos):
+                counted.update(dict.fromkeys(counted_as(queued.job.payers), queued.job.array_tasks))
+        return structs.replace(site, burst_limits=self._limits.with_jobs(counted))

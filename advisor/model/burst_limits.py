@@ -1,9 +1,9 @@
-"""Limits of the burst partition's own QOS, at which slurmctld refuses a job, or holds it for ever."""
+"""Limits of the burst partition alone, at which slurmctld refuses a job, or holds it for ever."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -11,14 +11,25 @@ from advisor.model.job import ANYBODY, Job
 from advisor.model.periods import USER
 
 
-class BurstQos(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Limits of one job there, and of how many jobs may be there at a time. Infinite: no limit.
+def whose(payers: Iterable[str]) -> str:
+    """A user in an account, by what a job's payers are."""
+    return "\n".join(payers)
+
+
+def counted_as(payers: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys by which a job counts."""
+    return (ANYBODY, *payers, whose(payers)) if len(payers) > 1 else (ANYBODY, *payers)
+
+
+class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Limits of the partition's own QOS, and of its users' associations. Infinite: no limit.
 
     Attributes:
         max_seconds: Time limit of a job.
         min_processors, min_nodes, max_processors, max_nodes, max_memory_mb: Of a job; MiB.
         max_jobs, max_jobs_of_user, max_jobs_of_account: Jobs that run or wait there, array tasks counted.
-        jobs: Those that do, of each payer (`Job.payers`), and of all together (`ANYBODY`).
+        max_jobs_of_association: The same of users who have an association for the partition, by `whose`.
+        jobs: Those that do, of each payer (`Job.payers`), of all together (`ANYBODY`), and by `whose`.
     """
 
     max_seconds: float = math.inf
@@ -30,6 +41,7 @@ class BurstQos(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_jobs: float = math.inf
     max_jobs_of_user: float = math.inf
     max_jobs_of_account: float = math.inf
+    max_jobs_of_association: dict[str, float] = {}
     jobs: dict[str, int] = {}
 
     def keeps_out(self, job: Job) -> str:
@@ -56,7 +68,12 @@ class BurstQos(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             if self.jobs.get(payer, 0) + job.array_tasks > most:
                 yield "MaxSubmitJobsPerUser" if is_user else "MaxSubmitJobsPerAccount"
 
-    def with_jobs(self, more: Mapping[str, int]) -> BurstQos:
+        if self.jobs.get(whose(job.payers), 0) + job.array_tasks > self.max_jobs_of_association.get(
+            whose(job.payers), math.inf
+        ):
+            yield "MaxSubmitJobs"
+
+    def with_jobs(self, more: Mapping[str, int]) -> BurstLimits:
         """The same with so many more jobs there."""
         jobs = {payer: self.jobs.get(payer, 0) + more.get(payer, 0) for payer in {*self.jobs, *more}}
         return msgspec.structs.replace(self, jobs=jobs)
