@@ -101,6 +101,8 @@ def test_it_says_what_advisor_why_says(login: LoginNode, advice: Advice) -> None
     assert sentence(advice.decisive) in said.stdout
     where = "the cloud" if advice.partition else "the on-premise cluster"
     assert said.stdout.startswith(f"It starts in {where}")
+    # a moved job may have been taken back since, by its user or the advisor
+    assert ("Its partition is onprem now." in said.stdout) == bool(advice.partition)
 
 
 DEAR = (
