@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -30,6 +30,7 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         max_jobs, max_jobs_of_user, max_jobs_of_account: Jobs that run or wait there, array tasks counted.
         max_jobs_of_association: The same of users who have an association for the partition, by `whose`.
         jobs: Those that do, of each payer (`Job.payers`), of all together (`ANYBODY`), and by `whose`.
+        since: Those that were sent there since.
     """
 
     max_seconds: float = math.inf
@@ -43,6 +44,7 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_jobs_of_account: float = math.inf
     max_jobs_of_association: dict[str, float] = {}
     jobs: dict[str, int] = {}
+    since: dict[str, int] = {}
 
     def keeps_out(self, job: Job) -> str:
         """Slurm's name of a limit that a job would exceed there; empty: it would exceed none."""
@@ -60,20 +62,18 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             or (job.memory_mb or 0) > self.max_memory_mb
         ):
             yield "MaxTRES"
-        if self.jobs.get(ANYBODY, 0) + job.array_tasks > self.max_jobs:
+        if self._jobs_of(ANYBODY) + job.array_tasks > self.max_jobs:
             yield "GrpSubmitJobs"
         for payer in job.payers:
             is_user = payer.startswith(USER)
             most = self.max_jobs_of_user if is_user else self.max_jobs_of_account
-            if self.jobs.get(payer, 0) + job.array_tasks > most:
+            if self._jobs_of(payer) + job.array_tasks > most:
                 yield "MaxSubmitJobsPerUser" if is_user else "MaxSubmitJobsPerAccount"
 
-        if self.jobs.get(whose(job.payers), 0) + job.array_tasks > self.max_jobs_of_association.get(
-            whose(job.payers), math.inf
-        ):
+        association = whose(job.payers)
+        most = self.max_jobs_of_association.get(association, math.inf)
+        if self._jobs_of(association) + job.array_tasks > most:
             yield "MaxSubmitJobs"
 
-    def with_jobs(self, more: Mapping[str, int]) -> BurstLimits:
-        """The same with so many more jobs there."""
-        jobs = {payer: self.jobs.get(payer, 0) + more.get(payer, 0) for payer in {*self.jobs, *more}}
-        return msgspec.structs.replace(self, jobs=jobs)
+    def _jobs_of(self, key: str) -> int:
+        return self.jobs.get(key, 0) + self.since.get(key, 0)

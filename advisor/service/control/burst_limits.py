@@ -65,4 +65,4 @@ class BurstLimitsFeature(Feature):
         for queued in self._snapshot.jobs:
             if self._burst in queued.partitions or (self._qos and queued.job.qos == self._qos):
                 counted.update(dict.fromkeys(counted_as(queued.job.payers), queued.job.array_tasks))
-        return structs.replace(site, burst_limits=self._limits.with_jobs(counted))
+        return structs.replace(site, burst_limits=structs.replace(self._limits, jobs=dict(counted)))

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from advisor.arrays import Floats
 from advisor.model.burst_limits import counted_as
@@ -357,7 +358,7 @@ class RecentSubmissions:
             limits=self._base.limits,
             preemptable=self._base.preemptable,
             kept_out=self._base.kept_out,
-            burst_limits=limits and limits.with_jobs(self._moved),
+            burst_limits=limits and structs.replace(limits, since=self._moved),
             node_memory_mb=self._base.node_memory_mb,
             promised_jobs=self._base.promised_jobs | self._promised
             if self._promised

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.rules import within_limits
@@ -90,9 +90,9 @@ def test_the_limits_of_a_partition() -> None:
 )
 def test_what_keeps_a_job_here(changes: dict[str, Any], limit: str) -> None:
     jobs = {"user ann": 1, "user bob": 3, "chem": 5, "phys\nuser eve": 1, "": 6}
-    qos = limits_of(cast("Any", Said("")), "there").with_jobs(jobs)
+    limits = structs.replace(limits_of(cast("Any", Said("")), "there"), jobs=jobs)
     asked = {"processors": 4, "requested_time": 60.0, "user": "ann", "account": "phys"} | changes
-    answer = within_limits(make_job(**asked), qos)
+    answer = within_limits(make_job(**asked), limits)
     assert (answer.reason, answer.detail) == (Reason.BURST_LIMITS if limit else Reason.MAY_MOVE, limit)
 
 
@@ -112,14 +112,19 @@ def test_jobs_there_count_and_those_moved_since(enforce: str) -> None:
     if enforce == "none":
         assert site.burst_limits is None
         return
+    counts = {"": 3, "phys": 3, "user ann": 3, "phys\nuser ann": 3}
+    assert site.burst_limits is not None
+    assert site.burst_limits.jobs == counts
     recent = RecentSubmissions()
     recent.rebase(site)
-    found = [recent.state(101.0).burst_limits]
-    moved = Submission(time=101.0, processors=1, on_premise=False, payers=("phys", "user ann"), tasks=2)
-    recent.add(moved)
-    found.append(recent.state(102.0).burst_limits)
-    assert [qos and qos.jobs for qos in found] == [
-        {"": 3, "phys": 3, "user ann": 3, "phys\nuser ann": 3},
-        {"": 5, "phys": 5, "user ann": 5, "phys\nuser ann": 5},
-    ]
-    assert math.isinf(BurstLimits().max_jobs)
+    kept_out, job = [], make_job(user="ann", account="phys", processors=4, requested_time=60.0)
+    for more in (1, 2):
+        limits = structs.replace(site.burst_limits, max_jobs_of_user=5.0, max_jobs_of_account=9.0)
+        recent.rebase(structs.replace(site, burst_limits=limits))
+        known = recent.state(102.0).burst_limits
+        assert known is not None
+        kept_out.append(known.keeps_out(job))
+        recent.add(Submission(time=101.0, processors=1, on_premise=False, payers=job.payers, tasks=more))
+    known = recent.state(102.0).burst_limits
+    assert known is not None
+    assert [*kept_out, known.keeps_out(job)] == ["", "", "MaxSubmitJobsPerUser"]

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.model import CloudState, Job, SiteState
+from advisor.model.burst_limits import BurstLimits
 from advisor.model.cluster import Limit
 from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
@@ -206,6 +207,7 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         limits=(Limit("ann", reason="AssocMaxJobsLimit"),),
         preemptable={"onprem": {"": 8}},
         kept_out=frozenset({("ann", "chem")}),
+        burst_limits=BurstLimits(max_jobs=9.0, jobs={"": 3}),
         node_memory_mb=64_000,
     )
     said, first = structs.asdict(base), structs.asdict(SiteState(time=0.0, cluster=None))
