@@ -48,8 +48,12 @@ _MISFIT: Final = frozenset(
     }
 )
 _NOT_LET_IN: Final = ("Job's account not ", "Job's_account_not_", "Job's QOS not ", "Job's_QOS_not_")
+PARTITION_CLOSED: Final = frozenset({"PartitionDown", "PartitionInactive"})
+"""Reasons of pending jobs whose partition an admin has closed."""
 # pending jobs with these reasons do not wait for processors
-_NOT_QUEUED: Final = _HELD | _MISFIT | {"BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
+_NOT_QUEUED: Final = (
+    _HELD | _MISFIT | PARTITION_CLOSED | {"BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from advisor.model.limits import never_starts
 from advisor.model.node_sets import fold
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, QueuedJob
+from advisor.model.snapshot import PARTITION_CLOSED, PENDING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
@@ -298,9 +298,9 @@ class InterruptionLoop:
             self._released_here.add(job_id)
 
     def _is_limited_there(self, queued: QueuedJob) -> bool:
-        """Whether a limit that may be the burst partition's alone keeps a job there from ever starting."""
-        is_there = self._settings.cluster.burst_partition in queued.partitions
-        return is_there and queued.state == PENDING and never_starts(queued)
+        """Whether the burst partition is closed, or a limit that may be its alone keeps a job waiting."""
+        is_there = self._settings.cluster.burst_partition in queued.partitions and queued.state == PENDING
+        return is_there and (never_starts(queued) or queued.reason in PARTITION_CLOSED)
 
     def forget(self) -> None:
         """Drop what concerns no instance and no job any more; only while both sides can be read."""

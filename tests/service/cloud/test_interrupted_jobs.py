@@ -187,6 +187,7 @@ def test_f20_a_moved_job_that_no_node_here_is_fit_for_is_released_here_once(rig:
     [
         ("QOSMaxWallDurationPerJobLimit", [{"partition": "onprem"}]),
         ("QOSMinCpuNotSatisfied", [{"partition": "onprem"}]),
+        ("PartitionDown", [{"partition": "onprem"}]),
         ("QOSGrpCpuLimit", []),
         ("Resources", []),
     ],

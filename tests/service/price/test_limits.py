@@ -92,7 +92,6 @@ def test_slurms_reasons_name_a_limit(reason: str, limit: Limit | None) -> None:
         ("AccountNotAllowed", True),
         ("Job's account not permitted to use this partition (cpu denies chem including chem)", True),
         ("Job's_QOS_not_permitted_to_use_this_partition_(cpu_allows_urgent_not_normal)", True),
-        ("PartitionDown", False),
         ("Resources", False),
     ],
 )
@@ -107,6 +106,7 @@ def test_a_job_over_a_limit_of_its_own_does_not_wait_for_others(reason: str, *, 
     [
         "PartitionTimeLimit",
         "PartitionConfig",
+        "PartitionDown",
         "job requeued in held state",
         "JobHoldMaxRequeue",
         "Job's account not permitted",
