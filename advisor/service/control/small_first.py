@@ -5,7 +5,8 @@ from __future__ import annotations
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
-from advisor.service.price.queue_view import OnPremiseQueue, rows_of
+from advisor.service.price.array_rows import rows_of
+from advisor.service.price.queue_view import OnPremiseQueue
 
 _LEAST_SHOWN = 1
 """Slurm shows a priority of 0 as 1; 0 is that of a job whose priority is not known."""
@@ -28,7 +29,8 @@ def rows_before_small(queue: OnPremiseQueue, settings: Settings) -> list[int | N
     for place in range(len(queue.machines)):
         own = last.get(place, 0) - _LEAST_SHOWN + settings.size.small_priority_offset
         before = (q for q in queue.waiting if queue.place_of(q) == place and q.priority >= own)
-        rows.append(sum(map(rows_of, before)) if last.get(place, 0) >= _LEAST_SHOWN else None)
+        count = sum(rows_of(queued, queue.tasks_apart) for queued in before)
+        rows.append(count if last.get(place, 0) >= _LEAST_SHOWN else None)
     return rows
 
 

@@ -20,7 +20,8 @@ from advisor.model.site import SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 
 FORMAT: Final = 7
-_MAX_BYTES: Final = 8 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Longest file that is read: 500,000 jobs of 14 numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

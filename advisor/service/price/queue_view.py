@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from advisor.service.observation.node_subsets import MachineNodes, NamedBy, subs
 from advisor.service.observation.placeholders import standing_for_others
 from advisor.service.observation.reserved_nodes import Reserved, nodes_among, reserved_of, unusable_nodes
 from advisor.service.observation.site_view import Visitor, visitors, without_doubles
+from advisor.service.price.array_rows import MAX_TASKS, tasks_apart
 from advisor.service.price.node_ends import node_ends
 from advisor.service.price.partition_tiers import added_by_tiers, in_order
 from advisor.service.price.share_order import by_shares
 from advisor.simulate.pool.closed_queue import NONE_LIMITED, ClosedQueue, closed_queue_starts
 from advisor.simulate.pool.start_profile import NODE_COLUMNS, no_sooner
-
-_MAX_TASKS: Final = 200
-"""Tasks of one array that the forecast tells apart; the others are one wide job at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +46,7 @@ class OnPremiseQueue:
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
         task_priorities: Of arrays whose tasks do not start together: that of each part, by id.
+        tasks_apart: Tasks of one array that the forecast tells apart.
         first_priorities: Of new jobs, by `Job.priority_keys`, as far as the scheduler's order is known.
     """
 
@@ -63,6 +62,7 @@ class OnPremiseQueue:
     reserved: tuple[tuple[Reserved, ...], ...] = ()
     held: HeldJobs = NONE_HELD
     task_priorities: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    tasks_apart: int = MAX_TASKS
     first_priorities: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -125,6 +125,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
         held=held_jobs((*running, *waiting)),
         first_priorities=first or {f"\n{name}": float(added) for name, added in tiers.items()},
         task_priorities=tasks,
+        tasks_apart=tasks_apart(waiting),
     )
 
 
@@ -302,22 +303,17 @@ class _Row(NamedTuple):
     priority: int
 
 
-def rows_of(queued: QueuedJob) -> int:
-    """The number of rows that a waiting job has in a forecast."""
-    return min(queued.job.array_tasks, _MAX_TASKS) + (queued.job.array_tasks > _MAX_TASKS)
-
-
 def _rows(part: _Part) -> list[_Row]:
     """The rows of the forecast, by priority."""
-    machine, at_once_of = part.machine, _at_once(part)
+    machine, at_once_of, apart = part.machine, _at_once(part), part.queue.tasks_apart
     rows: list[_Row] = []
     for queued, run in zip(part.waiting, part.waiting_runs.tolist(), strict=True):
         job, limit, needs = queued.job, limit_seconds(queued.job), machine.needs(queued.asked)
         parts = part.queue.task_priorities.get(job.job_id, (queued.priority,))
-        each = [parts[n * len(parts) // job.array_tasks] for n in range(min(job.array_tasks, _MAX_TASKS + 1))]
-        rows += (_Row(job.job_id, 1, needs, limit, run, priority) for priority in each[:_MAX_TASKS])
-        if job.array_tasks > _MAX_TASKS:
-            tasks = job.array_tasks - _MAX_TASKS
+        each = [parts[n * len(parts) // job.array_tasks] for n in range(min(job.array_tasks, apart + 1))]
+        rows += (_Row(job.job_id, 1, needs, limit, run, priority) for priority in each[:apart])
+        if job.array_tasks > apart:
+            tasks = job.array_tasks - apart
             at_once = min(machine.at_once(needs, tasks), at_once_of.get(job.job_id, tasks))
             rounds = -(-tasks // at_once)
             rest = tuple(at_once * own for own in needs)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+import numpy as np
 import pytest
 
 from advisor.model import UseFallback
+from advisor.model.machine import Machine, Subset
 from advisor.service.exchange import snapshot
+from advisor.service.exchange.seen_queue import SeenQueue
 from tests.service.site import NOW, make_snapshot
 
 
@@ -22,6 +26,16 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     snapshot.write(path, written)
     assert snapshot.read(path) == written
     assert [file.name for file in tmp_path.iterdir()] == ["snapshot.msgpack"]
+
+
+def test_a_queue_of_many_thousand_jobs_is_read(tmp_path: Path) -> None:
+    """40,000 jobs that run and 60,000 that wait, of a machine of 12 resources."""
+    path = tmp_path / "snapshot.msgpack"
+    machine = Machine(("cpu",), 500_000, 5_000, 1, 1, (), tuple(Subset((), 64, 1) for _ in range(8)))
+    running, waiting = np.ones((40_000, 3 + len(machine.sizes))), np.ones((60_000, 2 + len(machine.sizes)))
+    written = replace(make_snapshot(), queues=(SeenQueue.of(machine, running, waiting),))
+    snapshot.write(path, written)
+    assert len(snapshot.read(path).queues[0].closed().waiting) == 60_000
 
 
 def test_no_file_is_said_so(tmp_path: Path) -> None:
