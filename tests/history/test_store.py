@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields, replace
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from advisor.history.store import Attempt, HistoryStore
 from advisor.model import BadInput, Job, JobOutcome, JobState
@@ -161,6 +167,31 @@ def test_what_was_added_after_a_position(store: HistoryStore, make_outcome: Make
     store.add([make_outcome(2, submit=1.0), make_outcome(3, submit=2.0)], source="b")
     assert [outcome.job.job_id for _, outcome in store.added_after(position)] == [2, 3]
     assert list(store.added_after(position, source="a")) == []
+
+
+def test_what_is_new_is_found_without_sorting_the_whole_history(tmp_path: Path, make_outcome: Make) -> None:
+    """SQLite took the index of the source: of two million jobs, 5 s for the last 10,000."""
+    asked: list[tuple[str, Any]] = []
+    path = tmp_path / "history.db"
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    with HistoryStore(f"sqlite:///{path}") as store:
+        store.add([make_outcome(number) for number in range(1, 4)])
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            assert [position for position, _ in store.added_after(2, source="slurm")] == [3]
+            assert len(store.recent(2, source="slurm")) == 2
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    with closing(sqlite3.connect(path)) as connection:
+        queries = [one for one in asked if one[0].startswith("SELECT job.position")]
+        plans = [
+            connection.execute(f"EXPLAIN QUERY PLAN {query}", given).fetchall() for query, given in queries
+        ]
+    assert len(plans) == 2
+    assert not [step for plan in plans for *_, step in plan if "TEMP B-TREE" in step or "job_once" in step]
 
 
 def test_a_run_cut_short_comes_to_learners_again_with_its_end(

@@ -44,6 +44,7 @@ class PerformanceRatioBook:
         self._store = store
         self._runs: dict[_Work, tuple[list[float], list[float]]] = {}
         self._position: int | None = None
+        self._looked_until: int | None = None  # no job before has run in the cloud
         self._is_changed = False
         self.current: PerformanceRatios | None = None
 
@@ -82,13 +83,23 @@ class PerformanceRatioBook:
             self.current = learn_ratios(list(self._both()), own.overhead_per_processor, own.baseline)
 
     def _begin(self) -> bool:
-        if not self._store.recent(1, source=SOURCE, partition=self._settings.cluster.burst_partition):
+        last = self._store.last_position()
+        if not self._has_run_in_cloud():
+            self._looked_until = last
             return False
-        self._position = self._store.last_position()
+        self._position = last
         for outcome in self._store.recent(_PAST_JOBS, source=SOURCE):
             self._take(outcome)
         log.info("ratios.history_read", work=len(self._runs), on_both_sides=sum(1 for _ in self._both()))
         return True
+
+    def _has_run_in_cloud(self) -> bool:
+        """Whether any job has; the whole history is searched once, which takes a second for two million."""
+        burst = self._settings.cluster.burst_partition
+        if self._looked_until is None:
+            return bool(self._store.recent(1, source=SOURCE, partition=burst))
+        later = self._store.added_after(self._looked_until, source=SOURCE)
+        return any(outcome.partition == burst for _, outcome in later)
 
     def _take(self, outcome: JobOutcome) -> None:
         job = outcome.job

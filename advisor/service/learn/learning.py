@@ -189,7 +189,8 @@ class LearnLoop:
         ended = list[JobOutcome]()
         for position, outcome in self._store.added_after(done, source=SOURCE):
             last = position
-            ended.append(outcome)
+            if outcome.restarts or self._is_burst(outcome.partition):  # others cost nothing
+                ended.append(outcome)
         # a later run of a known job is not an added job: it has replaced the run before it
         some = sorted(self._restarted)[:_MAX_RESTARTED]
         were_in_cloud = {

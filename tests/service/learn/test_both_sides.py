@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -109,6 +110,22 @@ def test_g17_16_nothing_is_learned_where_nothing_ran_in_the_cloud(store: History
     book.learn()
     assert book.current.jobs == 7
     assert book.current.applications["md_#"].deviation < before.applications["md_#"].deviation
+
+
+def test_the_whole_history_is_searched_once_for_a_run_in_the_cloud(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weeks of shadow mode, and two million jobs of which none ran there."""
+    searched = Mock(wraps=store.recent)
+    monkeypatch.setattr(store, "recent", searched)
+    book = PerformanceRatioBook(Settings(), store)
+    for job_id in (1, 2, 3):
+        store.add([outcome(job_id, 100.0, "onprem")])
+        book.learn()
+    assert searched.call_count == 1
+    store.add([outcome(4, 100.0, "burst")])
+    book.learn()
+    assert searched.call_count == 2, "now the past is read"
 
 
 def test_a_run_that_went_on_from_a_checkpoint_is_not_compared(store: HistoryStore) -> None:

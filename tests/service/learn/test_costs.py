@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -140,6 +141,18 @@ def test_a_job_requeued_on_premise_has_cost_nothing(site: Site) -> None:
         run(1, "COMPLETED", 100, 110, 200, partition="onprem"),
     )
     assert site.costs() == {1: None}
+
+
+def test_of_many_ended_jobs_only_those_that_may_have_been_in_the_cloud_are_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage of slurmdbd a hundred thousand may have ended, a few of them there."""
+    noted = Mock()
+    monkeypatch.setattr(site.loop.costs, "note", noted)
+    here = (run(job_id, "COMPLETED", 0, 10, 100, partition="onprem") for job_id in range(1, 6))
+    site.ends(*here, run(6, "COMPLETED", 0, 10, 100))
+    (kept,) = noted.call_args_list[-1].args
+    assert [outcome.job.job_id for outcome in kept] == [6]
 
 
 class Metered(Site):
