@@ -24,7 +24,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -264,8 +264,9 @@ class QueueForecast:
 class RecentSubmissions:
     """The account of jobs advised since the last snapshot. Not thread-safe: its owner holds a lock."""
 
-    def __init__(self) -> None:
-        self._since: deque[Submission] = deque(maxlen=_MAX_SUBMISSIONS)
+    def __init__(self, since: Iterable[Submission] = ()) -> None:
+        self._since: deque[Submission] = deque(since, maxlen=_MAX_SUBMISSIONS)
+        self.added = 0
         self._base: SiteState | None = None
         self.queue: QueueForecast | None = None
         """The on-premise queue with these jobs; None where it is unknown."""
@@ -300,8 +301,14 @@ class RecentSubmissions:
         for submission in self._since:
             self._count(submission)
 
+    @property
+    def since(self) -> Sequence[Submission]:
+        """The jobs, those advised last at the end."""
+        return tuple(self._since)
+
     def add(self, submission: Submission) -> None:
         """Count one advised job."""
+        self.added += 1
         self._since.append(submission)
         self._count(submission)
 

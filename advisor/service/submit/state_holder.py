@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -81,6 +81,8 @@ class LoadedModel:
     size: SizeModel | None = None
 
 
+MakeReady = Callable[[Snapshot, Sequence[QueueLevels]], Callable[[], None]]
+"""Function from a new snapshot and its profiles to what is called as it comes into use."""
 LoadModel = Callable[[str | None], LoadedModel | None]
 """Function from the version in use to the newer model; None if there is none."""
 
@@ -128,6 +130,8 @@ class StateHolder:
         """Held while an answer is worked out: models are asked by one thread at a time."""
         self.run_times = RunTimesFollower(models or ModelStore(folder=settings.paths.models))
         """Run times, for the policy "price"."""
+        self.make_ready: MakeReady = lambda *_: _nothing
+        """Told of a snapshot before it is the current one; what it returns is called as that happens."""
         self._load_model = load_model
         self._monotonic = monotonic
         self._load_anew = False
@@ -201,7 +205,13 @@ class StateHolder:
         self._signature = signature
         snapshot = snapshots.read(path)
         starts = profiles_of(snapshot)
-        with self._swap:
+        try:
+            use = self.make_ready(snapshot, starts)
+        except Exception as error:  # noqa: BLE001 - the next answer does it then
+            self._count("snapshot.not_made_ready", f"{type(error).__name__}: {error}")
+            use = _nothing
+        with self.lock, self._swap:
+            use()
             settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
             if in_force is not self._settings:
                 self._settings, settings = in_force, for_reading(in_force)
@@ -246,6 +256,10 @@ class StateHolder:
             names[gid] = group_name(gid)
         with self._swap:
             self.current = replace(self.current, group_names=MappingProxyType(names))
+
+
+def _nothing() -> None:
+    """Where nobody makes a snapshot ready."""
 
 
 def profiles_of(snapshot: Snapshot) -> tuple[QueueLevels, ...]:

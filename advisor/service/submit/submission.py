@@ -1,17 +1,26 @@
-"""A hook's request becomes a :class:`~advisor.model.job.Job`."""
+"""A hook's request becomes a :class:`~advisor.model.job.Job`, and an advised job a `Submission`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from advisor.model.advice import Advice, Capacity, Mode
+from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.job_words import array_at_once, count_array_tasks, feature_words, is_plain
+from advisor.model.machine import Asked
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
 from advisor.service.exchange.protocol import AdviseRequest
+from advisor.service.submit.recent import Submission
 
+_ACT: Final = Mode.ACT
+_RESERVED: Final = Capacity.RESERVED
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
 """The largest number that MessagePack and the database hold."""
@@ -139,3 +148,58 @@ def _sizes_of(job: Job, request: AdviseRequest) -> dict[str, Any]:
     if (on_one := node_processors_of(request, job.processors)) is not None:
         sizes["node_processors"] = on_one
     return sizes
+
+
+def submission_of(
+    job: Job,
+    advice: Advice,
+    values: Mapping[str, float],
+    estimates: Estimates,
+    cloud: CloudState,
+    settings: Settings,
+) -> Submission:
+    """The effect of an advised job on the site. In shadow mode the job goes where its user has sent it.
+
+    `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
+    """
+    tasks, seconds, there = job.array_tasks, job.requested_time or 0.0, cloud.as_there(job)
+    promised_to = job.user if "deadline_in" in values else None
+    if advice.mode is _ACT and advice.partition is not None:
+        return Submission(
+            time=advice.time,
+            processors=job.processors,
+            tasks=tasks,
+            requested_seconds=seconds,
+            on_premise=False,
+            committed_usd=_known(values.get("predicted_cost")),
+            worst_usd=_known(values.get("worst_cost", values.get("predicted_cost"))),
+            payers=job.payers,
+            reserved_nodes=tasks * cloud.nodes_at_most(there) if advice.capacity is _RESERVED else 0,
+            node_class=cloud.class_name,
+            cloud_processors=cloud.processors_taken_by(there),
+            promised_to=promised_to,
+        )
+    queue, ours = job.queue or "", settings.cluster.on_premise_partitions
+    burst_by_hand = queue == settings.cluster.burst_partition
+    # a job for any other partition uses neither the on-premise nor the cloud's nodes
+    counts = burst_by_hand or queue in ours or any(name in ours for name in queue.split(","))
+    return Submission(
+        time=advice.time,
+        processors=job.processors,
+        tasks=tasks if counts else 0,
+        at_once=job.array_at_once or 0,
+        requested_seconds=seconds,
+        expected_seconds=_known(estimates.run.seconds),
+        on_premise=not burst_by_hand,
+        queue=queue,
+        is_small=advice.priority_offset > 0,
+        keys=job.priority_keys,
+        asked=Asked.by(job),
+        cloud_processors=cloud.processors_taken_by(there) if burst_by_hand else 0,
+        payers=job.payers,
+        promised_to=promised_to,
+    )
+
+
+def _known(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else 0.0

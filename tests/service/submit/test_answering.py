@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
@@ -19,6 +20,7 @@ from advisor.model import (
 from advisor.service.exchange.protocol import REPLY_BYTES, AdviseRequest, encode_line
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answered
+from advisor.service.submit.recent import RecentSubmissions
 from tests.service.site import (
     NOW,
     Clock,
@@ -302,6 +304,32 @@ def test_a_new_snapshot_takes_over(tmp_path: Path) -> None:
     holder.current = replace(holder.current, snapshot=make_snapshot(now=NOW + 4, cluster=cluster))
     answerer.answer(ask())
     assert estimator.seen[-1][1].queue_size == 40
+
+
+def test_a_new_snapshot_is_made_ready_beside_the_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a peak hundreds of jobs join the queue of the next snapshot, for which an answer waited a second."""
+    estimator, clock = FixedEstimator(wait=1.0), Clock()
+    answerer, holder = make_answerer(make_settings(tmp_path), make_snapshot(), estimator, clock)
+    for number in range(1, 31):
+        clock.now = NOW + number
+        answerer.answer(ask())
+    answerer.count()
+    original, count = RecentSubmissions._count, Mock()
+    monkeypatch.setattr(RecentSubmissions, "_count", lambda *own: (count(), original(*own))[1])
+    second = make_snapshot(now=NOW + 10)
+    use = holder.make_ready(second, ())
+    assert count.call_count == 20
+    answerer.answer(ask())  # meanwhile, on the first snapshot
+    answerer.count()
+    assert estimator.seen[-1][1].queue_size == 4 + 30
+    count.reset_mock()
+    use()
+    holder.current = replace(holder.current, snapshot=second)
+    answerer.answer(ask())
+    assert estimator.seen[-1][1].queue_size == 4 + 21
+    assert count.call_count == 1, "the job that was advised meanwhile"
 
 
 def test_ids_are_never_given_twice(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,6 +40,16 @@ def test_takes_a_new_snapshot_and_keeps_the_last_good_one(tmp_path: Path) -> Non
     snapshot.write(settings.paths.snapshot, second)
     holder.refresh()
     assert holder.current.snapshot == second
+
+
+def test_a_snapshot_that_cannot_be_made_ready_is_used_all_the_same(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path)
+    holder = StateHolder(settings, load_model=never)
+    holder.make_ready = Mock(side_effect=ValueError("a defect"))
+    snapshot.write(settings.paths.snapshot, make_snapshot())
+    holder.refresh()
+    assert holder.current.snapshot is not None
+    assert holder.errors == {"snapshot.not_made_ready": 1}
 
 
 def test_a_model_is_rehearsed_before_it_is_used(tmp_path: Path) -> None:

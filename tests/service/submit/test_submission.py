@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from advisor.decide.submission.advise import advise
-from advisor.service.submit.answering import reply_to, submission_of
-from advisor.service.submit.submission import job_of, memory_of, processors_of
+from advisor.service.submit.answering import reply_to
+from advisor.service.submit.submission import job_of, memory_of, processors_of, submission_of
 from tests.service.site import NOW, ask
 
 
