@@ -275,7 +275,9 @@ def profiles_of(snapshot: Snapshot) -> tuple[QueueLevels, ...]:
 def _levels(queue: SeenQueue, now: float, *, is_ranked: bool) -> QueueLevels:
     closed = queue.closed()
     every = len(closed.waiting)
-    rows = {every} if queue.before_small is None else {every, min(every, queue.before_small)}
+    before_small = every if queue.before_small is None else min(every, queue.before_small)
+    # a few rows of thousands are no level of their own: each takes seconds
+    rows = {every} if every - before_small < _SHARES[1] * every else {every, before_small}
     if is_ranked and _LEAST_ROWS <= every <= _MOST_ROWS:
         rows |= {int(share * every) for share in _SHARES}
     levels = (QueueLevel(count, queue_profiles(queue.closed(count), now)) for count in sorted(rows))

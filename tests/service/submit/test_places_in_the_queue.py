@@ -103,3 +103,14 @@ def test_very_short_and_very_long_queues_are_known_at_their_ends_alone() -> None
     assert len(profiles_of(replace(snapshot, queues=(short,)))[0].levels) == 1
     assert len(profiles_of(snapshot)[0].levels) == 5
     assert len(profiles_of(replace(snapshot, first_priorities={}))[0].levels) == 1
+
+
+@pytest.mark.parametrize(("before_small", "levels"), [(None, 1), (2000, 1), (1980, 1), (1960, 2), (0, 2)])
+def test_a_few_rows_behind_a_small_job_are_no_level_of_their_own(
+    before_small: int | None, levels: int
+) -> None:
+    """Of 12,000 rows each level takes seconds of every snapshot."""
+    one, many = np.array([[1.0, NOW, HOUR, HOUR]]), np.array([[1.0, HOUR, HOUR]] * 2000)
+    queue = structs.replace(SeenQueue.of(Machine(("cpu",), 1), one, many), before_small=before_small)
+    (found,) = profiles_of(replace(make_snapshot(NOW), queues=(queue,)))
+    assert len(found.levels) == levels
