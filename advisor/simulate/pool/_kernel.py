@@ -150,16 +150,16 @@ def _backfill_block(arrays: Arrays, start: int, end: int, left: int) -> int:
         left -= left > 0
         job = jobs[row]
         when = Lasting(scalars.now, scalars.now + job.limit)
-        is_open = job.processors <= scalars.free and has_room(needs, stock, windows, row, when)
-        if is_open and not is_held(arrays, row):
-            ends_before = when.end <= scalars.shadow
-            if ends_before or (job.processors <= scalars.extra and fits(arrays, row, EXTRA, scalars.now)):
-                if not ends_before:
-                    scalars.extra -= job.processors
-                    give(arrays, row, EXTRA, scalars.now, -1.0)
-                start_job(arrays, row)
-                leave(arrays, i)
-                continue
+        ends_before = when.end <= scalars.shadow
+        is_open = job.processors <= scalars.free and (ends_before or job.processors <= scalars.extra)
+        is_open = is_open and has_room(needs, stock, windows, row, when) and not is_held(arrays, row)
+        if is_open and (ends_before or fits(arrays, row, EXTRA, scalars.now)):
+            if not ends_before:
+                scalars.extra -= job.processors
+                give(arrays, row, EXTRA, scalars.now, -1.0)
+            start_job(arrays, row)
+            leave(arrays, i)
+            continue
         processors, limit = min(processors, float(job.processors)), min(limit, job.limit)
     if start % BLOCK == 0:
         arrays.least[start // BLOCK] = processors, limit
