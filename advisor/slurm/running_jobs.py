@@ -22,7 +22,7 @@ _SIGNAL: Final = re.compile(
 )
 _MAX_ACCOUNTING_TRIES: Final = 15  # once a second: slurmdbd knows a job a few seconds after its submission
 _DIRECTIVE: Final = re.compile(r"#SBATCH\s+(.*)")
-_FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue|Features|Prefer)=(\S*)")
+_FIELD: Final = re.compile(r"(?:^|\s)(Deadline|ExcNodeList|JobState|EndTime|Requeue|Features|Prefer)=(\S*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,10 @@ class RunningJobs:
             for name in ("Features", "Prefer", "ExcNodeList")
         )
         return NodeConstraints(features=features, prefer=prefer, excluded=excluded)
+
+    def has_deadline(self, job_id: int) -> bool:
+        """Whether its user gave a ``--deadline``."""
+        return self._shown(job_id).get("Deadline", "N/A") not in {"N/A", "0"}
 
     def end_of(self, job_id: int) -> JobEnd | None:
         """A job's state and end; None when slurmctld has forgotten the job."""

@@ -345,3 +345,13 @@ def test_a_node_powers_up_for_the_asking(site: Site) -> None:
 
     site.until(is_up)
     assert not has_job(site, name)
+
+
+@pytest.mark.slurm
+def test_a_deadline_is_known(lab: Lab) -> None:
+    site = OnThisMachine(lab, by_pyslurm=False)
+    without, tight = (
+        lab.sbatch("--hold", "-t5", *more).job_id for more in ([], ["--deadline=now+1day", "--job-name=none"])
+    )
+    assert [site.jobs.has_deadline(job_id) for job_id in (without, tight)] == [False, True]
+    site.leave()

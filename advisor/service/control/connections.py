@@ -48,6 +48,7 @@ class Connections:
         partitions_of_users: By user and account, the partitions to which associations are confined.
         limits_in_partition: Those of a partition's QOS and associations.
         nodes_asked: Which nodes jobs ask for, prefer and exclude.
+        has_deadline: Whether a job has one (``sbatch --deadline``).
         ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
         models: The store of models; None: that in ``paths.models``.
@@ -67,6 +68,7 @@ class Connections:
     partitions_of_users: Callable[[str], Mapping[tuple[str, str], frozenset[str]]] | None = None
     limits_in_partition: Callable[[str, str, str], BurstLimits] | None = None
     nodes_asked: NodeConstraintSource | None = None
+    has_deadline: Callable[[int], bool] | None = None
     ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None
     models: ModelStore | None = None
 

@@ -186,7 +186,7 @@ class Features:
             return None
         from advisor.service.waiting.raising import RaisingFeature
 
-        return RaisingFeature(self._settings, self._connections.slurm)
+        return RaisingFeature(self._settings, self._connections.slurm, self._connections.has_deadline)
 
     def _preempting(self) -> Feature | None:
         qos = self._connections.preempting_qos

@@ -82,6 +82,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     if settings.cluster.scheduler == "lsf":
         return Control(settings, _under_lsf(settings, fleet, breakers, prices), notifier=notifier)
+    jobs = RunningJobs(commands)
     connections = Connections(
         slurm=backend_of(settings),
         fleet=fleet,
@@ -96,7 +97,8 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         preempting_qos=partial(preempting_qos, commands),
         partitions_of_users=partial(partitions_of_users, commands),
         limits_in_partition=partial(limits_in_partition, commands),
-        nodes_asked=RunningJobs(commands),
+        nodes_asked=jobs,
+        has_deadline=jobs.has_deadline,
     )
     return Control(settings, connections, notifier=notifier)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
@@ -27,13 +27,20 @@ class RaisingFeature(Feature):
     """Raises the limit of each moved job when it has begun in the burst partition.
 
     Not before: slurmctld holds a waiting job for ever, or refuses it, whose limit is above the MaxWall of its
-    QOS or association, and cancels one that would end after its ``--deadline``. Once only, as long as this
-    process lives: a user who sets the first limit again means it.
+    QOS or association, and cancels one that would end after its ``--deadline``. Nor ever where there is a
+    deadline: slurmctld cancels the job once it is requeued. Once only, as long as this process lives: a user
+    who sets the first limit again means it.
+
+    Args:
+        has_deadline: Whether a job has a deadline; None: no job has.
     """
 
-    def __init__(self, settings: Settings, slurm: Scheduler) -> None:
+    def __init__(
+        self, settings: Settings, slurm: Scheduler, has_deadline: Callable[[int], bool] | None = None
+    ) -> None:
         self._burst = settings.cluster.burst_partition
         self._slurm = slurm
+        self._has_deadline = has_deadline or (lambda _: False)
         self._done: set[int] = set()  # jobs whose limits are raised, or have no room below MaxTime
 
     def polled(self, poll: Poll) -> None:
@@ -52,9 +59,11 @@ class RaisingFeature(Feature):
                 jobs_by_limit[minutes].append(job_id)
 
         def raise_to(minutes: int) -> None:
-            self._slurm.update_job(jobs_by_limit[minutes], {"timelimit": str(minutes)})
+            jobs = [job_id for job_id in jobs_by_limit[minutes] if not self._has_deadline(job_id)]
+            if jobs:
+                self._slurm.update_job(jobs, {"timelimit": str(minutes)})
+                log.info("limits.raised", jobs=jobs, minutes=minutes)
             self._done.update(jobs_by_limit[minutes])
-            log.info("limits.raised", jobs=jobs_by_limit[minutes], minutes=minutes)
 
         for_each(jobs_by_limit, raise_to)
 

@@ -61,6 +61,20 @@ def test_limits_are_raised_where_jobs_run_with_their_users_own() -> None:
     assert slurm.limits == {1: "66", 2: "67", 3: "70"}
 
 
+def test_a_job_with_a_deadline_keeps_its_limit_with_which_it_may_begin_anew() -> None:
+    slurm, asked = Slurm(), list[int]()
+
+    def has_deadline(job_id: int) -> bool:
+        asked.append(job_id)
+        return job_id == 1
+
+    feature = RaisingFeature(Settings(), cast("Any", slurm), has_deadline)
+    for _ in range(2):
+        polled(feature, moved(1), moved(2))
+    assert slurm.limits == {2: "66"}
+    assert asked == [1, 2]
+
+
 def test_a_user_who_lowers_the_limit_again_is_obeyed() -> None:
     slurm = Slurm()
     feature = RaisingFeature(Settings(), cast("Any", slurm))
