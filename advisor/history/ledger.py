@@ -104,6 +104,17 @@ class Ledger:
                 added += len(new)
         return added
 
+    def forget_before(self, time: float) -> int:
+        """Delete advice that was given before a time, the oldest 1,000 at most; return how much it was."""
+        old = sa.select(advice.c.advice_id).where(advice.c.time < time).order_by(advice.c.time).limit(_BATCH)
+        with self._database.reading() as connection:
+            found = connection.execute(old).scalars().all()
+        if found:
+            with self._database.writing() as connection:
+                for table in (advice_job, advice):
+                    connection.execute(sa.delete(table).where(table.c.advice_id.in_(found)))
+        return len(found)
+
     def link(self, advice_id: str, job_id: int, *, source: str = "slurm") -> bool:
         """Link an advice to its job; False when there is no such advice. Repeating it is harmless.
 

@@ -112,6 +112,22 @@ def test_advice_is_kept_once(store: HistoryStore) -> None:
     ]
 
 
+def test_old_advice_is_forgotten_with_its_links_a_thousand_at_a_time(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    store.add_advice(record(f"a-{number:04d}", time=float(number)) for number in range(1500))
+    store.add([make_outcome(1, submit=0.0, advice_id="a-0000")])
+    store.link("a-0000", 1)
+    store.link("a-1400", 2)
+    assert [store.forget_before(1400.0) for _ in range(3)] == [1000, 400, 0]
+    assert [decision.record.advice.time for decision in store.decisions()] == [
+        float(time) for time in range(1400, 1500)
+    ]
+    assert store.advice_of(1) is None
+    assert store.advice_of(2) is not None
+    assert len(store.recent(10)) == 1, "its job stays in the history"
+
+
 def test_decisions_are_read_in_pages(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.history.ledger._PAGE", 7)
     store.add_advice(record(f"a-{number:02d}", time=float(number % 2)) for number in range(30))

@@ -18,7 +18,7 @@ from advisor.model.settings import Settings
 from advisor.service.exchange import spool
 from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Costs
-from advisor.service.learn.drift_book import DriftBook
+from advisor.service.learn.drift_book import DAY, DriftBook
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.on_premise_equivalents import on_premise_job, on_premise_outcome, went_on
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
@@ -96,6 +96,7 @@ class LearnLoop:
         return (
             Step("collect advice", self.collect_advice),
             Step("link jobs", self.link_jobs),
+            Step("forget old advice", self.forget_old_advice),
             Step("ingest accounting", self.ingest_accounting),
             Step("refresh knowledge", self._knowledge.refresh),
             Step("refresh sizes", self._sizes.refresh),
@@ -114,6 +115,10 @@ class LearnLoop:
     def collect_advice(self) -> None:
         """Move the submit server's complete files into the ledger."""
         spool.collect(self._settings.paths.spool, self._store)
+
+    def forget_old_advice(self) -> None:
+        """Take advice out of the ledger that is older than the site keeps it, 1,000 a round at most."""
+        self._store.forget_before(self._clock.wall() - DAY * self._settings.loops.ledger_days)
 
     def link_jobs(self) -> None:
         """Record which job each advice belongs to, from the AdminComments of the jobs in the queue."""

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
-from advisor.model.settings import Settings
+from advisor.model.settings import LoopSettings, Settings
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.running.clock import Clock
 from advisor.slurm.protocol import AccountingExport
+from tests.history.test_ledger import record
 
 NOW, LAST_END = 2_000_000_000.0, 1_999_999_900.0
 
@@ -34,6 +36,17 @@ class Accounting:
         if self.is_away:
             raise RetryLater("no answer", code="slurm.timeout")
         yield AccountingExport(fields=("JobIDRaw",), delimited_by="|", lines=iter(()))
+
+
+def test_advice_leaves_the_ledger_after_the_days_of_the_settings(tmp_path: Path) -> None:
+    with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
+        store.add_advice(record(f"a-{days}", time=NOW - days * 86_400.0) for days in (29, 31, 399, 401))
+        others: dict[str, Any] = dict.fromkeys(("slurm", "knowledge", "sizes", "view", "metrics"), Mock())
+        for settings, kept in ((Settings(), 3), (Settings(loops=LoopSettings(ledger_days=30.0)), 1)):
+            loop = LearnLoop(settings, store=store, clock=Clock(wall=lambda: NOW), **others)  # type: ignore[arg-type]
+            assert any(step.run == loop.forget_old_advice for step in loop.steps()[:3])
+            loop.forget_old_advice()
+            assert len(list(store.decisions())) == kept
 
 
 def test_the_last_hour_is_asked_again_every_ten_minutes_only(tmp_path: Path) -> None:
