@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.decide.matching.matching import NOWHERE, OURS, MatchRules, match
 from advisor.model.node_view import NODE_RECORD, NodeView
-from advisor.model.snapshot import ClusterSnapshot, QueuedJob
+from advisor.model.snapshot import PARTITION_CLOSED, ClusterSnapshot, QueuedJob
 from advisor.predict.survival.pool_survival import PoolSurvival
 from advisor.service.cloud.money import expected_seconds
 from advisor.service.observation.site_view import processors_on_a_node
@@ -29,11 +29,16 @@ class Waiting:
 
 
 def waiting_jobs(snapshot: ClusterSnapshot, partition: str) -> Waiting:
-    """Jobs that wait in the burst partition for one node; the match does not place wider jobs."""
+    """Jobs that wait in the burst partition for one node; the match does not place wider jobs.
+
+    Where the partition is closed they keep their places: they start when it opens.
+    """
     jobs = tuple(
         queued
         for queued in snapshot.jobs
-        if queued.is_queued and partition in queued.partitions and (queued.job.nodes or 1) == 1
+        if (queued.is_queued or queued.reason in PARTITION_CLOSED)
+        and partition in queued.partitions
+        and (queued.job.nodes or 1) == 1
     )[:_MAX_TASKS]
     return Waiting(
         jobs=jobs,

@@ -10,9 +10,11 @@ import pytest
 
 from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
+from advisor.service.stability.stability_view import waiting_jobs
 from advisor.service.state.records import EndedLife, Lives
 from advisor.service.state.state_files import LIVES, MARKED_NODES, NODE_WEIGHTS
 from advisor.testing.memory_slurm import MemoryJob
+from tests.service.doubles import make_look, make_queued
 from tests.service.site import make_cluster
 from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, quick, settings_of
 
@@ -105,6 +107,14 @@ def test_a_waiting_long_job_is_steered_and_a_short_one_is_not(tmp_path: Path) ->
     assert all(job.state == "COMPLETED" for job in blockers)
     assert long.had[0] in nodes_in(world, STEADY)
     assert long.restarts == 0
+
+
+def test_jobs_of_a_partition_that_is_closed_for_a_while_keep_their_places() -> None:
+    """On a real slurmctld they lost their preference as it closed, and started anywhere as it opened."""
+    reasons = ("Resources", "PartitionDown", "PartitionInactive", "JobHeldUser", "BeginTime")
+    jobs = tuple(make_queued(number, queue="burst", reason=why) for number, why in enumerate(reasons))
+    found = waiting_jobs(make_look(time=0.0, jobs=jobs), "burst")
+    assert [queued.reason for queued in found.jobs] == ["Resources", "PartitionDown", "PartitionInactive"]
 
 
 def test_a_job_whose_user_prefers_something_is_left_alone(tmp_path: Path) -> None:
