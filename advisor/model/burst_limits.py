@@ -69,7 +69,6 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             most = self.max_jobs_of_user if is_user else self.max_jobs_of_account
             if self._jobs_of(payer) + job.array_tasks > most:
                 yield "MaxSubmitJobsPerUser" if is_user else "MaxSubmitJobsPerAccount"
-
         association = whose(job.payers)
         most = self.max_jobs_of_association.get(association, math.inf)
         if self._jobs_of(association) + job.array_tasks > most:

@@ -259,7 +259,7 @@ class StateHolder:
 
 
 def _nothing() -> None:
-    """Where nobody makes a snapshot ready."""
+    """Do nothing as a snapshot comes into use: nothing was made ready for it."""
 
 
 def profiles_of(snapshot: Snapshot) -> tuple[QueueLevels, ...]:

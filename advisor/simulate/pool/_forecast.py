@@ -8,7 +8,7 @@ from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.simulate.heap import ENDING, heap_push
 from advisor.simulate.pool._kernel import advance
-from advisor.simulate.pool._state import BLOCK, EVENT, JOB, RUNNING, SCALARS, Arrays, close_up
+from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, Arrays, blocks_of, close_up
 
 
 @compiled
@@ -25,7 +25,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     copy = Arrays(
         np.empty(count, JOB),
         np.empty(count, np.int64),
-        np.zeros((count // BLOCK + 1, 2)),
+        blocks_of(count),
         np.empty(count, np.int64),
         np.empty(count, ENDING),
         np.empty(count * 2 + 1, EVENT),

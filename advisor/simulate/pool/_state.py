@@ -97,6 +97,7 @@ class Arrays(NamedTuple):
     groups: Floats
 
 
+@compiled
 def blocks_of(capacity: int) -> Floats:
     """The array ``least`` of a queue with so many places; nothing is known."""
     return np.zeros((capacity // BLOCK + 1, 2))
