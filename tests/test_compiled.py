@@ -10,10 +10,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba.core.errors import NumbaError
 
 import advisor
+from advisor.arrays import Floats
+from advisor.compiled import compiled, compiled_in_place
 from advisor.simulate.heap import sort_values
 
 PACKAGE = Path(advisor.__file__).resolve().parent
@@ -95,16 +99,43 @@ def test_the_cache_of_a_release_with_other_class_names_is_written_anew(tmp_path:
 
 def test_one_compiled_function_alone_has_a_sort_of_numbas() -> None:
     """Several that are cached by different processes may be linked to one another, and crash."""
-    modules = [path for path in PACKAGE.rglob("*.py") if "\n@compiled\n" in path.read_text(encoding="utf-8")]
+    modules = [path for path in PACKAGE.rglob("*.py") if "\n@compiled" in path.read_text(encoding="utf-8")]
     assert len(modules) > 20
     found = []
     for path in modules:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
-            if any(isinstance(one, ast.Name) and one.id == "compiled" for one in function.decorator_list):
+            names = {one.id for one in function.decorator_list if isinstance(one, ast.Name)}
+            if names & {"compiled", "compiled_in_place"}:
                 words = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
                 found += [function.name] if words & {"sort", "argsort", "median", "quantile"} else []
     assert found == ["_order"]
+
+
+@compiled
+def _ones(count: int) -> Floats:
+    return np.ones(count)
+
+
+@compiled_in_place
+def _add_ones(values: Floats) -> None:
+    values += _ones(len(values))
+
+
+@compiled_in_place
+def _with_ones(count: int) -> Floats:
+    return np.ones(count)
+
+
+def test_a_function_that_makes_no_array_may_call_one_that_does() -> None:
+    values = np.zeros(3)
+    _add_ones(values)  # compiles `_ones` for its sake
+    assert values.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_function_that_makes_an_array_after_all_is_not_compiled() -> None:
+    with pytest.raises(NumbaError):
+        _with_ones(3)
 
 
 @given(st.lists(st.floats(allow_nan=False)))

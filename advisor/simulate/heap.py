@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.arrays import Floats
-from advisor.compiled import compiled
+from advisor.compiled import compiled, compiled_in_place
 
 Records: TypeAlias = Any
 """A record array; numba reads its fields as attributes, which the type checker does not know."""
@@ -16,7 +16,7 @@ ENDING = np.dtype([("time", np.float64), ("job", np.int64)], align=True)
 """The true end of a running attempt, seconds."""
 
 
-@compiled
+@compiled_in_place
 def heap_push(ending: Records, size: int, time: float, job: int) -> None:
     """Add to a heap of ``size`` entries, smallest (time, job) on top."""
     position = size
@@ -32,7 +32,7 @@ def heap_push(ending: Records, size: int, time: float, job: int) -> None:
     ending[position].job = job
 
 
-@compiled
+@compiled_in_place
 def heap_pop(ending: Records, size: int) -> None:
     """Remove the top of a heap of ``size`` entries."""
     size -= 1

@@ -41,7 +41,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     now.by_node = scalars.by_node
     now.window, now.widening, now.others = scalars.window, scalars.widening, scalars.others
     now.now, now.free, now.running, now.waiting = scalars.now, scalars.free, running, waiting
-    now.endings = now.events = now.stops = now.first = 0
+    now.endings = now.events = now.stops = now.first = now.ahead = 0
     now.last = waiting
     now.is_due = 1
     now.shadow, now.extra = 0.0, 0
@@ -49,9 +49,9 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     now.last_cycle, now.is_cycle_due = scalars.last_cycle, 0
     for i in range(count):
         is_running = i < running
-        source = arrays.jobs[arrays.running[i] if is_running else queue[i - running]]
-        run = runs[arrays.running[i] if is_running else queue[i - running]]
-        copy.needs[i] = arrays.needs[arrays.running[i] if is_running else queue[i - running]]
+        row = arrays.running[scalars.ahead + i] if is_running else queue[i - running]
+        source, run = arrays.jobs[row], runs[row]
+        copy.needs[i] = arrays.needs[row]
         job = copy.jobs[i]
         job.rank, job.order, job.limit = source.rank, source.order, source.limit
         job.processors, job.is_watched, job.run = source.processors, 0, run
@@ -60,7 +60,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
         if is_running:
             job.end = max(job.start + min(run, job.limit), scalars.now + 1.0)
             copy.running[i] = i
-            copy.owner[arrays.owner == arrays.running[i]] = i
+            copy.owner[arrays.owner == row] = i
             heap_push(copy.ending, now.endings, job.end, i)
             now.endings += 1
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.compiled import compiled
+from advisor.compiled import compiled, compiled_in_place
 from advisor.simulate.heap import heap_pop
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
 from advisor.simulate.pool._state import (
@@ -44,14 +44,15 @@ each job's end would lead to a test of the whole queue."""
 _POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether there is work
 
 
-@compiled
+@compiled_in_place
 def _reserve(arrays: Arrays, row: int) -> None:
     """Compute the head's reservation."""
     jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
     needed, available, shadow = jobs[row].processors, scalars.free, scalars.now
-    arrays.stock[EXTRA] = arrays.stock[FREE]
     needs, extra, windows, limit = arrays.needs, arrays.stock[EXTRA], arrays.windows, jobs[row].limit
-    for i in range(scalars.running):
+    for k in range(len(extra)):
+        extra[k] = arrays.stock[FREE, k]
+    for i in range(scalars.ahead, scalars.ahead + scalars.running):
         other = jobs[running[i]]
         then = Lasting(shadow, shadow + limit)
         if available >= needed and other.planned_end > shadow and has_room(needs, extra, windows, row, then):
@@ -63,10 +64,11 @@ def _reserve(arrays: Arrays, row: int) -> None:
     scalars.shadow = shadow if is_enough else np.inf
     scalars.extra = max(0, available - needed)
     give(arrays, row, EXTRA, shadow, -1.0)
-    arrays.stock[EXTRA] = np.maximum(0.0, arrays.stock[EXTRA])
+    for k in range(len(extra)):
+        extra[k] = max(0.0, extra[k])
 
 
-@compiled
+@compiled_in_place
 def _pass(arrays: Arrays) -> None:
     """One scheduling pass; stops behind a watched job's start and is due again then."""
     scalars = arrays.scalars[0]
@@ -91,6 +93,14 @@ def _pass(arrays: Arrays) -> None:
 
 
 @compiled
+def _take_nodes(arrays: Arrays, row: int) -> None:
+    """Give a job that starts now the nodes that Slurm would pick."""
+    chosen = np.empty(len(arrays.owner), np.bool_)
+    pick_nodes(arrays.owner < 0, arrays.jobs[row].processors, chosen)
+    arrays.owner[chosen] = row
+
+
+@compiled_in_place
 def _start_heads(arrays: Arrays) -> None:
     """Start jobs from the head of the queue while they fit, or until a watched one has started."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
@@ -101,14 +111,12 @@ def _start_heads(arrays: Arrays) -> None:
         if scalars.stops or jobs[row].processors > scalars.free or not fits(arrays, row, FREE, scalars.now):
             return
         if scalars.by_node:
-            chosen = np.empty(len(arrays.owner), np.bool_)
-            pick_nodes(arrays.owner < 0, jobs[row].processors, chosen)
-            arrays.owner[chosen] = row
+            _take_nodes(arrays, row)
         start_job(arrays, row)
         leave(arrays, i)
 
 
-@compiled
+@compiled_in_place
 def _backfill_easy(arrays: Arrays) -> None:
     """Start what does not delay the head; one reservation, in one pass over the queue.
 
@@ -120,10 +128,14 @@ def _backfill_easy(arrays: Arrays) -> None:
         head += 1
     if head == scalars.last:
         scalars.shadow, scalars.extra = np.inf, scalars.free
-        arrays.stock[EXTRA] = arrays.stock[FREE]
+        for k in range(arrays.stock.shape[1]):
+            arrays.stock[EXTRA, k] = arrays.stock[FREE, k]
         return
     _reserve(arrays, queue[head])
-    left = _DEPTH if np.any(arrays.windows[1] < np.inf) else -1
+    left = -1
+    for k in range(arrays.windows.shape[1]):
+        if arrays.windows[1, k] < np.inf:
+            left = _DEPTH
     start = head + 1
     while start < scalars.last and scalars.free > 0 and left != 0 and not scalars.stops:
         block = start // BLOCK
@@ -135,7 +147,7 @@ def _backfill_easy(arrays: Arrays) -> None:
         start = end
 
 
-@compiled
+@compiled_in_place
 def _backfill_block(arrays: Arrays, start: int, end: int, left: int) -> int:
     """Start what may start of one block of the queue; of how many more jobs may be asked: -1: of all."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
@@ -204,12 +216,13 @@ def _running(arrays: Arrays) -> Running:
     ends = np.empty(scalars.running)
     holder = np.full(len(arrays.owner), -1)
     for i in range(scalars.running):
-        ends[i] = jobs[arrays.running[i]].planned_end
-        holder[arrays.owner == arrays.running[i]] = i
+        row = arrays.running[scalars.ahead + i]
+        ends[i] = jobs[row].planned_end
+        holder[arrays.owner == row] = i
     return Running(ends, arrays.other_ends[: scalars.others], holder)
 
 
-@compiled
+@compiled_in_place
 def _cycle(arrays: Arrays) -> None:
     """Backfill in its own cycle; once more at once behind a watched job's start."""
     scalars = arrays.scalars[0]
@@ -220,7 +233,7 @@ def _cycle(arrays: Arrays) -> None:
         scalars.next_cycle, scalars.is_cycle_due = scalars.now, 1
 
 
-@compiled
+@compiled_in_place
 def advance(arrays: Arrays, until: float, max_events: int) -> bool:
     """Go on to ``until`` (inclusive), or until a watched job starts; False: so many events are noted first.
 
@@ -251,7 +264,7 @@ def advance(arrays: Arrays, until: float, max_events: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def _end_jobs(arrays: Arrays) -> None:
     """End the jobs whose time has come."""
     jobs, ending, scalars = arrays.jobs, arrays.ending, arrays.scalars[0]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.arrays import Floats, Ints
-from advisor.compiled import compiled
+from advisor.compiled import compiled, compiled_in_place
 from advisor.simulate.heap import Records, heap_push
 
 ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
@@ -41,6 +41,7 @@ _COUNTS = (
     "by_node",
     "first",
     "last",
+    "ahead",
 )
 SCALARS = np.dtype(
     [
@@ -62,7 +63,7 @@ SCALARS = np.dtype(
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
 ``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
 ``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in ``queue`` of its
-head, and behind its end."""
+head, and behind its end; ``ahead``: the place in ``running`` of its first job."""
 BLOCK = 64
 """So many places of the queue have one row of ``least``."""
 GONE = -1
@@ -70,7 +71,7 @@ GONE = -1
 
 
 class Arrays(NamedTuple):
-    """``queue`` and ``running`` hold rows of ``jobs``: by (rank, order), and by planned end.
+    """``queue`` and ``running`` hold rows of ``jobs``: by (rank, order), and by planned end, without holes.
 
     ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
     each node, or -1, where the plan is made node by node. ``needs``: what each row takes beside processors,
@@ -103,7 +104,7 @@ def blocks_of(capacity: int) -> Floats:
     return np.zeros((capacity // BLOCK + 1, 2))
 
 
-@compiled
+@compiled_in_place
 def close_up(arrays: Arrays) -> None:
     """Move the waiting jobs to the first places of the queue."""
     queue, scalars = arrays.queue, arrays.scalars[0]
@@ -118,7 +119,7 @@ def close_up(arrays: Arrays) -> None:
     arrays.least[:] = 0.0
 
 
-@compiled
+@compiled_in_place
 def enqueue(arrays: Arrays, row: int) -> None:
     """Put a job at its place in the queue."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
@@ -141,7 +142,7 @@ def enqueue(arrays: Arrays, row: int) -> None:
     scalars.is_due = 1
 
 
-@compiled
+@compiled_in_place
 def leave(arrays: Arrays, position: int) -> None:
     """Let the job at a place of the queue leave it."""
     queue, scalars = arrays.queue, arrays.scalars[0]
@@ -151,7 +152,7 @@ def leave(arrays: Arrays, position: int) -> None:
         scalars.first += 1
 
 
-@compiled
+@compiled_in_place
 def dequeue(arrays: Arrays, row: int) -> None:
     """Take a waiting job out of the queue."""
     scalars = arrays.scalars[0]
@@ -163,21 +164,21 @@ def dequeue(arrays: Arrays, row: int) -> None:
     arrays.jobs[row].where = ABSENT
 
 
-@compiled
+@compiled_in_place
 def _ending_from(arrays: Arrays, time: float) -> int:
     """The place in ``running`` of the first job that is planned to end then or later."""
-    jobs, running = arrays.jobs, arrays.running
-    low, high = 0, arrays.scalars[0].running
+    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
+    low, high = scalars.ahead, scalars.ahead + scalars.running
     while low < high:
         middle = (low + high) // 2
         if jobs[running[middle]].planned_end < time:
             low = middle + 1
         else:
             high = middle
-    return low
+    return int(low)
 
 
-@compiled
+@compiled_in_place
 def release(arrays: Arrays, row: int) -> None:
     """Give back a running job's processors now; its true end stays in the heap and is skipped there."""
     jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
@@ -185,8 +186,14 @@ def release(arrays: Arrays, row: int) -> None:
     while running[position] != row:
         position += 1
     scalars.running -= 1
-    for i in range(position, scalars.running):
-        running[i] = running[i + 1]
+    last = scalars.ahead + scalars.running
+    if position - scalars.ahead < last - position:
+        for i in range(position, scalars.ahead, -1):
+            running[i] = running[i - 1]
+        scalars.ahead += 1
+    else:
+        for i in range(position, last):
+            running[i] = running[i + 1]
     scalars.free += jobs[row].processors
     give(arrays, row, FREE, jobs[row].start, 1.0)
     arrays.groups[jobs[row].group] += jobs[row].units
@@ -197,7 +204,7 @@ def release(arrays: Arrays, row: int) -> None:
             arrays.owner[node] = -1
 
 
-@compiled
+@compiled_in_place
 def stop(arrays: Arrays, row: int) -> None:
     """End a running job now; rebuild the heap of true ends when it has many of stopped jobs."""
     jobs, ending, scalars = arrays.jobs, arrays.ending, arrays.scalars[0]
@@ -206,12 +213,12 @@ def stop(arrays: Arrays, row: int) -> None:
     if scalars.endings > 2 * scalars.running + 64:
         scalars.endings = 0
         for i in range(scalars.running):
-            other = arrays.running[i]
+            other = arrays.running[scalars.ahead + i]
             heap_push(ending, scalars.endings, jobs[other].end, other)
             scalars.endings += 1
 
 
-@compiled
+@compiled_in_place
 def start_job(arrays: Arrays, row: int) -> None:
     """Let a job run from now on; the caller takes it out of the queue."""
     jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
@@ -221,8 +228,15 @@ def start_job(arrays: Arrays, row: int) -> None:
     job.planned_end = scalars.now + job.limit
     job.end = scalars.now + min(job.run, job.limit)
     position = _ending_from(arrays, np.nextafter(job.planned_end, np.inf))
-    for i in range(scalars.running, position, -1):
-        running[i] = running[i - 1]
+    last = scalars.ahead + scalars.running
+    if scalars.ahead > 0 and (position - scalars.ahead < last - position or last == len(running)):
+        position -= 1
+        scalars.ahead -= 1
+        for i in range(scalars.ahead, position):
+            running[i] = running[i + 1]
+    else:
+        for i in range(last, position, -1):
+            running[i] = running[i - 1]
     running[position] = row
     scalars.running += 1
     heap_push(arrays.ending, scalars.endings, job.end, row)
@@ -235,7 +249,7 @@ def start_job(arrays: Arrays, row: int) -> None:
         scalars.stops = 1
 
 
-@compiled
+@compiled_in_place
 def note(arrays: Arrays, row: int, kind: int) -> None:
     """Note that a job starts or ends now."""
     scalars = arrays.scalars[0]
@@ -251,7 +265,7 @@ class Lasting(NamedTuple):
     end: float
 
 
-@compiled
+@compiled_in_place
 def has_room(needs: Floats, left: Floats, windows: Floats, row: int, when: Lasting) -> bool:
     """Whether enough of each further resource is left for a job.
 
@@ -264,7 +278,7 @@ def has_room(needs: Floats, left: Floats, windows: Floats, row: int, when: Lasti
     return True
 
 
-@compiled
+@compiled_in_place
 def add_to(left: Floats, needs: Floats, windows: Floats, row: int, when: Lasting, times: float) -> None:
     """Add, so many times, what a job takes of each further resource."""
     for k in range(len(left)):
@@ -272,21 +286,21 @@ def add_to(left: Floats, needs: Floats, windows: Floats, row: int, when: Lasting
             left[k] += times * needs[row, k]
 
 
-@compiled
+@compiled_in_place
 def fits(arrays: Arrays, row: int, which: int, start: float) -> bool:
     """Whether a row of ``stock`` has what a job that starts then takes beside processors."""
     when = Lasting(start, start + arrays.jobs[row].limit)
     return has_room(arrays.needs, arrays.stock[which], arrays.windows, row, when)
 
 
-@compiled
+@compiled_in_place
 def give(arrays: Arrays, row: int, which: int, start: float, times: float) -> None:
     """Add to a row of ``stock``, so many times, what a job that starts then takes beside processors."""
     when = Lasting(start, start + arrays.jobs[row].limit)
     add_to(arrays.stock[which], arrays.needs, arrays.windows, row, when, times)
 
 
-@compiled
+@compiled_in_place
 def is_held(arrays: Arrays, row: int) -> bool:
     """Whether a job's group has too little left for it."""
     job = arrays.jobs[row]

@@ -147,7 +147,8 @@ class Pool:
     @property
     def running(self) -> Ints:
         """Rows of running jobs by planned end."""
-        return self._arrays.running[: int(self._scalars["running"][0])]
+        ahead, running = int(self._scalars["ahead"][0]), int(self._scalars["running"][0])
+        return self._arrays.running[ahead : ahead + running]
 
     @property
     def ran(self) -> Floats:
