@@ -75,18 +75,43 @@ def _bars(beginning: str) -> Iterator[Tick]:
         yield tick
 
 
+class _Step:
+    """One step of a command; ``first`` was done when it was told of first."""
+
+    def __init__(self, what: str, first: int = 0) -> None:
+        self.what, self.first = what, first
+        self.begun = time.monotonic()
+        self.done = self.total = 0
+
+    def words(self) -> str:
+        return f"{self.what}: {self.done:,} of {self.total:,}" if self.total else self.what
+
+    def left(self, now: float) -> str:
+        """How long the step takes further, if it goes on as before; empty where that is not known."""
+        from advisor.decide.explanation.display import duration
+
+        if not self.first < self.done < self.total:
+            return ""
+        seconds = (now - self.begun) * (self.total - self.done) / (self.done - self.first)
+        return f", about {duration(seconds)} left"
+
+
 @contextmanager
 def _lines(beginning: str) -> Iterator[Tick]:
-    now = [beginning]
-    begun = time.monotonic()
+    step = _Step(beginning)
+    begun = step.begun
     over = threading.Event()
 
     def tick(what: str, done: int, total: int) -> None:
-        now[0] = f"{what}: {done:,} of {total:,}" if total else what
+        nonlocal step
+        if what != step.what:
+            step = _Step(what, done)
+        step.done, step.total = done, total
 
     def tell() -> None:
         while not over.wait(SILENCE_SECONDS):
-            stderr.file.write(f"{now[0]} ({time.monotonic() - begun:.0f} s)\n")
+            now = time.monotonic()
+            stderr.file.write(f"{step.words()} ({now - begun:.0f} s{step.left(now)})\n")
             stderr.file.flush()
 
     teller = threading.Thread(target=tell, name="progress", daemon=True)

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 
 _Weeks = Annotated[
-    int, typer.Option(min=4, help="Rehearse the last so many weeks of the history, up to its newest job.")
+    int | None,
+    typer.Option(
+        min=4,
+        help="Rehearse the last so many weeks of the history, up to its newest job. By default 12, or the "
+        "newest 1,000,000 jobs where there are more.",
+    ),
 ]
 _Usd = Annotated[
     float | None,
@@ -57,7 +62,7 @@ _Keep = Annotated[
 
 def recommend(
     *,
-    weeks: _Weeks = 12,
+    weeks: _Weeks = None,
     usd: _Usd = None,
     usd_per_hour: _UsdPerHour = 0.0,
     write: _Write = False,
@@ -97,7 +102,7 @@ def recommend(
 
 def _recommended(
     settings: Settings,
-    weeks: int,
+    weeks: int | None,
     usd: float | None,
     usd_per_hour: float,
     nodes: int,
@@ -169,7 +174,9 @@ def _kept(settings: Settings, own: OwnJobs, asked: Rehearsal, terms: Terms, tick
     return keep(settings.paths.state, curves)
 
 
-def _window(settings: Settings, weeks: int, nodes: int, processes: int) -> tuple[OwnJobs, Rehearsal, Terms]:
+def _window(
+    settings: Settings, weeks: int | None, nodes: int, processes: int
+) -> tuple[OwnJobs, Rehearsal, Terms]:
     """The jobs of the last weeks, the cloud as it is known, and the price as it is set."""
     from advisor.decide.submission.cloud_terms import usd_per_core_hour
     from advisor.model.advice import Capacity

@@ -32,6 +32,11 @@ def test_day_one_15_a_line_every_few_seconds_where_no_terminal_watches(
         wait_for_lines(2, "starting (")
         tick("reading", 3, 10)
         wait_for_lines(2, "reading: 3 of 10 (")
+        assert "left" not in err
+        tick("reading", 5, 10)
+        wait_for_lines(2, "reading: 5 of 10 (")
+        assert ", about " in err.splitlines()[-1]
+        assert err.splitlines()[-1].endswith(" left)")
     assert err.startswith("starting (")
     assert out + capsys.readouterr().out == ""
 

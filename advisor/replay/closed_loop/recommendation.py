@@ -26,8 +26,11 @@ from advisor.replay.closed_loop.world import LoopResult, Policy, World, WorldOpt
 
 SHARES: Final = (0.005, 0.01, 0.02, 0.05, 0.10, 0.20)
 """Budgets of the curve: the on-demand price of these shares of a month's core-hours."""
+WEEKS: Final = 12
 MIN_WEEKS: Final = 4
 MIN_JOBS: Final = 500
+MAX_JOBS: Final = 1_000_000
+"""Seven simulations of so many jobs take about an hour and a half of one core."""
 PRICE: Final = Terms(policy="price")
 
 _WEEK: Final = 7 * 86_400.0
@@ -45,7 +48,8 @@ class BudgetPoint:
     Attributes:
         budget_share: The budget over the on-demand price of all core-hours.
         saved_hours: Turnaround of all jobs against all on-premise, with the 5th and the 95th percentile.
-        saved_hours_by_week: The same in each of the window's equally long parts, about a week; not by month.
+        saved_hours_by_week: The same in each of the window's equally long parts, at least four, of about a
+            week; not by month.
         later_share: Jobs that take more than 60 s and 1 % longer than all on-premise.
     """
 
@@ -92,16 +96,19 @@ class Pick:
     next_step_usd_high: float | None = None
 
 
-def begin_of(fitting: JobTable, weeks: int) -> float:
+def begin_of(fitting: JobTable, weeks: int | None) -> float:
     """When the last weeks of a history begin, in its seconds; with its first job where it is shorter.
 
     Args:
         fitting: The jobs in submission order; see :func:`~advisor.replay.closed_loop.own_jobs.that_fit`.
+        weeks: None: `WEEKS`, or as many of them, to their end, as have no more than `MAX_JOBS` jobs.
 
     Raises:
         BadInput: Fewer than four weeks, or fewer than 500 jobs (``recommend.short``).
     """
-    submit = fitting.submit
+    submit, most = fitting.submit, len(fitting)
+    if weeks is None:
+        weeks, most = WEEKS, MAX_JOBS
     skip = int(np.searchsorted(submit, submit[-1] - weeks * _WEEK)) if len(submit) else 0
     days = float(submit[-1] - submit[skip]) / 86_400.0 if len(submit) else 0.0
     if round(days / 7.0) < MIN_WEEKS or len(submit) - skip < MIN_JOBS:
@@ -112,7 +119,7 @@ def begin_of(fitting: JobTable, weeks: int) -> float:
             mend="`advisor ingest sacct` adds what the accounting has of these weeks; else wait",
             code="recommend.short",
         )
-    return float(submit[skip])
+    return float(submit[max(skip, len(submit) - most)])
 
 
 def curve_of(
@@ -163,7 +170,7 @@ def _point(
     jobs: LoopJobs, result: LoopResult, here: LoopResult, usd: float, share: float, usd_per_core_hour: float
 ) -> BudgetPoint:
     """A budget's result (``usd`` a month, as a ``share`` of all core-hours) beside all on-premise."""
-    months, weeks = jobs.span / _MONTH, _weeks(jobs)
+    months, weeks = jobs.span / _MONTH, max(MIN_WEEKS, _weeks(jobs))
     row = measured(
         PRICE.policy,
         jobs,

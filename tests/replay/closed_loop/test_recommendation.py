@@ -10,6 +10,7 @@ import pytest
 
 from advisor.model import BadInput
 from advisor.model.table import JobTable
+from advisor.replay.closed_loop import recommendation
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.own_jobs import that_fit, window
 from advisor.replay.closed_loop.recommendation import (
@@ -29,7 +30,7 @@ from tests.replay.closed_loop.hand_made import log
 WEEK = 7 * 86_400.0
 
 
-def window_of(table: JobTable, *, weeks: int, machine: int) -> LoopJobs:
+def window_of(table: JobTable, *, weeks: int | None, machine: int) -> LoopJobs:
     fitting = that_fit(table, machine)
     return window(fitting, since=begin_of(fitting, weeks), machine=machine)
 
@@ -122,6 +123,22 @@ def test_the_window_is_the_last_weeks_of_what_ran_and_fits() -> None:
     jobs = window_of(table, weeks=6, machine=1)
     assert (jobs.machine, jobs.first + len(jobs)) == (1, 798)
     assert 5.5 * WEEK < jobs.span <= 6 * WEEK
+
+
+def test_where_there_are_too_many_jobs_only_the_newest_are_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommendation, "MAX_JOBS", 550)
+    jobs = window_of(queue(8), weeks=None, machine=1)
+    assert (jobs.first, len(jobs)) == (250, 550)
+    assert len(window_of(queue(8), weeks=7, machine=1)) > 550
+
+
+def test_a_window_of_days_has_four_parts_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommendation, "MAX_JOBS", 50)
+    jobs = window_of(queue(8), weeks=None, machine=1)
+    asked = Rehearsal(policies=("price",), world=WorldOptions(budget_share=0.0), usd_per_core_hour=0.05)
+    curve = curve_of(jobs, asked, (1.0,))
+    assert curve.weeks == 1
+    assert {len(point.saved_hours_by_week) for point in curve.points} == {4}
 
 
 @pytest.mark.parametrize(
