@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
-from advisor.compiled import compiled
+from advisor.compiled import compiled_in_place
 from advisor.predict.run_times.grid import BINS, bin_of
 from advisor.predict.run_times.job_numbers import JobNumbers
 
@@ -121,7 +121,7 @@ class Memory(NamedTuple):
         )
 
 
-@compiled
+@compiled_in_place
 def find(memory: Memory, key: np.uint64) -> int:
     """The slot of a key; -1 if it is not there."""
     first = np.int64(key % np.uint64(len(memory.keys) // WAYS)) * WAYS
@@ -131,7 +131,7 @@ def find(memory: Memory, key: np.uint64) -> int:
     return -1
 
 
-@compiled
+@compiled_in_place
 def claim(memory: Memory, key: np.uint64) -> int:
     """The slot of a key, emptied for it if it is not there."""
     found = find(memory, key)
@@ -149,7 +149,7 @@ def claim(memory: Memory, key: np.uint64) -> int:
     return oldest
 
 
-@compiled
+@compiled_in_place
 def record(memory: Memory, key: np.uint64, run_bin: int, origin: int, decay: float) -> None:
     """Learn one run time in the slot of a context: what was learned before counts ``decay`` times as much."""
     slot = claim(memory, key)
@@ -165,18 +165,18 @@ def record(memory: Memory, key: np.uint64, run_bin: int, origin: int, decay: flo
     memory.last[slot, 0] = run_bin
 
 
-@compiled
+@compiled_in_place
 def request_bin(requested: float) -> int:
     """Bin of the requested time, seconds; the last bin where it is unknown."""
     return bin_of(requested) if _is_known(requested) else BINS - 1
 
 
-@compiled
+@compiled_in_place
 def _is_known(requested: float) -> bool:
     return 0.0 < requested < math.inf
 
 
-@compiled
+@compiled_in_place
 def look_up(memory: Memory, job: JobNumbers, out: Ints) -> None:
     """Write each expert's key for a job, shape (EXPERTS,), then the origins, shape (ORIGINS,)."""
     user, account, executable, queue, processors, requested = job
@@ -217,7 +217,7 @@ def look_up(memory: Memory, job: JobNumbers, out: Ints) -> None:
     out[EXPERTS + _LAST_OF_JOB] = (last if last >= 0 else guess) - BINS // 2
 
 
-@compiled
+@compiled_in_place
 def _step_key(expert: Whole, last: int, former: int, top: int) -> int:
     """How much the last run time differed from the one before it, and how near the request it was."""
     step = last - former if former >= 0 else _UNKNOWN
@@ -225,7 +225,7 @@ def _step_key(expert: Whole, last: int, former: int, top: int) -> int:
     return _key(expert, step, room, _NONE, _NONE)
 
 
-@compiled
+@compiled_in_place
 def _last_two(memory: Memory, key: int) -> tuple[int, int]:
     slot = find(memory, np.uint64(key))
     if slot < 0:
@@ -233,13 +233,13 @@ def _last_two(memory: Memory, key: int) -> tuple[int, int]:
     return int(memory.last[slot, 0]), int(memory.last[slot, 1])
 
 
-@compiled
+@compiled_in_place
 def _key(expert: Whole, a: Whole, b: Whole, c: Whole, d: Whole) -> int:
     state = _mixed(_START, expert)
     return int(np.int64(_mixed(_mixed(_mixed(_mixed(state, a), b), c), d)))
 
 
-@compiled
+@compiled_in_place
 def _mixed(state: np.uint64, value: Whole) -> np.uint64:
     x = (state ^ np.uint64(np.int64(value) + 1_000_003)) * _MIX_1
     x = (x ^ (x >> np.uint64(29))) * _MIX_2

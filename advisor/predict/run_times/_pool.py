@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
-from advisor.compiled import compiled
+from advisor.compiled import compiled_in_place
 from advisor.predict.run_times._histograms import (
     DECAY_OF,
     EXPERTS,
@@ -100,7 +100,7 @@ class Pooled(NamedTuple):
         )
 
 
-@compiled
+@compiled_in_place
 def ask(memory: Memory, place: Ints, top: int, pooled: Pooled) -> None:
     """Write each expert's distribution, with nothing above ``top``, and the size of its sample."""
     for i in range(EXPERTS):
@@ -108,7 +108,8 @@ def ask(memory: Memory, place: Ints, top: int, pooled: Pooled) -> None:
         if PARENT_OF[i] < 0:
             _fill_prior(of_expert, top)
         else:
-            of_expert[:] = pooled.said[PARENT_OF[i]]
+            for k in range(BINS):
+                of_expert[k] = pooled.said[PARENT_OF[i], k]
         slot = find(memory, np.uint64(place[i]))
         pooled.sizes[i] = 0
         if slot >= 0:
@@ -120,7 +121,7 @@ def ask(memory: Memory, place: Ints, top: int, pooled: Pooled) -> None:
             of_expert[k] = 0.0
 
 
-@compiled
+@compiled_in_place
 def _fill_prior(out: Floats, top: int) -> None:
     """Before any job has ended: wide, with its mode at a share of the request."""
     total = 0.0
@@ -131,7 +132,7 @@ def _fill_prior(out: Floats, top: int) -> None:
         out[k] /= total
 
 
-@compiled
+@compiled_in_place
 def _blend(out: Floats, mass: NDArray[np.float32], count: float, origin: int) -> None:
     """Mix a histogram, moved to its origin, into the parent's distribution in ``out``."""
     share = 1.0 / (count + _PRIOR_COUNT)
@@ -145,7 +146,7 @@ def _blend(out: Floats, mass: NDArray[np.float32], count: float, origin: int) ->
         out[0] += mass[k] * share
 
 
-@compiled
+@compiled_in_place
 def pool(weights: Weights, pooled: Pooled, top: int) -> None:
     """Mix what the experts said, up to the bin ``top``."""
     _pool_logarithmic(weights, pooled, top)
@@ -157,13 +158,14 @@ def pool(weights: Weights, pooled: Pooled, top: int) -> None:
         pooled.mixed[k] = (1.0 - _UNIFORM) * both + _UNIFORM / (top + 1)
 
 
-@compiled
+@compiled_in_place
 def _pool_logarithmic(weights: Weights, pooled: Pooled, top: int) -> None:
     out = pooled.logarithmic
     out[:] = 0.0
     for i in range(EXPERTS):
         if pooled.sizes[i] == 0 and PARENT_OF[i] >= 0:  # it says what its parent says
-            pooled.logs[i] = pooled.logs[PARENT_OF[i]]
+            for k in range(BINS):
+                pooled.logs[i, k] = pooled.logs[PARENT_OF[i], k]
         else:
             for k in range(top + 1):
                 pooled.logs[i, k] = math.log(pooled.said[i, k] + _FLOOR)
@@ -181,7 +183,7 @@ def _pool_logarithmic(weights: Weights, pooled: Pooled, top: int) -> None:
         out[k] /= total
 
 
-@compiled
+@compiled_in_place
 def _pool_linear(weights: Weights, pooled: Pooled, top: int) -> None:
     shares = pooled.linear_weights
     highest = -np.inf
@@ -205,7 +207,7 @@ def _pool_linear(weights: Weights, pooled: Pooled, top: int) -> None:
         out[k] /= total
 
 
-@compiled
+@compiled_in_place
 def adjust(weights: Weights, pooled: Pooled, top: int, run_bin: int) -> None:
     """One gradient step of the log score of what was said about a job that ended in ``run_bin``."""
     linear = pooled.linear[run_bin] + _FLOOR
@@ -224,7 +226,7 @@ def adjust(weights: Weights, pooled: Pooled, top: int, run_bin: int) -> None:
     weights.balance[0] += _RATE * share * (1.0 - share) * difference / both
 
 
-@compiled
+@compiled_in_place
 def tell(memory: Memory, place: Ints, run_bin: int) -> None:
     """Tell every expert the run time of a job that has ended."""
     memory.clock[0] += 1

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from advisor.arrays import Floats
-from advisor.compiled import compiled
+from advisor.compiled import compiled_in_place
 
 # adjacent edges differ by a factor of 1.28, which is finer than any forecast; queues rarely allow 60 days
 BINS: Final = 64
@@ -24,7 +24,7 @@ STEP: Final = math.log(MAX_SECONDS) / (BINS - 1)
 _ROUNDING: Final = 1e-9  # in steps: a time that equals an edge stays in the bin below it
 
 
-@compiled
+@compiled_in_place
 def bin_of(seconds: float) -> int:
     """Index of the bin that contains a time: the first whose upper edge is not below it, else the last."""
     if seconds >= MAX_SECONDS:  # a limit may be infinite, and has no whole logarithm
@@ -33,7 +33,7 @@ def bin_of(seconds: float) -> int:
     return int(min(BINS - 1, max(0, place)))
 
 
-@compiled
+@compiled_in_place
 def survival(probabilities: Floats, seconds: float) -> float:
     """P(run time > seconds); within a bin the logarithm of the run time is uniform."""
     if seconds >= MAX_SECONDS:
@@ -46,7 +46,7 @@ def survival(probabilities: Floats, seconds: float) -> float:
     return float(above + probabilities[within] * min(1.0, max(0.0, 1.0 - passed)))
 
 
-@compiled
+@compiled_in_place
 def mean(probabilities: Floats, limit: float) -> float:
     """Expected run time, seconds, where no job runs longer than ``limit`` (seconds; infinite for none)."""
     total = 0.0
@@ -55,7 +55,7 @@ def mean(probabilities: Floats, limit: float) -> float:
     return total
 
 
-@compiled
+@compiled_in_place
 def quantile(probabilities: Floats, level: float) -> float:
     """The run time, seconds, that is exceeded with probability ``1 - level``.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
-from advisor.compiled import compiled
+from advisor.compiled import compiled_in_place
 from advisor.model.errors import BadInput
 from advisor.model.estimate import NO_ESTIMATE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job, JobOutcome, family, limit_seconds
@@ -109,14 +109,14 @@ class RunTimes:
         return result
 
 
-@compiled
+@compiled_in_place
 def _forecast(memory: Memory, weights: Weights, place: Ints, requested: float, pooled: Pooled) -> None:
     top = request_bin(requested)
     ask(memory, place, top, pooled)
     pool(weights, pooled, top)
 
 
-@compiled
+@compiled_in_place
 def _learn(
     memory: Memory, weights: Weights, place: Ints, requested: float, run: float, pooled: Pooled
 ) -> None:
@@ -270,7 +270,7 @@ def estimate_of(probabilities: Floats, limit: float) -> Estimate:
     return Estimate(seconds=mean, variance=variance, lower=lower, upper=upper, quantiles=tuple(values))
 
 
-@compiled
+@compiled_in_place
 def _summarise(probabilities: Floats, edges: Floats, limit: float, levels: Floats, found: Floats) -> None:
     mean, square = 0.0, 0.0
     for k in range(probabilities.shape[0]):
