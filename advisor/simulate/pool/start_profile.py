@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.arrays import Floats, Ints
-from advisor.compiled import compiled
+from advisor.compiled import compiled, compiled_in_place
 from advisor.simulate.pool._kernel import advance
 from advisor.simulate.pool._state import EXTRA, FREE, Arrays
 from advisor.simulate.pool.closed_queue import NONE_RESERVED, ClosedQueue, simulation_of
@@ -141,7 +141,7 @@ def _follow(arrays: Arrays, found: Floats) -> int:
     return count
 
 
-@compiled
+@compiled_in_place
 def _start_of(
     passes: Floats,
     count: int,
@@ -175,11 +175,13 @@ def _start_of(
     if place < 0:
         place = oldest[0]
         oldest[0] = (place + 1) % found.shape[1]
-    found[0, place], found[1, place], found[2:, place] = start, limit, needs
+    found[0, place], found[1, place] = start, limit
+    for k in range(len(needs)):
+        found[2 + k, place] = needs[k]
     return start
 
 
-@compiled
+@compiled_in_place
 def _is_at_most(needs: Floats, others: Floats) -> bool:
     is_less = True
     for k in range(len(needs)):
@@ -187,13 +189,13 @@ def _is_at_most(needs: Floats, others: Floats) -> bool:
     return is_less
 
 
-@compiled
+@compiled_in_place
 def _meets(reserved: Floats, j: int, start: float, planned_end: float) -> bool:
     """Whether a job may run within the time of a reservation."""
     return bool(start < reserved[j, 1] and planned_end > reserved[j, 0])
 
 
-@compiled
+@compiled_in_place
 def _has_room(
     left: Floats, reserved: Floats, needs: Floats, start: float, planned_end: float, shadow: float
 ) -> bool:
@@ -245,9 +247,11 @@ def _join(
     for i in range(first, at_end + 1):
         if times[i] >= end:
             break
-        passes[2::2, i] -= takes
-        if planned_end > shadows[i] or shadows[i] == np.inf:
-            passes[3::2, i] = np.maximum(0.0, passes[3::2, i] - takes)
+        is_later = planned_end > shadows[i] or shadows[i] == np.inf
+        for k in range(len(takes)):
+            passes[2 + 2 * k, i] -= takes[k]
+            if is_later:
+                passes[3 + 2 * k, i] = max(0.0, passes[3 + 2 * k, i] - takes[k])
     for i in range(first - 1, -1, -1):
         if shadows[i] != np.inf:
             break
@@ -291,7 +295,7 @@ def no_sooner(nodes: Floats, room: Floats, now: float) -> float:
     return found
 
 
-@compiled
+@compiled_in_place
 def _number_by(nodes: Floats, times: Floats, time: float) -> float:
     """The number of nodes that have room by then."""
     number = 0.0
@@ -301,7 +305,7 @@ def _number_by(nodes: Floats, times: Floats, time: float) -> float:
     return number
 
 
-@compiled
+@compiled_in_place
 def _room_at(node: Floats, room: Floats, now: float) -> float:
     """When a node has room; infinite: never."""
     if int(node[1]) & int(room[0]) != int(room[0]):
