@@ -1,26 +1,25 @@
-"""The time by which a user wants a job to be done: ``--comment=by=18:00``. Pure."""
+"""The time by which a user wants a job to be done: ``--comment=by=18:00``."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 _WORD: Final = re.compile(r"(?:^|[\s,;])by=([0-9A-Za-z:+.-]{1,32})(?=$|[\s,;])", re.IGNORECASE)
 _SPAN: Final = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)(d|h|min|m)", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})")
 _SECONDS: Final = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0}
-_DAY: Final = 86_400.0
 HOW_TO_WRITE: Final = "by=18:00, by=2026-12-24T18:00 or by=+3h"
 
 
-def deadline_of(comment: str | None, submit_time: float, utc_offset_seconds: float) -> float | None:
+def deadline_of(comment: str | None, submit_time: float, zone: tzinfo | None) -> float | None:
     """The time that a comment names after ``by=``.
 
     Args:
         submit_time: Epoch seconds; a time of day is the next one after it, a span counts from it.
-        utc_offset_seconds: Offset of the users' clock from UTC.
+        zone: The users' time zone; None: that of the host.
 
     Returns:
         Epoch seconds; NaN where it is no time; None where no ``by=`` is there.
@@ -34,10 +33,12 @@ def deadline_of(comment: str | None, submit_time: float, utc_offset_seconds: flo
         hour, minute = int(clock[1]), int(clock[2])
         if hour > 23 or minute > 59:
             return math.nan
-        here = submit_time + utc_offset_seconds
-        found_time = here - here % _DAY + 3_600.0 * hour + 60.0 * minute
-        return found_time + (_DAY if found_time <= here else 0.0) - utc_offset_seconds
-    return _date(word, utc_offset_seconds)
+        here = datetime.fromtimestamp(submit_time, zone)
+        named = here.replace(hour=hour, minute=minute, second=0, microsecond=0, fold=0)
+        if named.timestamp() <= submit_time:
+            named += timedelta(days=1)  # by the clock, also where that changes meanwhile
+        return named.timestamp()
+    return _date(word, zone)
 
 
 def span_seconds(text: str) -> float:
@@ -46,11 +47,9 @@ def span_seconds(text: str) -> float:
     return math.nan if span is None else float(span[1]) * _SECONDS[span[2].lower()]
 
 
-def _date(word: str, utc_offset_seconds: float) -> float:
+def _date(word: str, zone: tzinfo | None) -> float:
     try:
         named = datetime.fromisoformat(word.upper())
-    except ValueError:
+        return (named if named.tzinfo is not None else named.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
         return math.nan
-    if named.tzinfo is not None:
-        return named.timestamp()
-    return named.replace(tzinfo=UTC).timestamp() - utc_offset_seconds

@@ -7,10 +7,12 @@ Files are not read here: `advisor.model` does no I/O.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from advisor.model.advice import Mode
 from advisor.model.settings_cloud import CapacitySettings, Ec2Settings
@@ -161,15 +163,12 @@ class ClusterSettings(Section):
         why="Slurm's own default is JobRequeue=1.",
         expert=True,
     )
-    utc_offset_seconds: float = setting(
-        0.0,
-        "The offset of the users' time zone from UTC. The forecasts use it to know the time of day, and "
-        "`advisor ledger` to know when a day begins.",
-        why="Many servers run on UTC. A wrong offset shifts the time of day of all jobs alike, so forecasts "
-        "lose little by it; days in the ledger then begin at another hour.",
-        unit="s",
-        ge=-50400,
-        le=50400,
+    time_zone: str = setting(
+        "",
+        "The users' time zone, such as `Europe/Berlin`; empty: that of the host. `by=18:00` in a job's "
+        "comment is a time of this zone, and so are those of its price list, the days of the ledger, and "
+        "the time of day that forecasts know.",
+        why="Slurm reads and shows times in the zone of its hosts.",
         expert=True,
     )
 
@@ -182,6 +181,27 @@ class ClusterSettings(Section):
             msg = f"burst_partition {self.burst_partition!r} is also an on-premise partition"
             raise ValueError(msg)
         return self
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            return ZoneInfo(name).key if name else name
+        except (ValueError, OSError, KeyError):  # an unknown name is a ZoneInfoNotFoundError, a KeyError
+            raise ValueError(
+                f"there is no time zone {name!r}; a name is written like Europe/Berlin"
+            ) from None
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The users' time zone, as `datetime` takes it; None: that of the host."""
+        return ZoneInfo(self.time_zone) if self.time_zone else None
+
+    @property
+    def utc_offset_seconds(self) -> float:
+        """The present offset of the users' clock from UTC."""
+        offset = datetime.now(UTC).astimezone(self.zone).utcoffset()
+        return offset.total_seconds() if offset else 0.0
 
     @property
     def moves_jobs(self) -> bool:

@@ -71,10 +71,15 @@ def _clock(word: str) -> tuple[int, int, int]:
 
 def _next(moment: datetime, hour: int, minute: int, second: int) -> int:
     """Epoch seconds of the next moment at which the local clock shows this time."""
-    found = moment.replace(hour=hour, minute=minute, second=second, microsecond=0)
-    return int((found if found > moment else found + timedelta(days=1)).timestamp())
+    found = _at(moment.date(), hour, minute, second)
+    return (
+        found if found > moment.timestamp() else _at(moment.date() + timedelta(days=1), hour, minute, second)
+    )
 
 
 def _on(day: date, clock: str) -> int:
-    hour, minute, second = _clock(clock) if clock else (0, 0, 0)
+    return _at(day, *_clock(clock)) if clock else _at(day, 0, 0, 0)
+
+
+def _at(day: date, hour: int, minute: int, second: int) -> int:
     return int(datetime(day.year, day.month, day.day, hour, minute, second).astimezone().timestamp())

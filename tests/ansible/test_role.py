@@ -28,7 +28,7 @@ ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 SLURM_CONF = "ClusterName=scratch\nPartitionName=onprem Nodes=ALL\n"
 CREDENTIAL = "wJalrXUtnFEMI-not-a-real-key"
 HARD_TO_WRITE: dict[str, Any] = {
-    "cluster": {"modes": {"onprem": "act"}, "utc_offset_seconds": 3600.0},
+    "cluster": {"modes": {"onprem": "act"}, "time_zone": "Europe/Berlin"},
     "rules": {"deny_users": ['o"neil', "zoë", "back\\slash"], "deny_accounts": []},
     "budget": {"accounts": {"chem istry": 12.5}},
     "waiting": {"long_job_seconds": "inf"},

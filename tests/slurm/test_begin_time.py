@@ -58,3 +58,11 @@ def test_day_one_7_times_as_sbatch_takes_them(text: str, moment: str) -> None:
 def test_other_words_are_none(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whoever calls says what is wrong
         begin_time(text, NOW)
+
+
+def test_a_time_of_day_is_one_of_the_clock_also_where_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Berlin's clocks go back an hour at 3:00 of 25 October."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    evening = begin_time("2026-10-24T20:00", NOW)
+    assert begin_time("08:00", evening) == evening + 13 * 3600 == begin_time("2026-10-25T08:00", evening)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from typing import Final
 
 from advisor.decide.explanation.display import clean, quantity
@@ -22,7 +22,7 @@ _CLOCK_SECONDS: Final = 72_000.0
 """Times less than 20 hours ahead are written without their date."""
 
 
-def price_list_words(values: Mapping[str, float], time: float, utc_offset_seconds: float) -> str | None:
+def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | None) -> str | None:
     """The price list of an advice; None where it has none.
 
     Args:
@@ -30,20 +30,20 @@ def price_list_words(values: Mapping[str, float], time: float, utc_offset_second
             after ``time``: the time that the user named, the time by which the job is done for nothing, and
             the earliest time by which it can be done, at ``soonest_costs`` US dollars.
         time: When the advice was given, epoch seconds.
-        utc_offset_seconds: Offset of the users' clock from UTC.
+        zone: The users' time zone; None: that of the host.
     """
     left, free = values.get("deadline_in", math.nan), values.get("free_in", math.nan)
     if not math.isfinite(left) or not math.isfinite(free):
         return None
 
     def clock(seconds: float) -> str:
-        there = datetime.fromtimestamp(time + utc_offset_seconds + seconds, UTC)
+        there = datetime.fromtimestamp(time + seconds, zone)
         form = "%H:%M" if 0.0 <= seconds < _CLOCK_SECONDS else "%Y-%m-%d %H:%M"
         return there.strftime(form)
 
     def row(seconds: float) -> str:
         """The next whole minute: who names the time that the list shows is promised it."""
-        moment = time + utc_offset_seconds + seconds
+        moment = time + seconds
         return clock(seconds + math.ceil(moment / 60.0) * 60.0 - moment)
 
     rows = []
@@ -76,8 +76,8 @@ def promise_message(
         moved: The sentence that tells the user that the job was moved, which begins the line; None: the job
             was not moved.
     """
-    offset = settings.cluster.utc_offset_seconds
-    deadline = deadline_of(job.comment, job.submit_time, offset)
+    zone = settings.cluster.zone
+    deadline = deadline_of(job.comment, job.submit_time, zone)
     if deadline is None:
         return None
     if not settings.promise.enabled:
@@ -86,7 +86,7 @@ def promise_message(
         return f"{_PREFIX}the comment's by= is no time: write {HOW_TO_WRITE}"
     if job.array_tasks > 1:
         return f"{_PREFIX}an array is promised no time; give each job its own by="
-    said = price_list_words(values, time, offset)
+    said = price_list_words(values, time, zone)
     if said is None:
         return None if moved else f"{_PREFIX}nothing is promised: the wait or the run time is not known"
     return clean(f"{moved}. {said[0].upper()}{said[1:]}" if moved else f"{_PREFIX}{said}", 400)

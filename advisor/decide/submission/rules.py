@@ -157,7 +157,7 @@ def deadline_for(job: Job, settings: Settings) -> float | None:
     """When a job is to be done, epoch seconds; None if its user names no time, or none can be promised."""
     if not settings.promise.enabled or not job.comment or job.array_tasks > 1:
         return None
-    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.utc_offset_seconds)
+    deadline = deadline_of(job.comment, job.submit_time, settings.cluster.zone)
     return deadline if deadline is not None and math.isfinite(deadline) else None
 
 

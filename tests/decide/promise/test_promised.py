@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ LIMIT = 4 * HOUR
 
 def settings(**sections: Any) -> Settings:
     given = {
-        "cluster": {"policy": "price"},
+        "cluster": {"policy": "price", "time_zone": "UTC"},
         "promise": {"enabled": True},
         "budget": {"usd": 100.0},
         "placement": {"boot_seconds": 120.0},
@@ -279,10 +280,12 @@ def test_a_time_of_the_list_can_be_named() -> None:
         "free_in": 120.0,
         "confidence": 0.95,
     }
-    said = price_list_words(values, 36_000.0 + 5.0, 0.0)  # 10:00:05
+    said = price_list_words(values, 36_000.0 + 5.0, UTC)  # 10:00:05
     assert said is not None
     assert said.startswith("done by 10:02 for about 1.00 USD; by 10:03 free,")
-    said = price_list_words(values, 36_000.0 - 30.0, 3_600.0)  # 10:59:30 by the users' clock
+    said = price_list_words(
+        values, 36_000.0 - 30.0, timezone(timedelta(hours=1))
+    )  # 10:59:30 by the users' clock
     assert said is not None
     assert said.startswith("done by 11:01 for about 1.00 USD; by 11:02 free,")
 
