@@ -21,7 +21,7 @@ from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job
 
 SCONTROL = """#!/bin/sh
-[ "$3" = 12345 ] || exit 1
+[ "$3" = 12345 ] && [ "$SLURM_TIME_FORMAT" = standard ] || exit 1
 cat <<'END'
 JobId=12345 JobName=relax
    UserId=ann(1001) GroupId=ann(1001) MCS_label=N/A
@@ -69,7 +69,7 @@ class LoginNode:
             text=True,
             check=False,
             timeout=60,
-            env={"PATH": path, "TZ": "UTC"},
+            env={"PATH": path, "TZ": "UTC", "SLURM_TIME_FORMAT": "relative"},
         )
 
 
