@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -59,6 +60,7 @@ def _ratio(text: str) -> float:
 def main() -> int:
     """Play it; exit code 0 when every job completed exactly once."""
     arguments = parse_arguments()
+    os.umask(0o022)  # the jobs' users read files of the lab, also where root's own umask is 077
     configure_logs()
     try:
         plan = make_plan(load_table(arguments.trace), compression=arguments.compression)

@@ -25,6 +25,8 @@ hypothesis.settings.load_profile("patient")
 # This is read when the first library with OpenMP is loaded, by us or by a process that we start.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+os.umask(0o022)  # users of the labs read what root makes, also where root's own umask is 077
+
 _SLURM_SECONDS = 900  # a slow, busy machine that compiles everything anew
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -192,6 +192,7 @@ def write(path: Path, text: str) -> None:
     try:
         with replacing(path, durable=True, mode=0o644) as file:
             file.write(text.encode())
+            os.fchmod(file.fileno(), 0o644)  # whatever the umask is
     except OSError as error:
         raise BadInput(
             f"the file cannot be written ({error.strerror})",

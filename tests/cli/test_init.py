@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,11 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_g20_8_the_file_is_good_and_what_is_left_is_said(tmp_path: Path) -> None:
     path = tmp_path / "advisor.toml"
-    done = CliRunner().invoke(app, ["init", "--output", str(path), "--format", "json"])
+    umask = os.umask(0o077)  # a hardened host's
+    try:
+        done = CliRunner().invoke(app, ["init", "--output", str(path), "--format", "json"])
+    finally:
+        os.umask(umask)
     assert done.exit_code == 0, done.output
     settings = load(path, {}).settings
     assert (settings.cluster.name, settings.cluster.hook) == ("c1", False)
