@@ -16,6 +16,7 @@ from advisor.compiled import compiled, compiled_in_place
 from advisor.simulate.heap import heap_pop
 from advisor.simulate.pool._nodes import Running, pick_nodes, planned_start, reserve
 from advisor.simulate.pool._state import (
+    AWAITED,
     BLOCK,
     ENDED,
     ENDS,
@@ -25,8 +26,8 @@ from advisor.simulate.pool._state import (
     RUNNING,
     Arrays,
     Lasting,
-    add_to,
     close_up,
+    count_awaited,
     fits,
     give,
     has_room,
@@ -46,26 +47,99 @@ _POLL_SECONDS = 1.0  # an idle backfill thread of Slurm looks so often whether t
 
 @compiled_in_place
 def _reserve(arrays: Arrays, row: int) -> None:
-    """Compute the head's reservation."""
-    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
-    needed, available, shadow = jobs[row].processors, scalars.free, scalars.now
-    needs, extra, windows, limit = arrays.needs, arrays.stock[EXTRA], arrays.windows, jobs[row].limit
-    for k in range(len(extra)):
-        extra[k] = arrays.stock[FREE, k]
-    for i in range(scalars.ahead, scalars.ahead + scalars.running):
-        other = jobs[running[i]]
-        then = Lasting(shadow, shadow + limit)
-        if available >= needed and other.planned_end > shadow and has_room(needs, extra, windows, row, then):
-            break
-        available += other.processors
-        add_to(extra, needs, windows, running[i], Lasting(other.start, other.start + other.limit), 1.0)
-        shadow = max(shadow, other.planned_end)
-    is_enough = available >= needed and fits(arrays, row, EXTRA, shadow)
+    """Compute the head's reservation: it awaits the first running jobs by planned end, as few as suffice.
+
+    These are kept from pass to pass, and become fewer or more. Where a reservation's time matters, or a sum
+    of their needs may not be exact, they are counted anew.
+    """
+    stock, scalars = arrays.stock, arrays.scalars[0]
+    if not scalars.is_whole or _has_windows(arrays):
+        scalars.awaited = scalars.awaited_processors = 0
+        stock[AWAITED] = 0.0
+    for k in range(stock.shape[1]):
+        stock[EXTRA, k] = stock[FREE, k] + stock[AWAITED, k]
+    _await_fewer(arrays, row)
+    shadow = _await_more(arrays, row)
+    available = scalars.free + scalars.awaited_processors
+    is_enough = available >= arrays.jobs[row].processors and fits(arrays, row, EXTRA, shadow)
     scalars.shadow = shadow if is_enough else np.inf
-    scalars.extra = max(0, available - needed)
+    scalars.extra = max(0, available - arrays.jobs[row].processors)
     give(arrays, row, EXTRA, shadow, -1.0)
-    for k in range(len(extra)):
-        extra[k] = max(0.0, extra[k])
+    for k in range(stock.shape[1]):
+        stock[EXTRA, k] = max(0.0, stock[EXTRA, k])
+
+
+@compiled_in_place
+def _has_windows(arrays: Arrays) -> bool:
+    """Whether what is left to jobs depends on when they run."""
+    is_limited = False
+    for k in range(arrays.windows.shape[1]):
+        is_limited = is_limited or arrays.windows[1, k] < np.inf
+    return is_limited
+
+
+@compiled_in_place
+def _last_awaited_end(arrays: Arrays) -> float:
+    """The planned end of the last job that the head awaits; now, where it awaits none."""
+    scalars = arrays.scalars[0]
+    if scalars.awaited == 0:
+        return float(scalars.now)
+    last = arrays.running[scalars.ahead + scalars.awaited - 1]
+    return max(float(scalars.now), float(arrays.jobs[last].planned_end))
+
+
+@compiled_in_place
+def _suffices(arrays: Arrays, row: int, shadow: float) -> bool:
+    """Whether the head fits once the jobs that it awaits have ended."""
+    scalars = arrays.scalars[0]
+    is_enough = scalars.free + scalars.awaited_processors >= arrays.jobs[row].processors
+    return bool(is_enough and fits(arrays, row, EXTRA, shadow))
+
+
+@compiled_in_place
+def _await(arrays: Arrays, row: int, times: int) -> None:
+    count_awaited(arrays, row, times)
+    give(arrays, row, EXTRA, arrays.jobs[row].start, float(times))
+
+
+@compiled_in_place
+def _await_fewer(arrays: Arrays, row: int) -> None:
+    """Await no jobs without whose ends the head fits; those that end at one time go together.
+
+    There may be thousands of them, so it is not tried before enough processors were given back.
+    """
+    running, scalars = arrays.running, arrays.scalars[0]
+    if scalars.head == row and scalars.lacking > 0:
+        return
+    scalars.head, scalars.lacking = row, 0
+    while scalars.awaited > 0:
+        before, end = scalars.awaited, _last_awaited_end(arrays)
+        if end <= scalars.now:
+            return
+        while scalars.awaited > 0 and _last_awaited_end(arrays) == end:
+            _await(arrays, running[scalars.ahead + scalars.awaited - 1], -1)
+        if not _suffices(arrays, row, _last_awaited_end(arrays)):
+            left = scalars.free + scalars.awaited_processors
+            scalars.lacking = max(1, arrays.jobs[row].processors - left)
+            while scalars.awaited < before:
+                _await(arrays, running[scalars.ahead + scalars.awaited], 1)
+            return
+
+
+@compiled_in_place
+def _await_more(arrays: Arrays, row: int) -> float:
+    """Await further jobs until the head fits; return when that is."""
+    jobs, running, scalars = arrays.jobs, arrays.running, arrays.scalars[0]
+    shadow = _last_awaited_end(arrays)
+    while scalars.awaited < scalars.running:
+        other = running[scalars.ahead + scalars.awaited]
+        end = float(jobs[other].planned_end)
+        if end > shadow and _suffices(arrays, row, shadow):
+            break
+        _await(arrays, other, 1)
+        scalars.lacking = 0
+        shadow = max(shadow, end)
+    return shadow
 
 
 @compiled_in_place
@@ -132,10 +206,7 @@ def _backfill_easy(arrays: Arrays) -> None:
             arrays.stock[EXTRA, k] = arrays.stock[FREE, k]
         return
     _reserve(arrays, queue[head])
-    left = -1
-    for k in range(arrays.windows.shape[1]):
-        if arrays.windows[1, k] < np.inf:
-            left = _DEPTH
+    left = _DEPTH if _has_windows(arrays) else -1
     start = head + 1
     while start < scalars.last and scalars.free > 0 and left != 0 and not scalars.stops:
         block = start // BLOCK

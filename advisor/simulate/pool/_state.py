@@ -14,7 +14,7 @@ ABSENT, WAITING, RUNNING, ENDED = 0, 1, 2, 3
 """Where a job is, as far as the pool knows."""
 STARTS, ENDS = 0, 1
 """The fields of an event."""
-FREE, EXTRA = 0, 1
+FREE, EXTRA, AWAITED = range(3)
 """The rows of ``stock``."""
 
 JOB = np.dtype(
@@ -42,6 +42,11 @@ _COUNTS = (
     "first",
     "last",
     "ahead",
+    "is_whole",
+    "awaited",
+    "awaited_processors",
+    "head",
+    "lacking",
 )
 SCALARS = np.dtype(
     [
@@ -63,7 +68,10 @@ SCALARS = np.dtype(
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
 ``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
 ``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in ``queue`` of its
-head, and behind its end; ``ahead``: the place in ``running`` of its first job."""
+head, and behind its end; ``ahead``: the place in ``running`` of its first job; ``is_whole``: sums of
+``needs`` are exact. The job ``head`` waits until the first ``awaited`` jobs of ``running`` end by their
+limits, which have ``awaited_processors``; ``lacking``: as many are to be given back before it may await
+fewer jobs."""
 BLOCK = 64
 """So many places of the queue have one row of ``least``."""
 GONE = -1
@@ -75,12 +83,13 @@ class Arrays(NamedTuple):
 
     ``other_ends``: planned ends of running jobs of other partitions, ascending; ``owner``: the row that has
     each node, or -1, where the plan is made node by node. ``needs``: what each row takes beside processors,
-    shape ``(rows, k)``; ``stock``: how much of it is free, and stays free at the head's start, shape ``(2,
-    k)``; ``windows``: from when until when it counts, seconds, shape ``(2, k)``: what a reservation leaves to
-    jobs is a resource of those that may run then by their limits. ``groups``: what is left to the jobs of
-    each group, such as a user's; 0 is no group. A job whose group has too little does not hold others up. A
-    plan made node by node knows processors alone. ``least``: the processors and the limit of which no waiting
-    job of a block of ``queue`` has less, shape ``(blocks, 2)``; 0: not known.
+    shape ``(rows, k)``; ``stock``: how much of it is free, stays free at the head's start, and is what the
+    awaited jobs have, shape ``(3, k)``; ``windows``: from when until when it counts, seconds, shape
+    ``(2, k)``: what a reservation leaves to jobs is a resource of those that may run then by their limits.
+    ``groups``: what is left to the jobs of each group, such as a user's; 0 is no group. A job whose group has
+    too little does not hold others up. A plan made node by node knows processors alone. ``least``: the
+    processors and the limit of which no waiting job of a block of ``queue`` has less, shape ``(blocks, 2)``;
+    0: not known.
     """
 
     jobs: Records
@@ -96,6 +105,11 @@ class Arrays(NamedTuple):
     stock: Floats
     windows: Floats
     groups: Floats
+
+
+def is_whole(needs: Floats, sizes: Floats) -> bool:
+    """Whether sums of what jobs need beside processors are exact: whole numbers below 2**40."""
+    return all(bool(np.all((values == np.floor(values)) & (values < 2.0**40))) for values in (needs, sizes))
 
 
 @compiled
@@ -185,6 +199,8 @@ def release(arrays: Arrays, row: int) -> None:
     position = _ending_from(arrays, jobs[row].planned_end)
     while running[position] != row:
         position += 1
+    if position - scalars.ahead < scalars.awaited:
+        count_awaited(arrays, row, -1)
     scalars.running -= 1
     last = scalars.ahead + scalars.running
     if position - scalars.ahead < last - position:
@@ -195,6 +211,7 @@ def release(arrays: Arrays, row: int) -> None:
         for i in range(position, last):
             running[i] = running[i + 1]
     scalars.free += jobs[row].processors
+    scalars.lacking -= jobs[row].processors
     give(arrays, row, FREE, jobs[row].start, 1.0)
     arrays.groups[jobs[row].group] += jobs[row].units
     scalars.is_due = 1
@@ -228,6 +245,8 @@ def start_job(arrays: Arrays, row: int) -> None:
     job.planned_end = scalars.now + job.limit
     job.end = scalars.now + min(job.run, job.limit)
     position = _ending_from(arrays, np.nextafter(job.planned_end, np.inf))
+    if position - scalars.ahead < scalars.awaited:
+        count_awaited(arrays, row, 1)
     last = scalars.ahead + scalars.running
     if scalars.ahead > 0 and (position - scalars.ahead < last - position or last == len(running)):
         position -= 1
@@ -298,6 +317,15 @@ def give(arrays: Arrays, row: int, which: int, start: float, times: float) -> No
     """Add to a row of ``stock``, so many times, what a job that starts then takes beside processors."""
     when = Lasting(start, start + arrays.jobs[row].limit)
     add_to(arrays.stock[which], arrays.needs, arrays.windows, row, when, times)
+
+
+@compiled_in_place
+def count_awaited(arrays: Arrays, row: int, times: int) -> None:
+    """Count a running job among those that the head awaits (``times`` 1), or no longer (-1)."""
+    scalars, start = arrays.scalars[0], arrays.jobs[row].start
+    scalars.awaited += times
+    scalars.awaited_processors += times * arrays.jobs[row].processors
+    give(arrays, row, AWAITED, start, float(times))
 
 
 @compiled_in_place

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.arrays import Floats
 from advisor.simulate.heap import ENDING
 from advisor.simulate.pool._kernel import advance
-from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, blocks_of
+from advisor.simulate.pool._state import EVENT, JOB, RUNNING, SCALARS, WAITING, Arrays, blocks_of, is_whole
 
 NONE_RESERVED: Final[Floats] = np.zeros((0, 4))
 NONE_LIMITED: Final[Floats] = np.zeros((0, 2))
@@ -83,7 +83,7 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
     ending = np.zeros(count, ENDING)
     ending["time"][:ahead], ending["job"][:ahead] = ends[by_end], by_end  # sorted, so a heap
     scalars = np.zeros(1, SCALARS)
-    scalars["now"], scalars["is_due"] = now, 1
+    scalars["now"], scalars["is_due"], scalars["head"] = now, 1, -1
     scalars["running"], scalars["waiting"], scalars["endings"] = ahead, count - ahead, ahead
     scalars["last"] = count - ahead
     scalars["free"] = max(0, int(queue.sizes[0] - running[:, 0].sum()))
@@ -97,9 +97,11 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
     windows = np.full((2, ordinary + len(reserved)), np.inf)
     windows[0], windows[:, ordinary:] = -np.inf, reserved[:, :2].T
     held = np.where(running[:, [1]] + running[:, [2]] > windows[0], running[:, 4:], 0.0).sum(axis=0)
-    stock = np.zeros((2, ordinary + len(reserved)))
+    stock = np.zeros((3, ordinary + len(reserved)))
     stock[0] = np.concatenate((queue.sizes[1:], reserved[:, 3])) - held
     stock[0, :ordinary] = np.maximum(0.0, stock[0, :ordinary])
+    needs = np.vstack((running[:, 4:], np.hstack((waiting[:, 3:], of_reserved))))
+    scalars["is_whole"] = is_whole(needs, stock)
     return Arrays(
         jobs=jobs,
         queue=rows_waiting,
@@ -110,7 +112,7 @@ def simulation_of(queue: ClosedQueue, now: float) -> Arrays:
         scalars=scalars,
         other_ends=np.zeros(0),
         owner=np.zeros(0, np.int64),
-        needs=np.vstack((running[:, 4:], np.hstack((waiting[:, 3:], of_reserved)))),
+        needs=needs,
         stock=stock,
         windows=windows,
         groups=queue.groups.copy(),

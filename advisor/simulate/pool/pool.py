@@ -25,6 +25,7 @@ from advisor.simulate.pool._state import (
     blocks_of,
     dequeue,
     enqueue,
+    is_whole,
     stop,
 )
 from advisor.simulate.pool.rules import Rules
@@ -84,13 +85,14 @@ class Pool:
             other_ends=np.zeros(capacity),
             owner=np.full(processors if rules else 0, -1),
             needs=self._resources.needs,
-            stock=np.vstack((sizes, sizes)),
+            stock=np.vstack((sizes, sizes, np.zeros(len(sizes)))),
             windows=np.vstack((np.full(len(sizes), -math.inf), np.full(len(sizes), math.inf))),
             groups=np.zeros(1),
         )
         self._scalars = self._arrays.scalars
         self._scalars["now"] = time
-        self._scalars["free"] = processors
+        self._scalars["free"], self._scalars["head"] = processors, -1
+        self._scalars["is_whole"] = is_whole(self._resources.needs, sizes)
         if rules is not None:
             self._set_rules(rules, time)
 
