@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 import structlog
@@ -44,7 +45,7 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     structlog.configure(
         processors=[*shared, _renderer(is_terminal=to.isatty())],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(to),
+        logger_factory=lambda *_: _UnfailingLogger(to),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -81,6 +82,16 @@ def cut(text: str, limit: int) -> str:
     return text[:head] + _CUT + text[len(text) - (limit - head - len(_CUT)) :]
 
 
+class _UnfailingLogger(structlog.PrintLogger):
+    """Loses a line that cannot be written (a full disk, a closed pipe); whoever logs it goes on."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    debug = info = warning = error = critical = msg
+
+
 class _ToStructlog(logging.Handler):
     """Hands what libraries log through the standard library to structlog.
 
@@ -99,7 +110,10 @@ class _ToStructlog(logging.Handler):
             return
         exc_info = None if record.name.startswith("botocore") else record.exc_info
         log = structlog.get_logger(record.name)
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError, KeyError):  # its arguments do not fit it
+            text = str(record.msg)
         log.log(
             record.levelno, "library.message", library=record.name, text=text, times=times, exc_info=exc_info
         )

@@ -7,11 +7,16 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import structlog
 
 from advisor.service.running import logs
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import LoopRunner, Step
 
 SECRET = "TOPSECRETKEY1234567890"
 
@@ -98,3 +103,25 @@ def test_a_terminal_reads_plain_lines_and_a_journal_json() -> None:
         7,
         None,
     )
+
+
+def test_f03_a_log_that_cannot_be_written_ends_no_loop() -> None:
+    """Standard error may be a file on the disk that is full."""
+
+    def crash() -> None:
+        raise ValueError("a defect")
+
+    loop = Mock(period_seconds=60.0, steps=lambda: (Step("plan", crash),))
+    loop.name = "cloud"
+    runner = LoopRunner(loop, Clock())
+    with suppress(OSError), Path("/dev/full").open("w") as full:
+        logs.configure(full)
+        runner.run_once()
+    assert runner.health.open_failures["plan"].message == "ValueError: a defect"
+
+
+def test_a_library_that_logs_wrongly_goes_on_all_the_same() -> None:
+    output = io.StringIO()
+    logs.configure(output)
+    logging.getLogger("paramiko").warning("%d hosts", "no number")
+    assert json.loads(output.getvalue())["text"] == "%d hosts"
