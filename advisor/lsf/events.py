@@ -105,6 +105,9 @@ class EventsReader:
                 f"{self._path} cannot be read ({error.strerror}): the next poll opens it again",
                 code="lsf.unreadable",
             ) from error
+        except BadInput:
+            self.close()  # the next look meets the same line, and does not take what follows for all jobs
+            raise
         ended = {(*key, job.end_time or 0): job for key, job in self._jobs.items() if job.state in FINISHED}
         new = tuple(job for key, job in ended.items() if key not in self._told)
         self._told = set(ended)

@@ -169,9 +169,12 @@ def test_malformed_lines_are_counted_and_the_rest_is_read(log: Log) -> None:
 
 
 def test_records_of_another_release_are_refused(log: Log) -> None:
+    lines = lines_of('"l2run"').replace('"22"', '"7.06"', 1) + lines_of('"l2kill"')
     with pytest.raises(BadInput, match=r"version '7\.06'") as caught:
-        log.look(lines_of('"l2run"').replace('"22"', '"7.06"', 1))
+        log.look(lines)
     assert caught.value.code == "lsf.version"
+    with pytest.raises(BadInput, match="line 1"):  # it stays so: no later look takes the rest for all jobs
+        log.look()
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "1-999999", "3,,4"])
