@@ -1,4 +1,4 @@
-"""The published rule's cutoff, chosen weekly on a site's own jobs and judged on later ones.
+"""The published rule's cutoff, chosen on a site's own jobs and judged on later ones; `advisor tune` weekly.
 
 :func:`advisor.replay.cutoff_choice.choose_cutoff` chooses it with the site's own overhead and boot time, on
 jobs that had ended before the newest jobs were submitted; these newest jobs judge it.
@@ -33,6 +33,7 @@ class JudgedCutoff:
 
     Attributes:
         candidate, current: The chosen cutoff, and the one in force.
+        chosen_on_jobs, judged_on_jobs: Their numbers.
         candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds: What the published rule would
             have saved the judged jobs with each, and what a clairvoyant would have saved.
     """
@@ -78,9 +79,8 @@ def backtest_cutoff(
     if len(rows) < entries + _MIN_JOBS:
         return None
     past = _estimated(table, states, encoder, parameters, rows)
-    ends = table.submit + np.maximum(table.first_wait, 0.0) + table.run
     judged = np.arange(len(rows)) >= len(rows) - entries
-    known = ~judged & (ends[rows] < table.submit[rows[-entries]])
+    known = ~judged & (table.end[rows] < table.submit[rows[-entries]])
     if known.sum() < _MIN_JOBS:
         return None
     earlier, later = _some(past, known), _some(past, judged)

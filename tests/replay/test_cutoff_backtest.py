@@ -60,6 +60,19 @@ def test_g17_14_the_judged_jobs_are_not_what_it_was_chosen_on(table):
     assert second.optimum_saved_seconds < first.optimum_saved_seconds
 
 
+def test_g17_14_it_is_not_chosen_on_a_requeued_job_that_ran_on(table):
+    """Its first start was early, and its end came after the judged jobs had been submitted."""
+    current = Cutoff(scale=1e9, decay=1.0)
+    late = float(np.ptp(table.submit)) + float(table.run.max())
+    earlier = np.arange(len(table)) == len(table) - 2 * ENTRIES
+    again = replace(
+        table,
+        wait=table.wait + late * earlier,
+        requeued_seconds=table.requeued_seconds + late * earlier,
+    )
+    assert judged(again, current).chosen_on_jobs == judged(table, current).chosen_on_jobs - 1
+
+
 def test_g17_14_what_is_worse_is_not_promoted():
     common = {"candidate": Cutoff(scale=1.0, decay=0.0), "current": Cutoff(scale=2.0, decay=0.0)}
     counts = {"chosen_on_jobs": 1, "judged_on_jobs": 1, "optimum_saved_seconds": 3.0}
