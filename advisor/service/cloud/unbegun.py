@@ -23,6 +23,7 @@ from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot, Queued
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.records import leading
@@ -68,18 +69,22 @@ class UnbegunJobs:
         """Let slurmctld requeue these jobs, until they run.
 
         Raises:
-            OSError: That cannot be written down: nothing is changed.
+            AdvisorError: One of them could not be changed, or that not be written down: it is as it was.
         """
         with self._lock:
             wanted = set(job_ids) - self._told
-            for queued in self._queue(wanted) if wanted else ():
-                job_id = queued.job.job_id
-                if job_id in wanted and not requeueable(queued.job, self._settings):
-                    self._record.set_requeueable(job_id, self._clock.wall())
-                    self._noted_at[job_id] = self._clock.monotonic()
-                    self._slurm.update_job([job_id], {"requeue": "1"})
-                    self._told.add(job_id)
-                    log.info("job.requeued_unbegun", job=job_id)
+            found = self._queue(wanted) if wanted else ()
+            for_each([queued for queued in found if queued.job.job_id in wanted], self._keep_one)
+
+    def _keep_one(self, queued: QueuedJob) -> None:
+        job_id = queued.job.job_id
+        if requeueable(queued.job, self._settings):
+            return
+        self._record.set_requeueable(job_id, self._clock.wall())
+        self._noted_at[job_id] = self._clock.monotonic()
+        self._slurm.update_job([job_id], {"requeue": "1"})
+        self._told.add(job_id)
+        log.info("job.requeued_unbegun", job=job_id)
 
     def _queue(self, wanted: AbstractSet[int]) -> Sequence[QueuedJob]:
         """The queue as last polled, or as it is now where a wanted job was submitted since."""
@@ -143,15 +148,18 @@ class UnbegunJobs:
             return
         snapshot, polled = self._view.fresh_poll()
         known = {queued.job.job_id: queued for queued in snapshot.jobs}
+
+        def take_back_one(job_id: int) -> None:
+            queued = known.get(job_id)
+            is_older = polled <= self._noted_at.get(job_id, -math.inf)
+            if is_older or (queued is not None and queued.state != RUNNING):
+                return
+            if queued is not None:
+                self._slurm.update_job([job_id], self.taken_back(job_id))
+            self.forget(job_id)
+
         with self._lock:
-            for job_id in self._record.requeueable():
-                queued = known.get(job_id)
-                is_older = polled <= self._noted_at.get(job_id, -math.inf)
-                if is_older or (queued is not None and queued.state != RUNNING):
-                    continue
-                if queued is not None:
-                    self._slurm.update_job([job_id], self.taken_back(job_id))
-                self.forget(job_id)
+            for_each(self._record.requeueable(), take_back_one)
 
     def _longest_boot(self) -> float | None:
         """ResumeTimeout of the burst partition, seconds; None where the scheduler has none."""

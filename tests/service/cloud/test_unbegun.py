@@ -179,3 +179,31 @@ def test_a_later_job_on_a_node_that_is_refused_is_not_lost_with_it(rig: Rig) -> 
     rig.look(jobs=[shown(rig, "PENDING", requeue=True)])
     rig.provision.return_jobs()
     assert rig.slurm.told[-1] == ("job", (7,), {"partition": "onprem", "starttime": "now", "requeue": "0"})
+
+
+def test_f28_a_job_that_is_refused_does_not_end_the_others(rig: Rig) -> None:
+    """The first one has ended since the last poll."""
+    late = [shown(rig, "CONFIGURING", since=500.0, job_id=job_id) for job_id in (7, 8)]
+    rig.hands.pass_by(5.0)
+    rig.look([make_node("burst1", "IDLE")], jobs=late)
+    rig.slurm.fail("never-arrives", call="update_job", times=1)
+    with pytest.raises(RetryLater):
+        rig.provision.unbegun.keep_jobs_of_late_nodes()
+    assert rig.slurm.told == [("job", (8,), {"requeue": "1"})]
+
+
+def test_f28_a_job_that_is_refused_leaves_no_other_requeueable(rig: Rig) -> None:
+    for state in ("CONFIGURING", "RUNNING"):
+        rig.hands.pass_by(5.0)
+        is_running = state == "RUNNING"
+        jobs = [shown(rig, state, since=500.0, requeue=is_running, job_id=job_id) for job_id in (7, 8)]
+        rig.look([make_node("burst1", "IDLE")], jobs=jobs)
+        if not is_running:
+            rig.provision.unbegun.keep_jobs_of_late_nodes()
+    rig.slurm.told.clear()
+    rig.slurm.fail("never-arrives", call="update_job", times=1)
+    with pytest.raises(RetryLater):
+        rig.provision.unbegun.take_back()
+    assert rig.slurm.told == [("job", (8,), {"requeue": "0"})]
+    rig.provision.unbegun.take_back()
+    assert rig.slurm.told[1:] == [("job", (7,), {"requeue": "0"})]
