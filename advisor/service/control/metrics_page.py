@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +60,14 @@ class LoopCollector(Collector):
             yield GaugeMetricFamily(f"advisor_{name}", text, value=value)
 
 
+class _Server(ThreadingHTTPServer):
+    """Logs what goes wrong as everything else is logged; that a scraper has left is not news."""
+
+    def handle_error(self, *_: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            log.error("metrics.not_served", exc_info=sys.exception())
+
+
 class MetricsPage:
     """A small HTTP server with one page.
 
@@ -85,7 +94,7 @@ class MetricsPage:
                 """Scrapes are not news."""
 
         try:
-            self._server = ThreadingHTTPServer(address, Handler)
+            self._server = _Server(address, Handler)
         except OSError as error:
             raise BadInput(
                 f"/metrics cannot be served ({error.strerror})",
