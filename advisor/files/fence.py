@@ -40,18 +40,20 @@ class Fence:
         """Read the lease.
 
         Raises:
-            TellAdmin: Another process has it (``lease.lost``), or it cannot be read.
+            TellAdmin: Another process has it, or there is none any more (``lease.lost``).
+            BadInput: It may not be read.
             RetryLater: This process cannot open it for the moment.
         """
         try:
             found = read_plain_file(self.path, MAX_LEASE_BYTES)
         except FileNotFoundError:
             found = b""
-        if found != self.content:
-            raise TellAdmin(
-                "another control process has taken over, and this one ends. Nothing need be done",
-                code="lease.lost",
-            )
+        if found == self.content:
+            return
+        why = "another control process has taken over, and this one ends. Nothing need be done"
+        if not found:
+            why = f"{self.path} is gone: is its folder mounted? This process ends, and systemd starts it again"
+        raise TellAdmin(why, code="lease.lost")
 
 
 _in_force: Fence | None = None

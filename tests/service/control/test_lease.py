@@ -243,3 +243,11 @@ def test_a_lost_lease_changes_nothing_in_slurm(sides: Sides, tmp_path: Path) -> 
         commands.text("touch", str(tmp_path / "changed"))
     assert caught.value.code == "lease.lost"
     assert not (tmp_path / "changed").exists()
+
+
+def test_a_lease_that_is_gone_is_not_called_a_takeover(sides: Sides) -> None:
+    held = sides.leases["a"].try_take()
+    assert held is not None
+    held.path.unlink()  # the folder is not mounted any more
+    with pytest.raises(TellAdmin, match=r"lease\.json is gone: is its folder mounted\?"):
+        held.check()
