@@ -220,7 +220,7 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
             RunTimesOfJobs.from_arrays(store.load(RUN_TIMES_KIND)[0])
             yield ok("models", "run times are learned")
         else:
-            yield _knowledge_base(Predictor.from_arrays(*store.load(PREDICTOR_KIND)))
+            yield _knowledge_base(Predictor.from_arrays(*store.load(PREDICTOR_KIND)), settings)
     except UseFallback:
         yield error(
             "models", "there are no forecasts: every job stays", "Start `advisor control`, which builds them"
@@ -238,12 +238,11 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
         yield ok("models", "there is a size model")
 
 
-def _knowledge_base(predictor: Predictor) -> Diagnosis:
+def _knowledge_base(predictor: Predictor, settings: Settings) -> Diagnosis:
     if cases := len(predictor.run):
         return ok("models", f"knowledge base of {cases:,} jobs")
-    return warning(
-        "models", "the knowledge base is empty", "Run `advisor ingest sacct`, or wait for jobs to end"
-    )
+    mend = f"Run `advisor ingest {_accounting(settings)}`, or wait for jobs to end"
+    return warning("models", "the knowledge base is empty", mend)
 
 
 def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
