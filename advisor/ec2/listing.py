@@ -15,7 +15,7 @@ def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
     EC2 reads `*` and `?` in a filter's value as wildcards, so the tags are compared again here.
 
     Raises:
-        AdvisorError: A page cannot be read. On a part of the list, a caller would take nodes for lost (F23).
+        AdvisorError: A page cannot be read. A caller would take the rest for lost (docs/faults.md, F23).
     """
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]

@@ -52,7 +52,9 @@ class Fence:
             return
         why = "another control process has taken over, and this one ends. Nothing need be done"
         if not found:
-            why = f"{self.path} is gone: is its folder mounted? This process ends, and systemd starts it again"
+            why = (
+                f"{self.path} is gone: is its folder mounted? This process ends, and systemd starts it again"
+            )
         raise TellAdmin(why, code="lease.lost")
 
 

@@ -85,7 +85,9 @@ def backtest_cutoff(
         return None
     earlier, later = _some(past, known), _some(past, judged)
     ratio = (settings.overhead_per_processor, settings.baseline, settings.boot_seconds)
-    found = choose_cutoff(earlier, ratio[:1], *ratio[1:])
+    found = choose_cutoff(
+        earlier, [settings.overhead_per_processor], settings.baseline, settings.boot_seconds
+    )
     candidate = Cutoff(scale=found.scale, decay=found.decay)
     return JudgedCutoff(
         candidate=candidate,

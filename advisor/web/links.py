@@ -61,7 +61,7 @@ class Links:
             raise BadInput(
                 f"the link cannot be written ({error.strerror})",
                 where=str(self._folder),
-                mend="Run the command as root or as the service's user",
+                mend="Run the command on the controller, as root or as the service's user",
                 code="web.link",
             ) from None
         return token

@@ -1,6 +1,6 @@
 """The policy in force (``cluster.policy``), and the settings by which each published rule is applied.
 
-A published rule is today's code with the settings that make it that rule, and everything else switched off.
+A published rule is the same code, with the settings that make it that rule and everything else switched off.
 So the daemons, a replay and a rehearsal run a policy by the settings of :func:`in_force`.
 """
 
@@ -109,14 +109,14 @@ def _of_ambati(settings: Settings) -> Sections:
 
 
 def moves_nothing(policy: Policy) -> Answer:
-    """Question 2 under a policy that moves no job."""
+    """Question.FASTER under a policy that moves no job."""
     return Answer(
         question=Question.FASTER, verdict=Verdict.NO, reason=Reason.POLICY_MOVES_NOTHING, detail=policy
     )
 
 
 def not_asked(policy: Policy) -> Answer:
-    """Question 2 under a policy that does not ask whether the cloud is faster."""
+    """Question.FASTER under a policy that does not ask it."""
     return Answer(
         question=Question.FASTER, verdict=Verdict.SKIPPED, reason=Reason.POLICY_DOES_NOT_ASK, detail=policy
     )

@@ -1,4 +1,4 @@
-"""Compiled search, estimate and range upkeep of the k-NN estimator.
+"""Compiled search, estimate and range upkeep of the k-NN estimator; equations are those of Cunha et al. 2017.
 
 Cases are stored by feature, ``cases[feature, slot]``, so that one feature of many cases is contiguous: the
 distances of a block of cases are summed in vector registers. This is faster than giving up early on single

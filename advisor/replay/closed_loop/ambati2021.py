@@ -1,10 +1,10 @@
 """Ambati et al. 2021 in a closed loop: short jobs never wait, all others wait at most b.
 
-Question 3 is the submit server's (`advisor.decide.submission.waiting.choice`), on the same forecasts. A job
-that cannot start at once is tried out: it runs for t in the cloud, and returns to its place in the queue if
-it has not ended by then (speculation, section 3.1); it is not asked about again. Any other job leaves for
-the cloud when it would likely wait longer than b (section 3.2), or has. Every start needs tokens; without
-them the job waits.
+Whether a job leaves is decided by the submit server's code (`advisor.decide.submission.waiting.choice`), on
+the same forecasts. A job that cannot start at once is tried out: it runs for t in the cloud, and returns to
+its place in the queue if it has not ended by then (speculation, section 3.1); it is not asked about again.
+Any other job leaves for the cloud when it would likely wait longer than b (section 3.2), or has. Every start
+needs tokens; without them the job waits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Ambati2021(Policy):
             self._neighbours.joined(row, world.now)
 
     def round(self, world: World) -> None:
-        """Send away the jobs that have waited b; now and then ask again about all."""
+        """Send away the jobs that have waited b; ask about all each `ask_again_seconds` (0: neither)."""
         b, period = self._settings.short_wait_seconds, self._settings.ask_again_seconds
         if not period:
             return

@@ -15,7 +15,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
 from advisor.service.admin.doctor_hook import loads_module
 from advisor.service.admin.marked_text import without_marked_lines
-from advisor.service.observation.advice_of_jobs import moved_by_us, returned
+from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
 from advisor.service.state.state_files import PORTFOLIO
 from advisor.slurm import hook_files
 from advisor.slurm.protocol import SlurmBackend
@@ -137,7 +137,7 @@ class Remnants:
             )
         in_burst = [queued for queued in snapshot.jobs if burst in queued.partitions]
         waiting = {
-            queued.job.job_id: returned(queued, moved, self.settings)
+            queued.job.job_id: changes_to_return(queued, moved, self.settings)
             for queued in in_burst
             if queued.state == PENDING and (moved := moved_by_us(queued)) is not None
         }

@@ -25,7 +25,7 @@ from advisor.model.node_sets import fold
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PARTITION_CLOSED, PENDING, RUNNING, ClusterSnapshot, QueuedJob
-from advisor.service.observation.advice_of_jobs import moved_by_us, returned
+from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
@@ -291,7 +291,7 @@ class InterruptionLoop:
         moved = moved_by_us(queued)
         is_away = self._settings.cluster.burst_partition in queued.partitions
         if moved is not None and is_away:
-            self._slurm.update_job([job_id], returned(queued, moved, self._settings))
+            self._slurm.update_job([job_id], changes_to_return(queued, moved, self._settings))
         if _is_held_by_slurm(queued):
             self._slurm.release([job_id])
         if not is_away and _reason(queued) == "BadConstraints":

@@ -24,7 +24,7 @@ from advisor.service.cloud.resumed_jobs import ResumedJobs
 from advisor.service.cloud.spot_choice import Narrowed, spot_pools_of
 from advisor.service.cloud.unbegun import UnbegunJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder, in_turn
-from advisor.service.observation.advice_of_jobs import moved_by_us, returned
+from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
 from advisor.service.running.isolating import do_all, for_each
 from advisor.service.running.loops import Step
 
@@ -378,7 +378,7 @@ class ProvisionLoop:
                 if moved is None:
                     changes = {"starttime": f"now+{_PATIENCE_SECONDS}"}
                 else:
-                    changes = {**returned(queued, moved, self._settings), "starttime": "now"}
+                    changes = {**changes_to_return(queued, moved, self._settings), "starttime": "now"}
                 self._slurm.update_job([job_id], changes | self.unbegun.taken_back(job_id))
                 self.unbegun.forget(job_id)
                 self.returning.discard(job_id)

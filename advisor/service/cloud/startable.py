@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from advisor.decide.submission.cloud_terms import ANY
 from advisor.ec2.account import Account
 from advisor.ec2.instances import Instance
 from advisor.ec2.paid import PaidBook
@@ -65,7 +66,12 @@ def without_room(
     startable: Iterable[Node],
     class_of: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, tuple[Room, ...]]:
-    """The rooms, with none for each class of which no node can be up."""
+    """The rooms, with none for each class of which no node can be up.
+
+    Args:
+        rooms: When cloud nodes have room for further jobs, by kind of room (``class_kind``).
+        usable: The nodes that jobs may have, and of these ``startable`` the ones that quotas allow.
+    """
     able = {class_of.get(node.name, "") for node in startable}
     full = {class_of.get(node.name, "") for node in usable} - able if class_of else set()
-    return {**rooms, **{class_kind(name): NO_ROOM[""] for name in full}}
+    return {**rooms, **{class_kind(name): NO_ROOM[ANY] for name in full}}

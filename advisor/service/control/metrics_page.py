@@ -73,6 +73,7 @@ class MetricsPage:
 
     Args:
         address: Host and port to listen on; port 0 takes any free one.
+        text: Gives the page, at each request and in its thread.
     """
 
     def __init__(self, address: tuple[str, int], text: Callable[[], bytes]) -> None:

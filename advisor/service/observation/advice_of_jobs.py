@@ -55,7 +55,7 @@ def changes_home(
     return changes
 
 
-def returned(queued: QueuedJob, moved: RecordedAdvice, settings: Settings) -> dict[str, str]:
+def changes_to_return(queued: QueuedJob, moved: RecordedAdvice, settings: Settings) -> dict[str, str]:
     """:func:`changes_home` for a job that the advisor moved; a limit that its user has set since stays."""
     now = queued.job.requested_time
     limit = moved.users_limit(now)

@@ -54,6 +54,8 @@ class Moment:
 def policy_named(name: str) -> RentingPolicy:
     """The policy of a name; raises BadInput where there is none.
 
+    A name is ``PROVISIONING-ORDER-CHOICE``; ``+h4``: a headroom of 4 nodes; ``+bf``: with backfill.
+
     Examples:
         >>> policy_named("ODA-WSPT-WorstFit+h4+bf").headroom
         4

@@ -7,7 +7,7 @@ import pytest
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.model.advice import TimeLimit
 from advisor.model.settings import Settings
-from advisor.service.observation.advice_of_jobs import returned
+from advisor.service.observation.advice_of_jobs import changes_to_return
 from tests.service.doubles import make_queued
 
 
@@ -31,4 +31,4 @@ def test_a_limit_that_its_user_has_set_since_stays(now: float | None, becomes: s
         time_limit=TimeLimit(asked_seconds=1800.0, given_seconds=2220.0),
     )
     queued = make_queued(7, queue="burst", requested_time=now)
-    assert returned(queued, moved, Settings()).get("timelimit") == becomes
+    assert changes_to_return(queued, moved, Settings()).get("timelimit") == becomes
