@@ -93,6 +93,7 @@ def _train_and_promote(
     from advisor.replay.backtest import backtest
     from advisor.service.submit.models import SIZE_KIND
 
+    store.take_out_damaged(SIZE_KIND)
     with working("backtesting on the last week"):
         judged = backtest(history, _current(store), now=now, probability_cut=probability_cut)
     if judged.is_worse and not force:

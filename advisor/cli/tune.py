@@ -119,10 +119,13 @@ def _tuned(task: _Task, trace: Path | None, at: int | None) -> dict[str, Any]:
 
 def _tuned_weekly(task: _Task, trace: Path | None) -> dict[str, Any]:
     """Tune without the newest jobs; put in force what is better on them; the summary."""
-    from advisor.history.parameters import TARGETS
+    from advisor.history.parameters import CUTOFF_KIND, PARAMETERS_KIND, TARGETS
     from advisor.history.tuning_backtest import judge, row_before_newest
 
     os.nice(10)  # the submit server on the same host comes first
+    if task.store is not None:
+        for kind in (PARAMETERS_KIND, CUTOFF_KIND):
+            task.store.take_out_damaged(kind)
     table = _table(trace, task.settings)
     least = max(task.settings.estimator.min_finished_jobs, 3 * task.entries)
     if len(table) < least:
@@ -205,9 +208,10 @@ def _weekly_cutoff(
     if judged is None:
         return None
     told: dict[str, Any] = msgspec.to_builtins(judged) | {"is_promoted": judged.is_promoted}
+    version = None
     if judged.is_promoted and task.store is not None:
-        save_cutoff(task.store, judged.candidate, told | {"history": log.table.name})
-    return told
+        version = save_cutoff(task.store, judged.candidate, told | {"history": log.table.name})
+    return told | {"version": version}
 
 
 def _table(trace: Path | None, settings: Settings) -> JobTable:
@@ -322,18 +326,24 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             f"force {one['current_rmse']:,.0f} s: {better}.",
             markup=False,
         )
-    if found := summary["cutoff"]:
-        saved, before = found["candidate_saved_seconds"], found["current_saved_seconds"]
-        minutes = math.sqrt(found["candidate"]["scale"]) / 60.0
-        promoted = "now in force" if found["is_promoted"] else "worse, not used"
+    if cutoff := summary["cutoff"]:
+        saved, before = cutoff["candidate_saved_seconds"], cutoff["current_saved_seconds"]
+        minutes = math.sqrt(cutoff["candidate"]["scale"]) / 60.0
+        promoted = (
+            "now in force"
+            if cutoff["version"]
+            else "no worse"
+            if cutoff["is_promoted"]
+            else "worse, not used"
+        )
         console.print(
-            f"Cutoff of the published rule, chosen on {found['chosen_on_jobs']} earlier jobs: "
+            f"Cutoff of the published rule, chosen on {cutoff['chosen_on_jobs']} earlier jobs: "
             f"±{minutes:,.0f} min of uncertainty where the cloud costs nothing. It would have saved "
-            f"{saved / 3600.0:,.1f} h on the newest {found['judged_on_jobs']} jobs, the current one "
+            f"{saved / 3600.0:,.1f} h on the newest {cutoff['judged_on_jobs']} jobs, the current one "
             f"{before / 3600.0:,.1f} h: {promoted}.",
             markup=False,
         )
-    version = summary["version"]
-    console.print(
-        "Nothing was written." if version is None else f"Parameters {version} are in force.", markup=False
-    )
+    if version := summary["version"]:
+        console.print(f"Parameters {version} are in force.", markup=False)
+    elif not (cutoff and cutoff["version"]):
+        console.print("Nothing was written.")

@@ -27,10 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from advisor.model.errors import AdvisorError, BadInput, TellAdmin, UseFallback
 
+log = structlog.get_logger(__name__)
+
+_DAMAGED = "models.damaged"
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VERSION = re.compile(r"[0-9]{8}")
 _FORMAT = 1
@@ -98,6 +102,23 @@ class ModelStore:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folders(home)
         return home
+
+    def take_out_damaged(self, kind: str) -> None:
+        """Leave nothing in force where that is damaged, for a caller that makes a new one.
+
+        Raises:
+            TellAdmin: Another user can write there.
+        """
+        try:
+            self.load(kind)
+        except UseFallback:
+            return
+        except TellAdmin as error:
+            if error.code != _DAMAGED:
+                raise
+            log.warning("models.taken_out", why=str(error))
+            with _clear_errors(self._home(kind)):
+                (self._home(kind) / "current").unlink()
 
     def load(self, kind: str, version: str | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Read a version (default: the one in force) after its owner, modes and hash have been checked.
@@ -305,5 +326,5 @@ def _damaged(path: Path, why: str) -> TellAdmin:
     return TellAdmin(
         f"{path}: not loaded: {why}. Make a new one ({maker_of(home.name)}), or point the link `current` to "
         "an older version",
-        code="models.damaged",
+        code=_DAMAGED,
     )

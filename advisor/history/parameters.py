@@ -80,7 +80,7 @@ def load_cutoff(store: ModelStore) -> Cutoff | None:
         raise BadInput(
             "the cutoff is damaged",
             where=str(store.folder / CUTOFF_KIND),
-            mend="Run `advisor tune --weekly`",
+            mend="Remove this folder; `advisor tune --weekly` chooses a cutoff anew",
             code="cutoff.damaged",
         )
     return Cutoff(scale=float(found[0]), decay=float(found[1]))

@@ -120,6 +120,16 @@ def test_too_little_history_leaves_everything_as_it_is(tmp_path):
     assert result["jobs"] == 40
 
 
+def test_a_damaged_model_is_replaced(state):
+    assert retrain(state).returncode == 0
+    with (state / "models" / "size" / "current" / "arrays.npz").open("ab") as file:
+        file.write(b"rotten")
+    done = retrain(state, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["promoted"]
+    ModelStore(folder=state / "models").load("size")
+
+
 def test_a_models_folder_others_can_write_is_refused(state):
     models = state / "models"
     models.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from advisor.history.models import ModelStore
 from advisor.history.parameters import load_cutoff, load_parameters
 from advisor.history.store import HistoryStore
-from advisor.model.errors import BadInput
+from advisor.model.errors import BadInput, UseFallback
 from advisor.model.job import Job, JobOutcome
 from advisor.predict.knn import tuning
 from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
@@ -123,6 +124,27 @@ def test_g17_14_weekly_backtests_the_published_rules_cutoff(trace, models, monke
     assert as_json("--trace", trace, "--models", models, "--weekly")["cutoff"] is None, (
         "set by hand: it holds"
     )
+
+
+@pytest.mark.parametrize("kind", ["cutoff", "parameters"])
+def test_weekly_replaces_what_is_damaged(trace, models, monkeypatch, kind):
+    monkeypatch.setenv("ADVISOR_ESTIMATOR__MIN_FINISHED_JOBS", "200")
+    as_json("--trace", trace, "--models", models, "--weekly")
+    as_json("--trace", trace, "--models", models)
+    with (models / kind / "current" / "arrays.npz").open("ab") as file:
+        file.write(b"rotten")
+    as_json("--trace", trace, "--models", models, "--weekly")
+    with suppress(UseFallback):  # nothing better was found
+        ModelStore(folder=models).load(kind)
+
+
+def test_weekly_says_what_it_has_written(trace, models, monkeypatch):
+    monkeypatch.setenv("ADVISOR_ESTIMATOR__MIN_FINISHED_JOBS", "200")
+    as_json("--trace", trace, "--models", models, "--weekly")  # the next parameters are no better
+    dry = call("--trace", trace, "--models", models, "--weekly", "--dry-run").stdout
+    assert ("now in force" in dry, "Nothing was written." in dry) == (False, True)
+    told = call("--trace", trace, "--models", models, "--weekly").stdout
+    assert ("now in force" in told, "Nothing was written." in told) == (True, False)
 
 
 def test_damaged_cutoff_is_said(models):
