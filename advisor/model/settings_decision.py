@@ -116,8 +116,8 @@ class PlacementSettings(Section):
         "What each core adds to `baseline` because of the cloud's slower network. A job of c cores is "
         "expected to run `baseline + overhead_per_processor * c` times as long as on-premise, which other "
         "texts call s(c).",
-        why="It is the smallest overhead that the paper evaluates; MPI programs need more, independent "
-        "tasks none.",
+        why="It is the smallest overhead that Cunha et al. 2017 evaluate; MPI programs need more, "
+        "independent tasks none.",
         ge=0.0,
     )
     boot_seconds: float = setting(
@@ -164,7 +164,7 @@ class PlacementSettings(Section):
     use_cutoff: bool = setting(
         True,
         "`cunha2017`: whether the cutoff on the variance of the wait is applied.",
-        why="Without it the rule loses time on all three logs of the paper.",
+        why="Without it the rule loses time on all three logs of Cunha et al. 2017.",
         expert=True,
     )
     cutoff_minutes: float = setting(
@@ -172,7 +172,7 @@ class PlacementSettings(Section):
         "`cunha2017`: the standard deviation of the wait that is tolerated for a job without overhead, "
         "the square root of a in C = a*exp(-b*o*c). 0 lets the weekly backtest choose a and b; until the "
         "first backtest it is 527 minutes.",
-        why="The paper gives no number, and the best one differs from site to site.",
+        why="Cunha et al. 2017 give no number, and the best one differs from site to site.",
         unit="min",
         ge=0.0,
         expert=True,

@@ -132,7 +132,7 @@ class PortfolioSettings(Section):
         1.0,
         "The weight of utilisation (the share of the paid node time in which jobs run), and so of money, in "
         "the score of a policy.",
-        why="It is the weight that the paper uses; money and waiting count alike.",
+        why="It is the weight of Deng et al. 2013; money and waiting count alike.",
         ge=0.0,
         le=10.0,
         expert=True,
@@ -140,7 +140,7 @@ class PortfolioSettings(Section):
     beta: float = setting(
         1.0,
         "The weight of the bounded slowdown, and so of waiting, in the score of a policy.",
-        why="It is the weight that the paper uses; money and waiting count alike.",
+        why="It is the weight of Deng et al. 2013; money and waiting count alike.",
         ge=0.0,
         le=10.0,
         expert=True,
@@ -155,7 +155,7 @@ class PortfolioSettings(Section):
     period_seconds: float = setting(
         20.0,
         "The period in which the queue and the nodes are examined and the policy is applied.",
-        why="It is the period of the paper, and short against a boot.",
+        why="It is the period of Deng et al. 2013, and short against a boot.",
         unit="s",
         gt=0.0,
         le=300.0,

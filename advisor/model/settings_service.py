@@ -25,7 +25,8 @@ class SubmitSettings(Section):
     budget_seconds: float = setting(
         0.05,
         "The longest time that the hook waits for an answer. slurmctld holds locks meanwhile. The hook "
-        "reads its own copy: run `advisor config hook` after a change.",
+        "reads its own copy; after a change: `advisor config hook > /etc/slurm/advisor_hook.conf && touch "
+        "/etc/slurm/job_submit.lua`.",
         why="An answer takes well under 1 ms, so 50 ms leaves room for a busy host, and users do not notice "
         "it.",
         unit="s",
@@ -36,7 +37,7 @@ class SubmitSettings(Section):
     breaker_failures: int = setting(
         2,
         "After this many failures in a row the hook stops asking for `breaker_seconds`; jobs are then "
-        "accepted as submitted. Run `advisor config hook` after a change.",
+        "accepted as submitted. It is in the hook's own copy, like `budget_seconds`.",
         why="One failure can be chance. Each further one delays all submissions by `budget_seconds`, since "
         "slurmctld runs one hook at a time.",
         ge=1,
@@ -45,7 +46,8 @@ class SubmitSettings(Section):
     )
     breaker_seconds: float = setting(
         10.0,
-        "The time after which the hook tries the server again. Run `advisor config hook` after a change.",
+        "The time after which the hook tries the server again. It is in the hook's own copy, like "
+        "`budget_seconds`.",
         why="A restart of `advisor serve` takes a few seconds; a longer pause leaves jobs without advice, a "
         "shorter one delays submissions more often while the server is down.",
         unit="s",
