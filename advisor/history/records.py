@@ -44,11 +44,11 @@ def decode(line: bytes | str) -> AdviceRecord:
         BadInput: The line is no such record, or longer than 1 MiB.
     """
     if len(line) > _MAX_BYTES:
-        raise _no_record("longer than 1 MiB")
+        raise _no_record(line, "longer than 1 MiB")
     try:
         return msgspec.convert(msgspec.json.decode(line), AdviceRecord, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _no_record(error) from None
+        raise _no_record(line, error) from None
 
 
 class BriefEstimate(msgspec.Struct, frozen=True, gc=False):
@@ -110,14 +110,14 @@ def decode_part(line: str, kind: type[_Part]) -> _Part:
     try:
         return msgspec.json.decode(line, type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _no_record(error) from None
+        raise _no_record(line, error) from None
 
 
-def _no_record(error: object) -> BadInput:
+def _no_record(line: bytes | str, error: object) -> BadInput:
     return BadInput(
         f"not an advice record: {error}",
-        where="advice record",
-        mend="Remove this row of the table `advice`; the others are read",
+        where=f"history, table advice, the record that begins {line[:100]!a}",
+        mend="Remove this row, or install the release that wrote it; until then the ledger stops here",
         code="ledger.record",
     )
 

@@ -101,6 +101,14 @@ def test_hostile_lines_are_refused(line: bytes) -> None:
         decode(line)
 
 
+def test_a_record_that_cannot_be_read_can_be_found():
+    """A newer release wrote it: the admin has to know which row it is."""
+    content = json.loads(encode(record())) | {"advice": "of another shape"}
+    with pytest.raises(BadInput, match="table advice, the record that begins") as caught:
+        decode(json.dumps(content))
+    assert json.dumps(content)[:60] in str(caught.value)
+
+
 def test_advice_is_kept_once(store: HistoryStore) -> None:
     records = [record(f"a-{number}", time=float(number)) for number in range(1500)]
     assert store.add_advice(iter(records)) == 1500

@@ -116,7 +116,8 @@ def begin_of(fitting: JobTable, weeks: int | None) -> float:
             f"the history's last {weeks} weeks have {len(submit) - skip:,} jobs of {days:.0f} days; a "
             f"recommendation needs {MIN_JOBS:,} jobs of {7 * MIN_WEEKS} days, and older ones do not count",
             where="history",
-            mend="`advisor ingest sacct` adds what the accounting has of these weeks; else wait",
+            mend="`advisor ingest sacct` (LSF: `advisor ingest lsb.acct FOLDER`) adds what the accounting "
+            "has of these weeks; else wait",
             code="recommend.short",
         )
     return float(submit[max(skip, len(submit) - most)])
