@@ -14,6 +14,9 @@ from advisor.model.errors import BadInput, RetryLater
 
 _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
+_NO_FILE: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR})
+"""A link, a socket, or something else than a folder on the way to it."""
+
 
 @contextmanager
 def replacing(
@@ -105,11 +108,12 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
         BadInput: It is not a plain file, too large, or cannot be read (``file.unusable``).
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _unusable(path, "it is not a plain file")
-            content = file.read(most_bytes + 1)
+        try:
+            content = _read(path, most_bytes + 1)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            content = _read(path, most_bytes + 1)  # on NFS: it was replaced meanwhile
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -123,10 +127,20 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
         if isinstance(error, PermissionError):
             mend = "Run the command as the service's user; if that user may not read it either, chown it"
             raise _unusable(path, text, mend) from error
-        raise _unusable(path, "it is a link" if error.errno == errno.ELOOP else text) from error
+        if error.errno in _NO_FILE:
+            raise _unusable(path, "it is a link" if error.errno == errno.ELOOP else text) from error
+        raise _unusable(path, text, "Check the disk or file server that it is on") from error
     if len(content) > most_bytes:
         raise _unusable(path, f"it is larger than {most_bytes} bytes")
     return content
+
+
+def _read(path: Path, most_bytes: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _unusable(path, "it is not a plain file")
+        return file.read(most_bytes)
 
 
 def set_aside(path: Path) -> Path:

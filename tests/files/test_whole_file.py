@@ -1,0 +1,44 @@
+"""Files of others, on a file server too."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.files.whole_file import read_plain_file
+from advisor.model.errors import BadInput
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
+    """Let the next openings fail."""
+    left, opened = [code] * times, os.open
+
+    def tried(*arguments: Any) -> int:
+        if left:
+            raise OSError(left[0], os.strerror(left.pop()))
+        return opened(*arguments)
+
+    monkeypatch.setattr(os, "open", tried)
+
+
+def test_a_file_that_another_host_replaces_meanwhile_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "budget.json").write_text("{}")
+    failing(monkeypatch, errno.ESTALE, 1)
+    assert read_plain_file(tmp_path / "budget.json", 9) == b"{}"
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_nobody_is_told_to_remove_a_file_that_a_server_does_not_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    (tmp_path / "budget.json").write_text("{}")
+    failing(monkeypatch, code, 2)
+    with pytest.raises(BadInput, match=os.strerror(code)) as caught:
+        read_plain_file(tmp_path / "budget.json", 9)
+    assert caught.value.mend == "Check the disk or file server that it is on"
