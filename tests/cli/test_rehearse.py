@@ -120,6 +120,14 @@ def test_what_is_refused(words: tuple[str, ...], code: str) -> None:
     assert done.exception.mend
 
 
+@pytest.mark.parametrize("option", ["--skip", "--nodes"])
+def test_what_leaves_no_job_is_what_has_to_be_changed(option: str) -> None:
+    value = {"--skip": "900", "--nodes": "1"}[option]
+    done = CliRunner().invoke(app, ["rehearse", *SMALL, option, value])
+    assert isinstance(done.exception, BadInput), done.output
+    assert option in done.exception.mend
+
+
 @pytest.mark.parametrize(
     "words", [("--stock-out", "x"), ("--spot-trace", "/no/such"), ("--set", "no.such=1")]
 )

@@ -191,7 +191,8 @@ def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes:
         raise BadInput(
             f"the log has {len(table):,} jobs that ran and fit the machine, and {skip:,} are skipped",
             where=table.name,
-            mend="Skip fewer jobs with --skip",
+            mend="Skip fewer jobs with --skip"
+            + (", or give a larger machine with --nodes" if too_large else ""),
             code="rehearse.no_jobs",
         )
     if machine <= 0:
