@@ -47,7 +47,7 @@ class LsfCommands:
             return self._commands.text(name, *arguments)
         except RetryLater as error:
             said = f"{name}: no answer. `bqueues` says whether mbatchd answers"
-            message = said if error.code == _TIMEOUT else str(error)
+            message = said if error.code == _TIMEOUT else str(error).replace("scontrol ping", "bqueues")
             raise RetryLater(message, code=error.code.replace("slurm.", "lsf.")) from None
         except BadInput as error:
             raise BadInput(
