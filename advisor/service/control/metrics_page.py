@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -62,6 +63,10 @@ class LoopCollector(Collector):
 
 class _Server(ThreadingHTTPServer):
     """Logs what goes wrong as everything else is logged; that a scraper has left is not news."""
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
 
     def handle_error(self, *_: object) -> None:
         if not isinstance(sys.exception(), ConnectionError):

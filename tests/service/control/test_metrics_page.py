@@ -47,3 +47,13 @@ def test_numbers_that_cannot_be_had_are_logged_as_everything_else(capfd: pytest.
     page.stop()
     assert [event["event"] for event in logged] == ["metrics.not_served"]
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_address_of_either_family(host: str) -> None:
+    page = MetricsPage((host, 0), lambda: b"advisor_up 1\n")
+    page.start()
+    shown = f"[{host}]" if ":" in host else host
+    with urllib.request.urlopen(f"http://{shown}:{page.port}/metrics", timeout=5.0) as answer:
+        assert answer.read() == b"advisor_up 1\n"
+    page.stop()
