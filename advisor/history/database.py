@@ -246,10 +246,11 @@ class Database:
     def _check_version(self, engine: Engine) -> None:
         found = self._version(engine)
         if found != schema.SCHEMA_VERSION:
+            is_newer = found is not None and found > schema.SCHEMA_VERSION
             raise BadInput(
                 f"it is of another release (schema {found}, this release reads {schema.SCHEMA_VERSION})",
                 where=self.where,
-                mend="Restart advisor control, which migrates it",
+                mend="Upgrade the advisor" if is_newer else "Restart advisor control, which migrates it",
                 code="history.version",
             )
 

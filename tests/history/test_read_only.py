@@ -32,6 +32,16 @@ def test_an_older_release_is_said_and_not_brought_up_to_date(tmp_path: Path) -> 
     assert path.read_bytes() == b""
 
 
+def test_a_newer_release_is_not_brought_up_to_date_by_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    HistoryStore(f"sqlite:///{path}").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0999'")
+    with pytest.raises(BadInput) as caught:
+        HistoryStore(f"sqlite:///{path}", read_only=True)
+    assert (caught.value.code, caught.value.mend) == ("history.version", "Upgrade the advisor")
+
+
 def test_nothing_can_be_written(tmp_path: Path, make_outcome: Make) -> None:
     url = f"sqlite:///{tmp_path}/history.db"
     with HistoryStore(url) as store:
