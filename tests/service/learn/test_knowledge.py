@@ -153,7 +153,7 @@ def test_a_cloud_job_teaches_the_run_time_it_would_have_had_here(desk: Desk) -> 
         ("estimator", {"neighbours": 5}),
         ("estimator", {"kernel_width": 2.0}),
         ("estimator", {"knowledge_base_jobs": 10}),
-        ("cluster", {"utc_offset_seconds": 3600.0}),
+        ("cluster", {"time_zone": "Asia/Tokyo"}),
     ],
 )
 def test_other_settings_build_it_anew(desk: Desk, section: str, changed: dict[str, float]) -> None:
