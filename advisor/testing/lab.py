@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -27,7 +26,7 @@ from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.testing import lab_guardian, lab_ports
 from advisor.testing.lab_database import LabDatabase
 from advisor.testing.lab_options import LabOptions, gres_conf, plugin_folder, slurm_conf
-from advisor.testing.lab_processes import pid_in, stop, sweep, wait_until
+from advisor.testing.lab_processes import pid_in, public_python, stop, sweep, wait_until
 
 __all__ = ["Lab", "LabOptions", "Submission"]
 
@@ -327,6 +326,9 @@ class Lab:
         self.folder.chmod(0o755)
         (self.folder / "munge").chmod(0o755)
         (self.folder / "jobs").chmod(0o1777)
+        if self.options.slurm_user:
+            for name in ("state", "log"):
+                shutil.chown(self.folder / name, self.options.slurm_user)
         key = self.folder / "munge" / "key"
         if not key.exists():
             key.touch(mode=0o600)
@@ -348,7 +350,7 @@ class Lab:
             lines = [f"{name} = {value}" for name, value in self.options.hook_settings.items()]
             (etc / "advisor_hook.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         source = files("advisor.testing") / "lab_files" / "cloud_stand_in.py"
-        program = f"#!{sys.executable} -I\n{source.read_text(encoding='utf-8')}"
+        program = f"#!{public_python()} -I\n{source.read_text(encoding='utf-8')}"
         for name in _STAND_IN:
             (cloud / name).write_text(program, encoding="utf-8")
             (cloud / name).chmod(0o755)

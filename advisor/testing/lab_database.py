@@ -55,6 +55,8 @@ class LabDatabase:
         conf = self._folder / "etc" / "slurmdbd.conf"
         conf.write_text(slurmdbd_conf(self._options, self._folder, self._base_port), encoding="utf-8")
         conf.chmod(0o600)
+        if self._options.slurm_user:
+            shutil.chown(conf, self._options.slurm_user)
         self._start_daemons(new=not is_ready)
         if not is_ready:
             for arguments in (("add", "cluster", self._options.cluster), *_ACCOUNTS):

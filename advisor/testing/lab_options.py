@@ -52,6 +52,7 @@ class LabOptions:
         max_jobs, min_job_age_seconds: slurmctld's memory of jobs.
         scheduler_parameters, debug: As in slurm.conf.
         slurmctld_parameters: More of them than a lab needs, as in slurm.conf.
+        slurm_user: SlurmUser, who slurmctld and slurmdbd become when root starts them; empty: the lab's own.
         extra: More lines for slurm.conf.
     """
 
@@ -82,6 +83,7 @@ class LabOptions:
     min_job_age_seconds: int = 300
     scheduler_parameters: str = "sched_interval=2,bf_interval=2,batch_sched_delay=0"
     slurmctld_parameters: tuple[str, ...] = ()
+    slurm_user: str = ""
     debug: str = "info"
     extra: tuple[str, ...] = ()
 
@@ -117,7 +119,8 @@ def _values(options: LabOptions, folder: Path, base: int) -> dict[str, object]:
     return values | {
         "folder": folder,
         "host": socket.gethostname().partition(".")[0],
-        "user": pwd.getpwuid(os.geteuid()).pw_name,
+        "user": (own := pwd.getpwuid(os.geteuid()).pw_name),
+        "slurm_user": options.slurm_user or own,
         "plugin_folder": plugin_folder(),
         "port_slurmctld": base,
         "port_slurmdbd": base + 1,

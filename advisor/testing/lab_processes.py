@@ -1,9 +1,11 @@
-"""Ending a lab's processes: by pid file, and what has none by its environment. Never by name alone."""
+"""A lab's processes: their interpreter, and their end, by pid file or environment. Never by name alone."""
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,6 +16,14 @@ from advisor.model.errors import RetryLater
 _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
 _DAEMONS: Final = frozenset({"slurmd", "slurmstepd", "slurmctld", "slurmscriptd"})
+
+
+def public_python() -> str:
+    """An interpreter of our release that any user may run: ours, unless it lies in somebody's home."""
+    ours = Path(sys.executable).resolve()
+    if all(folder.stat().st_mode & stat.S_IXOTH for folder in ours.parents):
+        return sys.executable
+    return f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -21,10 +22,19 @@ class PlaceSocket:
         command: The helper's, with the connection as standard input and output.
         environment: Added to ours.
         log: Takes the helpers' standard error.
+        owner: The user who may connect; empty: ourselves.
     """
 
-    def __init__(self, path: Path, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        owner: str = "",
+    ) -> None:
         self.path = path
+        self._owner = owner
         self.connections = 0
         self._command = list(command)
         self._environment = environment
@@ -37,6 +47,8 @@ class PlaceSocket:
         listener = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self.path))
         self.path.chmod(0o600)
+        if self._owner:
+            shutil.chown(self.path, self._owner)
         listener.listen()
         self._thread = threading.Thread(target=self._run, args=(listener,), name="place socket", daemon=True)
         self._thread.start()

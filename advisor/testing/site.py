@@ -26,7 +26,9 @@ from advisor.model.settings import PathSettings, Settings, SubmitSettings
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.hypervisor import Hypervisor
 from advisor.testing.lab import Lab, LabOptions
+from advisor.testing.lab_processes import public_python
 from advisor.testing.place_socket import PlaceSocket
+from advisor.testing.service_user import give_to, group_of, python_as
 
 HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
 _READY_SECONDS: Final = 300.0  # a slow, busy machine that compiles everything anew
@@ -51,6 +53,7 @@ class SiteOptions:
         boot_seconds: How long an instance takes from running to its slurmd.
         hooks: Folder of ``job_submit.lua``, ``resume``, ``suspend`` and ``resume_fail``.
         programs: Further lines of ``advisor_programs.conf``.
+        service_user: Who the daemons run as, in slurmctld's group, without rights of root; empty: ourselves.
     """
 
     lab: LabOptions = field(default_factory=lambda: LabOptions(database=True))
@@ -58,6 +61,7 @@ class SiteOptions:
     boot_seconds: float = 2.0
     hooks: Path = HOOKS
     programs: str = ""
+    service_user: str = ""
 
 
 def _free_port() -> int:
@@ -76,7 +80,7 @@ class Daemon:
         config: ``advisor.toml``.
         log: Where its output goes.
         environment: Added to ours.
-        prefix: A command that runs the daemon in place of itself, as `env` does.
+        python: The interpreter, or a command that runs it in place of itself.
     """
 
     def __init__(
@@ -85,9 +89,9 @@ class Daemon:
         config: Path,
         log: Path,
         environment: Mapping[str, str],
-        prefix: Sequence[str] = (),
+        python: Sequence[str] = (sys.executable,),
     ) -> None:
-        self._prefix = prefix
+        self._python = python
         self.command = command
         self.log = log
         self._config = config
@@ -114,9 +118,10 @@ class Daemon:
         Path(address).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("ab") as output:
             manager.bind(address)
+            Path(address).chmod(0o666)  # the daemon may be another user's
             manager.settimeout(0.2)
             self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-                [*self._prefix, sys.executable, *_ENTRY, self.command, "--config", str(self._config)],
+                [*self._python, *_ENTRY, self.command, "--config", str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -189,6 +194,7 @@ class Site:
             [sys.executable, *_ENTRY, "place-helper"],
             self.environment,
             folder / "places.log",
+            self.options.service_user,
         )
 
     def _lab_options(self) -> LabOptions:
@@ -210,7 +216,13 @@ class Site:
         return {name: value for name, _, value in (line.partition(" = ") for line in lines)}
 
     def _daemon(self, command: str) -> Daemon:
-        return Daemon(command, self.config, self.folder / f"{command}.log", self.environment)
+        return Daemon(command, self.config, self.folder / f"{command}.log", self.environment, self.python)
+
+    @property
+    def python(self) -> list[str]:
+        """The interpreter, as systemd runs it for the daemons where they have a user of their own."""
+        user, slurm_user = self.options.service_user, self.options.lab.slurm_user
+        return python_as(user, group_of(slurm_user), self.state) if user else [sys.executable]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -269,8 +281,10 @@ class Site:
         """Start the emulator and the cluster; the daemons wait for `start_advisor`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
-        for name in ("run", "advisor", "programs"):
+        for name in ("run", "advisor", "programs", "advisor/handover"):
             (self.folder / name).mkdir(exist_ok=True)
+        if self.options.service_user:
+            give_to(self.options.service_user, group_of(self.options.lab.slurm_user), self.folder)
         os.environ.update(self.credentials())
         self._stack.enter_context(self.ec2)
         self._install_programs()
@@ -307,7 +321,7 @@ class Site:
             RetryLater: It failed and `check` is set; the message has its standard error.
         """
         done = subprocess.run(  # noqa: S603 -- our own interpreter and module
-            [sys.executable, *_ENTRY, *arguments],
+            [*self.python, *_ENTRY, *arguments],
             capture_output=True,
             text=True,
             env={**os.environ, **self.environment},
@@ -351,7 +365,7 @@ class Site:
             text = (self.options.hooks / name).read_text(encoding="utf-8")
             first, _, rest = text.partition("\n")
             target = self.programs / name
-            target.write_text(f"#!{sys.executable} -IS\n{rest}" if first.startswith("#!") else text)
+            target.write_text(f"#!{public_python()} -IS\n{rest}" if first.startswith("#!") else text)
             target.chmod(0o755)
         (self.programs / "advisor_programs.conf").write_text(
             f"control_socket = {self.folder / 'run' / 'control.sock'}\n"
