@@ -125,6 +125,7 @@ class World:
         self.comment = hedged_comment(60.0, HedgeKind.SLICE, 10)
         self.slices: SliceDecider | None = None
         self.is_hedging = True
+        self.preempts = False
         self.boot()
 
     def boot(self) -> None:
@@ -152,6 +153,7 @@ class World:
             small_jobs=small,
             pause=self.clock.sleep,
             slices=lambda: self.slices,
+            may_preempt=lambda _job, home: self.preempts and home == "onprem",
             **parts,  # type: ignore[arg-type]
         )
 

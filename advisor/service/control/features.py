@@ -32,6 +32,7 @@ from advisor.service.state.state_files import (
 if TYPE_CHECKING:
     from advisor.service.cloud.feature import CloudFeature
     from advisor.service.cloud.resource_connector import ResourceConnector
+    from advisor.service.control.preempting import PreemptingFeature
     from advisor.service.hedge.feature import HedgeFeature
     from advisor.service.price.feature import PriceFeature
     from advisor.service.stability.feature import StabilityFeature
@@ -54,6 +55,7 @@ class Features:
         self.learn = self._learn()
         self.expected_runs = self._expected_runs()
         self.price: PriceFeature | None = None  # made below, of the hedges, which ask it later
+        self.preempting = self._preempting()
         self.hedge = self._hedge()
         self.cloud = self._cloud()
         self.connector = self._connector()
@@ -65,7 +67,7 @@ class Features:
             self._advising(),
             self._waiting() if self.price is None else self.price,
             self._raising(),
-            self._preempting(),
+            self.preempting,
             self._associations(),
             self._burst_limits(),
             self.cloud,
@@ -114,6 +116,9 @@ class Features:
             slowdown=self.learn.slowdown,
             wake_poll=self._shared.wake_poll,
             slices=lambda: None if self.price is None else self.price.slices,
+            may_preempt=lambda job, home: (
+                self.preempting is not None and self.preempting.may_preempt(job, home)
+            ),
         )
 
     def _portfolio(self) -> Feature | None:
@@ -188,7 +193,7 @@ class Features:
 
         return RaisingFeature(self._settings, self._connections.slurm, self._connections.has_deadline)
 
-    def _preempting(self) -> Feature | None:
+    def _preempting(self) -> PreemptingFeature | None:
         qos = self._connections.preempting_qos
         if qos is None:
             return None

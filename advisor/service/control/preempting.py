@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
+from advisor.model.job import Job
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import ANY_QOS, SiteState
@@ -65,6 +66,14 @@ class PreemptingFeature(Feature):
         found = {name: room for name in self._ours if (room := self._room(name, self._snapshot))}
         return structs.replace(site, preemptable=found)
 
+    def may_preempt(self, job: Job, name: str) -> bool:
+        """Whether a job in a partition may preempt others, whichever run at present."""
+        if self._qos.get(job.qos or ANY_QOS):
+            return True
+        nodes = () if self._snapshot is None or not self._partitions else self._snapshot.nodes
+        beside = {other for node in nodes if name in node.partitions for other in node.partitions}
+        return any(self._is_lower(other, name) for other in beside)
+
     def _room(self, name: str, snapshot: ClusterSnapshot) -> dict[str, int]:
         """By QOS with something to preempt, the processors for new jobs of a partition, idle ones included.
 
@@ -78,15 +87,15 @@ class PreemptingFeature(Feature):
         waiting = [queued for queued in snapshot.jobs if queued.is_queued and name in queued.partitions]
         found = {}
         if self._partitions:
-            lower = [queued for queued in running if self._is_lower(queued, name)]
+            lower = [queued for queued in running if self._is_lower(queued.partitions[0], name)]
             found[ANY_QOS] = _processors(lower), _processors(waiting)
         for qos, others in self._qos.items():
             its = [queued for queued in waiting if queued.job.qos == qos]
             found[qos] = _processors([q for q in running if q.job.qos in others]), _processors(its)
         return {qos: idle + taken - asked for qos, (taken, asked) in found.items() if taken}
 
-    def _is_lower(self, queued: QueuedJob, name: str) -> bool:
-        own, other = self._partitions.get(name), self._partitions.get(queued.partitions[0])
+    def _is_lower(self, its: str, name: str) -> bool:
+        own, other = self._partitions.get(name), self._partitions.get(its)
         return own is not None and other is not None and other.is_preempted and other.tier < own.tier
 
 

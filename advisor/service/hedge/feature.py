@@ -9,6 +9,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.going_again import SliceDecider
+from advisor.service.hedge.placing import AskPreempts
 from advisor.service.hedge.watching import AskSlowdown, watch_loop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
@@ -38,6 +39,7 @@ class HedgeFeature(Feature):
         slowdown: AskSlowdown,
         wake_poll: Callable[[], None],
         slices: Callable[[], SliceDecider | None] = lambda: None,
+        may_preempt: AskPreempts = lambda _job, _home: False,
     ) -> None:
         self._places = places
         self._wake_poll = wake_poll
@@ -50,6 +52,7 @@ class HedgeFeature(Feature):
             clock=clock,
             slowdown=slowdown,
             slices=slices,
+            may_preempt=may_preempt,
         )
         self._runner = LoopRunner(self.watch, clock, urgent_task=self.watch.urgent_task)
         self.runners = (self._runner,)

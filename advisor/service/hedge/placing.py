@@ -16,6 +16,7 @@ from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.announcing import Announced
@@ -40,20 +41,35 @@ _ERRORS_FOR_ALL: Final = frozenset(
 """Codes of errors that would occur for the next job's placeholder as well."""
 
 
+AskPreempts = Callable[[Job, str], bool]
+"""Whether a job in a partition may preempt others."""
+_NEVER: Final = 1e15
+
+
 class Placing:
     """Submits the placeholders of jobs that start hedged.
+
+    A job that may preempt others has none: its placeholder would take processors from a running job, perhaps
+    in vain. Of such a job only the stop holds.
 
     Attributes:
         awaited: Jobs that were announced; it says when :meth:`keep_announced` is due.
     """
 
     def __init__(
-        self, settings: Settings, *, places: Placeholders, record: HedgeRecord, clock: Clock
+        self,
+        settings: Settings,
+        *,
+        places: Placeholders,
+        record: HedgeRecord,
+        clock: Clock,
+        may_preempt: AskPreempts = lambda _job, _home: False,
     ) -> None:
         self._settings = settings
         self._places = places
         self._record = record
         self._clock = clock
+        self._may_preempt = may_preempt
         self.awaited = Awaited(clock)
 
     # --------------------------------------------------------------------------- the whole queue
@@ -130,17 +146,18 @@ class Placing:
         return found
 
     def _new_entry(self, queued: QueuedJob, advice: RecordedAdvice, hedge: Hedge) -> HedgeEntry:
-        is_small = advice.size == "small"
+        home, is_small = home_of(advice, self._settings), advice.size == "small"
         return HedgeEntry(
             job_id=queued.job.job_id,
             advice_id=advice.advice_id,
             kind=hedge.kind.value,
             submitted=queued.job.submit_time,
             stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
-            partition=home_of(advice, self._settings),
+            partition=home,
             limit_seconds=advice.users_limit(queued.job.requested_time),
             features=own_features(queued),
             site_factor=self._settings.size.small_priority_offset if is_small else 0,
+            tries_after=_NEVER if self._may_preempt(queued.job, home) else 0.0,
         )
 
     def _find_or_place(
@@ -231,7 +248,7 @@ class Placing:
         try:
             snapshot = self._poll_for(awaited)
             answered = self._clock.monotonic()
-            newcomers = self._newcomers(snapshot)
+            newcomers = [entry for entry in self._newcomers(snapshot) if entry.tries_after < _NEVER]
             tried = self._in_time(newcomers, _ANNOUNCED_SECONDS, self._place)
             left = {entry.advice_id for entry in newcomers if entry.job_id not in tried}
             settled = {

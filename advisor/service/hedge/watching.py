@@ -27,7 +27,7 @@ from advisor.model.snapshot import RUNNING, SUSPENDED, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.going_again import GoingAgain, SliceDecider
-from advisor.service.hedge.placing import Placing, jobs_others_wait_for
+from advisor.service.hedge.placing import AskPreempts, Placing, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.advice_of_jobs import moved_by_us
@@ -71,6 +71,7 @@ class WatchLoop:
         slowdown: AskSlowdown | None = None,
         pause: Callable[[float], None] | None = None,
         slices: Callable[[], SliceDecider | None] = lambda: None,
+        may_preempt: AskPreempts = lambda _job, _home: False,
     ) -> None:
         self._slices = slices
         self._settings = settings
@@ -82,7 +83,7 @@ class WatchLoop:
             lambda queued: configured_slowdown(queued.job.processors, settings.placement)
         )
         self._clock = clock
-        self._placing = Placing(settings, places=places, record=record, clock=clock)
+        self._placing = Placing(settings, places=places, record=record, clock=clock, may_preempt=may_preempt)
         self._back = BringingBack(
             settings,
             slurm=slurm,
@@ -362,6 +363,7 @@ def watch_loop(
     clock: Clock,
     slowdown: AskSlowdown | None = None,
     slices: Callable[[], SliceDecider | None] = lambda: None,
+    may_preempt: AskPreempts = lambda _job, _home: False,
 ) -> WatchLoop:
     """Build the loop; the divider of a small job is read from the ledger."""
 
@@ -388,6 +390,7 @@ def watch_loop(
         clock=clock,
         slowdown=slowdown,
         slices=slices,
+        may_preempt=may_preempt,
     )
 
 

@@ -71,6 +71,8 @@ def test_what_may_be_preempted(config: Mapping[str, str], found: dict[str, dict[
     feature.polled(poll)
     feature.read()
     assert feature.publish(site).preemptable == found
+    may = [feature.may_preempt(make_job(qos=name), "onprem") for name in ("high", "normal")]
+    assert may == [bool(found), "" in found.get("onprem", {})]
 
 
 def test_a_job_stays_that_may_take_all_it_needs() -> None:

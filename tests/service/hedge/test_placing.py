@@ -58,6 +58,17 @@ def test_an_announced_job_has_its_place_without_a_look_at_the_queue(world: World
     assert due(world) == math.inf
 
 
+def test_a_job_that_may_preempt_others_has_no_place_and_its_stop_holds(world: World) -> None:
+    """Its placeholder would take processors from running jobs, perhaps in vain."""
+    world.preempts = True
+    world.loop.expect([submit(world)])
+    do(world)
+    for _ in range(3):
+        world.look(world.queue.in_burst[7])
+    assert (world.queue.reserved, phases(world)) == ([], {7: Phase.PLACING})
+    assert world.loop.stop_of(7) == 60.0
+
+
 def test_the_rounds_and_looks_that_follow_place_it_no_second_time(world: World) -> None:
     old = world.job(8, comment="", partition="onprem")
     world.loop.expect([submit(world)])
