@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -55,8 +56,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             uses it.
         spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
         spot_closed, on_demand_closed: Until when, and why, those pools are closed; None where one is open.
-        closes_at: From when all cloud nodes are in a reservation that is not the advisor's, epoch seconds; no
-            job is sent that may run into it. None: they are not.
+        closings: From when, epoch seconds, reservations that are not the advisor's leave fewer nodes open
+            than before, and how many; no job is sent that needs more and may run into them.
         denied_accounts: Those that the burst partition denies, and from Slurm 23.02 on those below them, in
             lower case. The hook knows only those that are named.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
@@ -96,7 +97,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_demand_open: bool = True
     spot_closed: ClosedCapacity | None = None
     on_demand_closed: ClosedCapacity | None = None
-    closes_at: float | None = None
+    closings: tuple[tuple[float, int], ...] = ()
     denied_accounts: frozenset[str] = frozenset()
     protected: str = ""
     spent_usd: float = 0.0
@@ -171,6 +172,11 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def nodes_at_most(self, job: Job) -> int:
         """Like `nodes_needed`; where that is unknown, one node for each core, the worst case."""
         return self.nodes_needed(job) or max(1, job.processors)
+
+    def closes_for(self, job: Job) -> float:
+        """From when reservations leave a job too few nodes, epoch seconds; infinite: they do not."""
+        needed = self.nodes_at_most(job) if self.closings else 0
+        return next((at for at, left in self.closings if left < needed), math.inf)
 
     def processors_taken_by(self, job: Job) -> int:
         """Processors that all tasks of a job take; whole nodes where one task needs several."""

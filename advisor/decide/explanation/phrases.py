@@ -171,7 +171,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.NONE_OPEN: "No capacity is open: on-demand pools are closed, and {detail}.",
         Reason.SPOT_NOT_EXCLUDED: "It may not be requeued, and nothing could keep it off spot: {detail}.",
         Reason.BURST_RESERVED: (
-            "All cloud nodes are in a reservation that begins in {closes_in}, and it might still run then."
+            "A reservation that begins in {closes_in} leaves too few cloud nodes, and it might run then."
         ),
         Reason.PROTECTED: "Nothing is sent to the cloud at the moment: {detail}.",
     }

@@ -52,8 +52,8 @@ def choose(
     """
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
-    if cloud.closes_at is not None and _ends_at_most(job, cloud, settings, now) > cloud.closes_at:
-        closes_in = ("closes_in", Quantity(max(0.0, cloud.closes_at - now)))
+    if cloud.closings and _ends_at_most(job, cloud, settings, now) > (closes_at := cloud.closes_for(job)):
+        closes_in = ("closes_in", Quantity(max(0.0, closes_at - now)))
         return None, _answer(Verdict.NO, Reason.BURST_RESERVED, closes_in)
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)

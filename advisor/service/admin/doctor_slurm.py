@@ -346,7 +346,8 @@ class SlurmExamination:
     def _reservations(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
         """Check that a reservation, say for maintenance, leaves some cloud node to jobs."""
         now = time.time()
-        _, closes_at = open_cloud_nodes(nodes, self._slurm.reservations(), now)
+        _, closings = open_cloud_nodes(nodes, self._slurm.reservations(), now)
+        closes_at = next((at for at, left in closings if not left), None)
         if closes_at is not None:
             yield warning(
                 "cloud nodes",

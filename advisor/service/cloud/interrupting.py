@@ -27,6 +27,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import PARTITION_CLOSED, PENDING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.reserved_nodes import is_shut_out, open_cloud_nodes
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
@@ -236,7 +237,15 @@ class InterruptionLoop:
         to_place = self._record.to_place()
         self._left_at = {job_id: at for job_id, at in self._left_at.items() if job_id in to_place}
         snapshot = self._view.fresh()
-        held = (job for job in snapshot.jobs if _is_held_by_slurm(job) or self._is_limited_there(job))
+        nodes = burst_nodes(snapshot, self._settings)
+        usable, closings = open_cloud_nodes(nodes, snapshot.reservations, snapshot.time)
+        held = (
+            job
+            for job in snapshot.jobs
+            if _is_held_by_slurm(job)
+            or (self._is_there(job) and is_shut_out(job, usable, closings, snapshot.time))
+            or self._is_limited_there(job)
+        )
         ours = [job for job in held if job.job.job_id in to_place or moved_by_us(job) is not None]
         for_each(ours, self._free)
         if self._released_here:
@@ -299,8 +308,10 @@ class InterruptionLoop:
 
     def _is_limited_there(self, queued: QueuedJob) -> bool:
         """Whether the burst partition is closed, or a limit that may be its alone keeps a job waiting."""
-        is_there = self._settings.cluster.burst_partition in queued.partitions and queued.state == PENDING
-        return is_there and (never_starts(queued) or queued.reason in PARTITION_CLOSED)
+        return self._is_there(queued) and (never_starts(queued) or queued.reason in PARTITION_CLOSED)
+
+    def _is_there(self, queued: QueuedJob) -> bool:
+        return queued.state == PENDING and self._settings.cluster.burst_partition in queued.partitions
 
     def forget(self) -> None:
         """Drop what concerns no instance and no job any more; only while both sides can be read."""

@@ -65,6 +65,8 @@ from advisor.service.state.cloud_record import AskClosings, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
 
 _CONFIG_SECONDS: Final = 60.0
+_RESERVED_AHEAD_SECONDS: Final = 86_400.0
+"""Nodes that are reserved so soon count as having no room: a job that is sent there may run that long."""
 _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
 
 
@@ -227,7 +229,8 @@ class PollLoop:
     def _with_rooms(self, poll: Poll) -> CloudState:
         """The cloud, and when its nodes have room for further jobs."""
         nodes = burst_nodes(poll.snapshot, self._settings)
-        usable, _ = open_cloud_nodes(nodes, poll.snapshot.reservations, poll.snapshot.time)
+        found = poll.snapshot
+        usable, _ = open_cloud_nodes(nodes, found.reservations, found.time, _RESERVED_AHEAD_SECONDS)
         listed = self._instances()
         able = startable(
             usable,
@@ -246,7 +249,7 @@ class PollLoop:
     def cloud_state(self, nodes: Sequence[Node], reservations: Sequence[Reservation] = ()) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
         terms = self._sharing.partitions.get(self._settings.cluster.burst_partition, PartitionTerms())
-        usable, closes_at = open_cloud_nodes(within_limits(nodes, terms), reservations, self._clock.wall())
+        usable, reserved = open_cloud_nodes(within_limits(nodes, terms), reservations, self._clock.wall())
         powers = Counter(node.power for node in usable)
         budget = self._settings.budget
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.budget.exposure(
@@ -269,7 +272,7 @@ class PollLoop:
             on_demand_open=closings.on_demand is None,
             spot_closed=closings.spot,
             on_demand_closed=closings.on_demand,
-            closes_at=closes_at,
+            closings=reserved,
             denied_accounts=terms.denied_accounts,
             protected=self._cloud.protected,
             spent_usd=spent,

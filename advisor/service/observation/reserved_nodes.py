@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from advisor.model.cluster import Node, is_down, is_draining
 from advisor.model.machine import Machine, places_by_partition
-from advisor.model.snapshot import ClusterSnapshot, Reservation
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob, Reservation
+
+Closings: TypeAlias = tuple[tuple[float, int], ...]
 
 _OURS: Final = "advisor_"
 _MAX_RESERVATIONS: Final = 32
@@ -51,12 +54,13 @@ def nodes_among(snapshot: ClusterSnapshot, names: Collection[str]) -> Mapping[in
 
 
 def open_cloud_nodes(
-    nodes: Sequence[Node], reservations: Iterable[Reservation], now: float
-) -> tuple[list[Node], float | None]:
-    """The usable ones of these cloud nodes, and from when all of them are reserved, epoch seconds.
+    nodes: Sequence[Node], reservations: Iterable[Reservation], now: float, ahead: float = 0.0
+) -> tuple[list[Node], Closings]:
+    """The usable ones of these cloud nodes, and how many reservations leave open (``CloudState.closings``).
 
     A node that is down or drained takes no job; one that waits to be powered up does. Reservations of the
-    advisor's own are left out. The second is None where some node stays open.
+    advisor's own are left out. ``ahead``: nodes that are reserved within so many seconds are left out, too,
+    unless all are.
     """
     states = {node.states for node in nodes}
     unusable = {one for one in states if is_down(one) or is_draining(one)}
@@ -67,13 +71,27 @@ def open_cloud_nodes(
         for one in reservations
         if one.end > now and not one.name.startswith(_OURS) and _share(one, known) == 1.0
     ]
-    closes_at = None
+    closings, fewest = list[tuple[float, int]](), len(known)
     for moment in sorted({max(now, one.begin) for one in others}):
-        if known and known.keys() <= _reserved_at(others, moment):
-            closes_at = moment
-            break
-    taken = _reserved_at(others, now)
-    return [node for node in usable if node.name not in taken] or usable, closes_at
+        left = len(known.keys() - _reserved_at(others, moment))
+        if left < fewest:
+            closings.append((moment, left))
+            fewest = left
+    for until in (now + ahead, now):
+        taken = frozenset[str]().union(*(one.nodes for one in others if one.begin <= until))
+        if left_open := [node for node in usable if node.name not in taken]:
+            return left_open, tuple(closings)
+    return usable, tuple(closings)
+
+
+def is_shut_out(queued: QueuedJob, nodes: Sequence[Node], closings: Closings, now: float) -> bool:
+    """Whether reservations leave a waiting job too few of these cloud nodes until its limit would end it."""
+    ends = now + (queued.job.requested_time or math.inf)
+    least = min((left for at, left in closings if at < ends), default=len(nodes))
+    if not closings or not nodes:
+        return False
+    largest = max(node.processors for node in nodes), max(node.memory_mb for node in nodes)
+    return queued.job.nodes_of_size(*largest) > least
 
 
 def _reserved_at(reservations: Iterable[Reservation], moment: float) -> frozenset[str]:

@@ -111,15 +111,22 @@ def test_what_is_paid_for_until_a_moment_is_for_jobs_that_end_before(limit, last
 @pytest.mark.parametrize(("limit", "is_kept"), [(7200.0, False), (7260.0, True), (None, True)])
 def test_a_job_that_might_run_into_a_reservation_of_all_cloud_nodes_stays(limit, is_kept):
     """With boot and limit, 7,400 s are left until it begins."""
-    cloud = make_cloud(closes_at=NOW + 7400.0, processors_per_node=4, boot_seconds=200.0)
+    cloud = make_cloud(closings=((NOW + 7400.0, 0),), processors_per_node=4, boot_seconds=200.0)
     settings = make_settings(placement={"stretch_time_limit": False})
     advice = ask(make_job(requested_time=limit), cloud=cloud, settings=settings)
     assert (advice.partition is None) == is_kept
     if is_kept:
         assert advice.decisive.reason == Reason.BURST_RESERVED
         assert sentence(advice.decisive).startswith(
-            "All cloud nodes are in a reservation that begins in 2 h 03 min,"
+            "A reservation that begins in 2 h 03 min leaves too few cloud nodes,"
         )
+
+
+@pytest.mark.parametrize(("nodes", "is_kept"), [(1, False), (2, True)])
+def test_a_job_stays_that_needs_more_nodes_than_a_reservation_leaves(nodes, is_kept):
+    cloud = make_cloud(closings=((NOW + 60.0, 1),), nodes_total=4, processors_per_node=4)
+    advice = ask(make_job(nodes=nodes, processors=4 * nodes, requested_time=7200.0), cloud=cloud)
+    assert (advice.partition is None) == is_kept
 
 
 def test_a_limit_that_would_be_stretched_past_the_end_counts():

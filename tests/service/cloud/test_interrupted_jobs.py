@@ -10,6 +10,7 @@ import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind
 from advisor.model import Capacity
+from advisor.model.snapshot import Reservation
 from advisor.service.exchange.handover import decode
 from advisor.slurm.running_jobs import JobEnd
 from tests.service.cloud.rig import comment
@@ -19,6 +20,7 @@ from tests.service.doubles import (
     make_node,
     make_queued,
 )
+from tests.service.site import make_cluster
 
 __all__ = ["rig"]
 
@@ -203,6 +205,34 @@ def test_a_moved_job_that_a_limit_never_lets_start_there_goes_home(
     rig.loop.place_again()
     assert rig.job_updates() == changes
     assert [call for call in rig.slurm.told if call[0] == "release"] == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "name", "nodes", "goes"),
+    [
+        (-60.0, "maintenance", 1, True),
+        (600.0, "maintenance", 1, True),
+        (7200.0, "maintenance", 1, False),
+        (-60.0, "advisor_portfolio", 1, False),
+        (600.0, "course", 1, False),
+        (600.0, "course", 2, True),
+    ],
+)
+def test_a_moved_job_to_which_a_reservation_leaves_too_few_nodes_goes_home(
+    rig: Rig, begin: float, name: str, nodes: int, *, goes: bool
+) -> None:
+    """Reservations are known a minute late, and may be made after the move."""
+    there = tuple(make_node(f"burst{n}", "IDLE", "POWERED_DOWN", processors=4) for n in (1, 2, 3))
+    kept = {"burst1", "burst2", "" if name == "course" else "burst3"} - {""}
+    asked = {"processors": 4 * nodes, "requested_time": 3600.0}
+    reason = "ReqNodeNotAvail, May be reserved for other job"
+    rig.look(there, [make_queued(9, reason=reason, queue="burst", admin_comment=comment(), **asked)])
+    now = rig.hands.wall
+    taken = Reservation(name=name, begin=now + begin, end=now + 1e6, nodes=frozenset(kept))
+    found = dataclasses.replace(rig.view.fresh(), reservations=(taken,))
+    rig.view.update(found, make_cluster(time=now))
+    rig.loop.place_again()
+    assert rig.job_updates() == ([{"partition": "onprem"}] if goes else [])
 
 
 def test_f20_a_held_job_goes_home_without_the_constraint_that_names_nodes_of_the_cloud(rig: Rig) -> None:

@@ -131,10 +131,13 @@ def test_reservations_that_take_all_cloud_nodes_together(tmp_path: Path) -> None
         nodes = frozenset({name})
         return Reservation(name=name, begin=now + begin, end=now + 900.0, nodes=nodes, processors=processors)
 
-    assert loop.cloud_state(nodes, (kept("burst1", -9.0), kept("burst2", 60.0))).closes_at == now + 60.0
-    assert loop.cloud_state(nodes, (kept("burst1", -9.0), kept("burst2", -5.0))).closes_at == now
+    assert loop.cloud_state(nodes, (kept("burst1", -9.0), kept("burst2", 60.0))).closings == (
+        (now, 1),
+        (now + 60.0, 0),
+    )
+    assert loop.cloud_state(nodes, (kept("burst1", -9.0), kept("burst2", -5.0))).closings == ((now, 0),)
     cores = loop.cloud_state(nodes, (kept("burst1", -9.0, processors=1), kept("burst2", -5.0)))
-    assert (cores.closes_at, cores.nodes_total) == (None, 1)
+    assert (cores.closings, cores.nodes_total) == (((now, 1),), 1)
 
 
 def test_reservations_are_read_once_a_minute_and_kept_while_slurm_does_not_answer(tmp_path: Path) -> None:
@@ -148,30 +151,42 @@ def test_reservations_are_read_once_a_minute_and_kept_while_slurm_does_not_answe
             loop.read_config()
         loop.poll()
         loop.publish()
-        published.append(snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.closes_at)
-    assert all(closes_at is not None for closes_at in published)
+        published.append(snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.closings)
+    assert all(published)
 
 
 @pytest.mark.parametrize(
     ("name", "nodes", "begin", "found"),
     [
-        ("maintenance", "burst1,burst2", 3600.0, (2, 3600.0)),
-        ("maintenance", "burst1,burst2", -60.0, (2, 0.0)),
-        ("maintenance", "burst1", -60.0, (1, None)),
-        ("maintenance", "burst1", 3600.0, (2, None)),
-        ("advisor_portfolio", "burst1,burst2", -60.0, (2, None)),
+        ("maintenance", "burst1,burst2", 3600.0, (2, ((3600.0, 0),))),
+        ("maintenance", "burst1,burst2", -60.0, (2, ((0.0, 0),))),
+        ("maintenance", "burst1", -60.0, (1, ((0.0, 1),))),
+        ("maintenance", "burst1", 3600.0, (2, ((3600.0, 1),))),
+        ("advisor_portfolio", "burst1,burst2", -60.0, (2, ())),
     ],
 )
 def test_cloud_nodes_that_others_have_reserved_take_no_jobs(
-    tmp_path: Path, name: str, nodes: str, begin: float, found: tuple[int, float | None]
+    tmp_path: Path, name: str, nodes: str, begin: float, found: tuple[int, object]
 ) -> None:
     loop, now = make_loop(tmp_path), Hands().clock.wall()
     names = frozenset(nodes.split(","))
     kept = Reservation(name=name, begin=now + begin, end=now + 7200.0, nodes=names)
     over = Reservation(name="over", begin=now - 900.0, end=now - 1.0, nodes=names)
     cloud = loop.cloud_state([make_node("burst1"), make_node("burst2")], (kept, over))
-    closes_in = None if cloud.closes_at is None else cloud.closes_at - now
-    assert (cloud.nodes_total, closes_in) == found
+    closings = tuple((at - now, left) for at, left in cloud.closings)
+    assert (cloud.nodes_total, closings) == found
+
+
+@pytest.mark.parametrize(("begin", "free"), [(3600.0, 1), (90_000.0, 2)])
+def test_a_node_that_is_reserved_soon_has_no_room(tmp_path: Path, begin: float, free: int) -> None:
+    now = Hands().clock.wall()
+    coming = Reservation(name="course", begin=now + begin, end=now + 1e6, nodes=frozenset({"burst1"}))
+    loop = make_loop(tmp_path)
+    loop._reservations = (coming,)
+    loop.poll()
+    loop.publish()
+    (*_, room) = snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.rooms[""]
+    assert room.free == free
 
 
 @pytest.mark.parametrize(
