@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
 
 import msgspec
 
 from advisor.model.job import ANYBODY, Job
+from advisor.model.node_classes import gpu_count
 from advisor.model.periods import USER
+
+PerResource: TypeAlias = tuple[float, float, float, float]
+UNLIMITED: Final[PerResource] = (math.inf,) * 4
 
 
 def whose(payers: Iterable[str]) -> str:
@@ -26,7 +31,9 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         max_seconds: Time limit of a job.
-        min_processors, min_nodes, max_processors, max_nodes, max_memory_mb: Of a job; MiB.
+        min_processors, min_nodes: Of a job.
+        max_of_job, max_of_node, max_resource_seconds: Of a job, on a node, and times its time limit:
+            processors, nodes, memory in MiB, GPUs.
         max_jobs, max_jobs_of_user, max_jobs_of_account: Jobs that run or wait there, array tasks counted.
         max_jobs_of_association: The same of users who have an association for the partition, by `whose`.
         jobs: Those that do, of each payer (`Job.payers`), of all together (`ANYBODY`), and by `whose`.
@@ -36,9 +43,9 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_seconds: float = math.inf
     min_processors: float = 0.0
     min_nodes: float = 0.0
-    max_processors: float = math.inf
-    max_nodes: float = math.inf
-    max_memory_mb: float = math.inf
+    max_of_job: PerResource = UNLIMITED
+    max_of_node: PerResource = UNLIMITED
+    max_resource_seconds: PerResource = UNLIMITED
     max_jobs: float = math.inf
     max_jobs_of_user: float = math.inf
     max_jobs_of_account: float = math.inf
@@ -51,17 +58,22 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return next(self._exceeded(job), "")
 
     def _exceeded(self, job: Job) -> Iterator[str]:
-        nodes = job.nodes or 1
-        if (job.requested_time or math.inf) > self.max_seconds:
+        nodes, seconds = job.nodes or 1, job.requested_time or math.inf
+        if seconds > self.max_seconds:
             yield "MaxWall"
         if job.processors < self.min_processors or nodes < self.min_nodes:
             yield "MinTRES"
-        if (
-            job.processors > self.max_processors
-            or nodes > self.max_nodes
-            or (job.memory_mb or 0) > self.max_memory_mb
+        takes = job.processors, nodes, job.memory_mb or 0, nodes * gpu_count(job.gres) if job.gres else 0
+        for limit, most, times in (
+            ("MaxTRES", self.max_of_job, 1.0),
+            ("MaxTRESPerNode", self.max_of_node, 1.0 / nodes),
+            ("MaxTRESMins", self.max_resource_seconds, seconds),
         ):
-            yield "MaxTRES"
+            if any(taken and taken * times > each for taken, each in zip(takes, most, strict=True)):
+                yield limit
+        yield from self._exceeded_by_number(job)
+
+    def _exceeded_by_number(self, job: Job) -> Iterator[str]:
         if self._jobs_of(ANYBODY) + job.array_tasks > self.max_jobs:
             yield "GrpSubmitJobs"
         for payer in job.payers:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import structs
 
-from advisor.model.burst_limits import BurstLimits, whose
+from advisor.model.burst_limits import BurstLimits, PerResource, whose
 from advisor.model.job import payers_of
 from advisor.model.job_words import mebibytes
 from advisor.slurm import records
@@ -16,13 +17,13 @@ from advisor.slurm.commands import Commands
 _ASSOCIATIONS = ("sacctmgr", "-nP", "show", "associations", "format=user,account,partition")
 _PREEMPTS = ("sacctmgr", "-nP", "show", "qos", "format=name,preempt")
 _SUBMITS = ("sacctmgr", "-nP", "show", "associations", "format=user,account,maxsubmitjobs,grpsubmitjobs")
-_LIMITS = (
-    "sacctmgr",
-    "-nP",
-    "show",
-    "qos",
-    "format=name,maxwall,mintres,grptres,maxtres,maxtrespu,maxtrespa,grpsubmit,maxsubmitpu,maxsubmitpa",
+_LIMIT_FIELDS: Final = (
+    "name,maxwall,grpwall,mintres,grptres,maxtres,maxtrespu,maxtrespa,maxtrespernode,"
+    "maxtresmins,grptresmins,grptresrunmins,grpsubmit,maxsubmitpu,maxsubmitpa"
 )
+_LIMITS = ("sacctmgr", "-nP", "show", "qos", f"format={_LIMIT_FIELDS}")
+_RESOURCES: Final = (("cpu", "billing"), ("node",), ("mem",), ("gres/gpu",))
+"""Slurm bills a job's processors unless ``TRESBillingWeights`` says otherwise."""
 
 
 def preempting_qos(commands: Commands) -> Mapping[str, frozenset[str]]:
@@ -71,14 +72,14 @@ def _limits_of(qos: str, said: str) -> BurstLimits:
     for line in said.splitlines():
         found, *words = line.split("|")
         if found == qos and len(words) == _LIMITS[-1].count(","):
-            wall, least, *most, of_all, of_user, of_account = words
+            wall, of_all_walls, least, *most, of_all, of_user, of_account = words
             return BurstLimits(
-                max_seconds=_limit(records.seconds(wall)),
+                max_seconds=min(_limit(records.seconds(wall)), _limit(records.seconds(of_all_walls))),
                 min_processors=max(_tres([least], "cpu"), default=0.0),
                 min_nodes=max(_tres([least], "node"), default=0.0),
-                max_processors=min(_tres(most, "cpu"), default=math.inf),
-                max_nodes=min(_tres(most, "node"), default=math.inf),
-                max_memory_mb=min(_tres(most, "mem"), default=math.inf),
+                max_of_job=_most(most[:4]),
+                max_of_node=_most(most[4:5]),
+                max_resource_seconds=_most(most[5:], times=60.0),
                 max_jobs=_limit(records.whole(of_all)),
                 max_jobs_of_user=_limit(records.whole(of_user)),
                 max_jobs_of_account=_limit(records.whole(of_account)),
@@ -90,12 +91,20 @@ def _limit(said: float | None) -> float:
     return math.inf if said is None else float(said)
 
 
+def _most(texts: Sequence[str], times: float = 1.0) -> PerResource:
+    cpu, node, mem, gpu = (
+        times * min((most for kind in kinds for most in _tres(texts, kind)), default=math.inf)
+        for kinds in _RESOURCES
+    )
+    return cpu, node, mem, gpu
+
+
 def _tres(texts: Iterable[str], kind: str) -> list[float]:
-    """What lists such as ``cpu=8,mem=16G`` say of one kind."""
+    """What lists such as ``cpu=8,mem=16G`` say of one kind; a limit of one type of GPUs is one of all."""
     pairs = (part.partition("=") for text in texts for part in text.split(","))
     said = (
         mebibytes(value) if kind == "mem" else records.whole(value)
         for name, _, value in pairs
-        if name == kind
+        if name.partition(":")[0] == kind
     )
     return [float(number) for number in said if number is not None]

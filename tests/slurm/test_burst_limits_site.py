@@ -13,7 +13,14 @@ from tests.slurm.steps import cancel_all, moved
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
-LIMITS = ("flags=DenyOnLimit", "MaxWall=30", "MaxTRES=cpu=3", "MinTRES=cpu=2", "MaxSubmitJobsPerUser=4")
+LIMITS = (
+    "flags=DenyOnLimit",
+    "MaxWall=30",
+    "MaxTRES=cpu=3",
+    "MinTRES=cpu=2",
+    "MaxSubmitJobsPerUser=4",
+    "MaxTRESMins=cpu=80",
+)
 OF_LAB = [("-n2", "--time=30", "--account=lab")] * 2
 
 
@@ -52,13 +59,14 @@ def _limits_hold(site: Site) -> None:
         ("-n2", "--time=31"),
         ("-n4", "--time=30"),
         ("-n1", "--time=30"),
+        ("-n3", "--time=30"),
         *OF_LAB,
         *[("-n2", "--time=30")] * 4,
     ]
     jobs = [lab.sbatch("--hold", *options).job_id for options in asked]  # none is refused
     places = [lab.job(job)["Partition"] for job in jobs]
     # the association lets one in, and all together are four
-    assert places == ["onprem"] * 3 + ["burst", "onprem"] + ["burst"] * 2 + ["onprem"] * 2
+    assert places == ["onprem"] * 4 + ["burst", "onprem"] + ["burst"] * 2 + ["onprem"] * 2
     site.wait_until(
         "the ledger says why", lambda: "rule.burst_limits" in site.advisor("why", str(jobs[0])).stdout
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, cast
 
@@ -22,8 +23,9 @@ from tests.service.doubles import Hands, make_queued
 from tests.service.site import make_cluster
 
 QOS = (
-    "normal|||||||||\n"
-    "there|2-00:00:00|cpu=2|cpu=64,gres/gpu=2,mem=256G|cpu=16,mem=64G,node=2|cpu=32|node=3|9|3|5\n"
+    "normal||||||||||||||\n"
+    "there|2-00:00:00|3-00:00:00|cpu=2|cpu=64,gres/gpu=2,mem=256G|cpu=16,mem=64G,node=2|billing=32|node=3|cpu=12"
+    "|cpu=1440|mem=1000000M||9|3|5\n"
 )
 
 
@@ -58,9 +60,9 @@ def test_the_limits_of_a_partition() -> None:
     assert limits_of(said, "there") == BurstLimits(
         max_seconds=172_800.0,
         min_processors=2.0,
-        max_processors=16.0,
-        max_nodes=2.0,
-        max_memory_mb=65_536.0,
+        max_of_job=(16.0, 2.0, 65_536.0, 2.0),
+        max_of_node=(12.0, math.inf, math.inf, math.inf),
+        max_resource_seconds=(86_400.0, math.inf, 6e7, math.inf),
         max_jobs=9.0,
         max_jobs_of_user=3.0,
         max_jobs_of_account=5.0,
@@ -77,9 +79,16 @@ def test_the_limits_of_a_partition() -> None:
         ({"requested_time": 172_801.0}, "MaxWall"),
         ({"requested_time": None}, "MaxWall"),
         ({"processors": 1}, "MinTRES"),
-        ({"processors": 17}, "MaxTRES"),
+        ({"processors": 17, "nodes": 2}, "MaxTRES"),
+        ({"processors": 13}, "MaxTRESPerNode"),
+        ({"processors": 13, "nodes": 2}, ""),
+        ({"gres": "gpu:2", "nodes": 2}, "MaxTRES"),
+        ({"requested_time": 21_601.0}, "MaxTRESMins"),
+        ({"requested_time": 21_600.0}, ""),
+        ({"requested_time": 18_001.0, "processors": 2, "memory_mb": 3_334}, "MaxTRESMins"),
         ({"nodes": 3}, "MaxTRES"),
         ({"memory_mb": 65_537}, "MaxTRES"),
+        ({"memory_mb": 65_536}, ""),
         ({"user": "bob"}, "MaxSubmitJobsPerUser"),
         ({"user": "ann", "array_tasks": 3}, "MaxSubmitJobsPerUser"),
         ({"account": "chem"}, "MaxSubmitJobsPerAccount"),
