@@ -11,19 +11,21 @@ import math
 import os
 import pwd
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.advice import CAPACITY_FEATURES
 from advisor.model.errors import RetryLater, TellAdmin
-from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
+from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX, Job
 from advisor.model.job_words import mebibytes
 from advisor.model.snapshot import JobView, QueuedJob
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Layout, Unread
+from advisor.slurm.submit_room import least_left
 
 _VIEW_COLUMNS: Final = (
     "JobID",
@@ -65,6 +67,8 @@ _SHAPE_COLUMNS: Final = (
 )
 _END_COLUMNS: Final = ("exit_code", "EndTime")
 _USERS_A_CALL: Final = 50
+_MIN_LEFT: Final = 100
+_ENFORCED: Final = ("limits", "safe")
 _NOT_LAUNCHED: Final = (1, 0)  # the exit code that slurmctld gives a batch job whose node refuses it
 _KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
 
@@ -96,6 +100,7 @@ class _Config:
     max_age_seconds: float
     calc_seconds: float
     has_prolog: bool
+    has_limits: bool
 
 
 class Placeholders:
@@ -204,6 +209,22 @@ class Placeholders:
             if self.place(placeholder, job_id) is not None:
                 raise
 
+    def submits_left(self, job: Job) -> float:
+        """The least share of a limit of jobs in the queue that a job's user has left, 1 without limits.
+
+        It is 0 where fewer than a hundred jobs are left: a user may submit as many before we notice.
+        """
+        if not self._config().has_limits:
+            return 1.0
+        user, account, qos = job.user or "", job.account or "", job.qos or ""
+        with suppress(KeyError):
+            users = (user, f"{pwd.getpwnam(user).pw_uid:d}")
+            chosen = (f"users={user}", f"qos={qos}", "flags=assoc,qos")
+            said = self.commands.text("scontrol", "show", "assoc_mgr", *chosen)
+            left, share = least_left(said, users, account, qos)
+            return share if share == 1.0 or left >= _MIN_LEFT else 0.0
+        return 1.0
+
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
         """Set a waiting job's site factor to `by`; without ``priority/multifactor``, its priority to `to`.
 
@@ -252,6 +273,7 @@ class Placeholders:
                 max_age_seconds=records.seconds(values.get("PriorityMaxAge", "")) or math.inf,
                 calc_seconds=(300.0 if calc is None else calc) if is_multifactor else 0.0,
                 has_prolog=records.text(values.get("PrologSlurmctld", "")) is not None,
+                has_limits=any(word in values.get("AccountingStorageEnforce", "") for word in _ENFORCED),
             )
         return self._known
 

@@ -110,6 +110,10 @@ class MemoryPlaces:
         if self.place(placeholder, job_id) is not None:
             self._slurm.cancel([placeholder])
 
+    def submits_left(self, job: Job) -> float:  # noqa: ARG002 -- it has no limits
+        """See :class:`~advisor.slurm.placeholders.Placeholders`."""
+        return 1.0
+
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:  # noqa: ARG002 -- it has factors
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""
         job = self._slurm.jobs.get(job_id)

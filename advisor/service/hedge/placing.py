@@ -44,13 +44,17 @@ _ERRORS_FOR_ALL: Final = frozenset(
 AskPreempts = Callable[[Job, str], bool]
 """Whether a job in a partition may preempt others."""
 _NEVER: Final = 1e15
+_PLACED_ABOVE: Final = 0.5
+_LEAVES_AT: Final = 0.25
+"""Shares of a limit of jobs in the queue."""
 
 
 class Placing:
     """Submits the placeholders of jobs that start hedged.
 
     A job that may preempt others has none: its placeholder would take processors from a running job, perhaps
-    in vain. Of such a job only the stop holds.
+    in vain. Nor has one whose user comes near a limit of jobs in the queue, where placeholders count: the
+    user's next sbatch would be refused. Of such jobs only the stop holds.
 
     Attributes:
         awaited: Jobs that were announced; it says when :meth:`keep_announced` is due.
@@ -86,6 +90,27 @@ class Placing:
             self.between()
 
         self._in_time(placing, _PLACING_SECONDS, place)
+        self._leave_submits(snapshot)
+
+    def _leave_submits(self, snapshot: ClusterSnapshot) -> None:
+        """Give up the places of users who have little left of a limit of jobs, so that sbatch takes more."""
+        seen = {queued.job.job_id: queued.job for queued in snapshot.jobs}
+        kept: dict[tuple[str | None, ...], list[HedgeEntry]] = {}
+        for entry in self._record.all():
+            if entry.phase is Phase.OPEN and entry.job_id in seen:
+                job = seen[entry.job_id]
+                kept.setdefault((job.user, job.account, job.qos), []).append(entry)
+
+        def leave(entries: Sequence[HedgeEntry]) -> None:
+            if self._places.submits_left(seen[entries[0].job_id]) >= _LEAVES_AT:
+                return
+            for entry in entries:
+                self._places.cancel(entry.placeholder, entry.job_id)
+                gone = {"placeholder": 0, "phase": Phase.PLACING, "tries_after": _NEVER}
+                self._record.put(entry, acted=self._clock.wall(), **gone)
+                log.info("hedge.place_left", job=entry.job_id, why="its user may submit few more jobs")
+
+        for_each(list(kept.values()), leave)
 
     def _look_for_features(self, snapshot: ClusterSnapshot) -> None:
         """Correct the entries of jobs that a poll has shown before their constraint was set.
@@ -157,8 +182,11 @@ class Placing:
             limit_seconds=advice.users_limit(queued.job.requested_time),
             features=own_features(queued),
             site_factor=self._settings.size.small_priority_offset if is_small else 0,
-            tries_after=_NEVER if self._may_preempt(queued.job, home) else 0.0,
+            tries_after=0.0 if self._may_have_place(queued.job, home) else _NEVER,
         )
+
+    def _may_have_place(self, job: Job, home: str) -> bool:
+        return not self._may_preempt(job, home) and self._places.submits_left(job) >= _PLACED_ABOVE
 
     def _find_or_place(
         self, entry: HedgeEntry, snapshot: ClusterSnapshot, known: Sequence[QueuedJob]

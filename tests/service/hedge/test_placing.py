@@ -69,6 +69,25 @@ def test_a_job_that_may_preempt_others_has_no_place_and_its_stop_holds(world: Wo
     assert world.loop.stop_of(7) == 60.0
 
 
+def test_a_user_near_a_limit_of_jobs_in_the_queue_loses_no_sbatch_to_placeholders(world: World) -> None:
+    world.queue.submits = 0.49
+    world.loop.expect([submit(world)])
+    do(world)
+    world.look(world.queue.in_burst[7])
+    assert (world.queue.reserved, phases(world)) == ([], {7: Phase.PLACING})
+    world.queue.submits = 0.5
+    world.loop.expect([submit(world, 8)])
+    do(world)
+    for left, cancelled in ((0.25, []), (0.24, [901]), (0.9, [901])):
+        world.queue.submits = left
+        world.clock.pass_by(1.0)
+        place = world.job(901, name="place-of-8", partition="onprem", state="PENDING")
+        world.look(*world.queue.in_burst.values(), *(() if 901 in world.queue.cancelled else (place,)))
+        assert world.queue.cancelled == cancelled
+    assert phases(world) == {7: Phase.PLACING, 8: Phase.PLACING}
+    assert [wish.job_id for wish in world.queue.reserved] == [8]
+
+
 def test_the_rounds_and_looks_that_follow_place_it_no_second_time(world: World) -> None:
     old = world.job(8, comment="", partition="onprem")
     world.loop.expect([submit(world)])
