@@ -54,6 +54,11 @@ _SHAPE_COLUMNS: Final = (
     "NumNodes",
     "cpus-per-task",
     "NTPerNode",
+    "NTPerCore",
+    "Threads",
+    "MinCpus",
+    "ReqSwitch",
+    "Wait4Switch",
     "tres-alloc",
     "MinTmpDisk",
     "OverSubscribe",
@@ -177,7 +182,7 @@ class Placeholders:
         uid = None if shape is None else records.user_id(shape["UserID"])
         if shape is None or uid is None or (request.advice_id and _advice_id(shape) != request.advice_id):
             raise RetryLater(f"Slurm no longer has job {request.job_id}", code="hedge.job_gone")
-        options = [*_resources(shape, request), *_as_user(uid)]
+        options = [*_resources(shape, request), *self._excluded(request.job_id), *_as_user(uid)]
         # the submit hook leaves a job with an explicit partition alone
         answer = self.commands.text(
             "sbatch",
@@ -198,6 +203,12 @@ class Placeholders:
                 code="slurm.unreadable",
             )
         return placeholder
+
+    def _excluded(self, job_id: int) -> list[str]:
+        """The option that keeps a placeholder off the nodes that its job excludes."""
+        found = self.commands.text("squeue", "--noheader", "--all", f"--jobs={job_id:d}", "--format=%x")
+        nodes = records.text(found.strip(), 65536)
+        return [f"--exclude={nodes}"] if nodes else []
 
     def cancel(self, placeholder: int, job_id: int) -> None:
         """End a job's placeholder; no error if it is gone."""
@@ -336,6 +347,9 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
         "nodes": nodes if nodes > 1 else 0,
         "cpus-per-task": records.whole(shape["cpus-per-task"]) or 0,
         "ntasks-per-node": records.whole(shape["NTPerNode"]) or 0,
+        "ntasks-per-core": records.whole(shape["NTPerCore"]) or 0,
+        "threads-per-core": records.whole(shape["Threads"]) or 0,
+        "mincpus": least if (least := records.whole(shape["MinCpus"]) or 0) > 1 else 0,
         "time": 0 if limit is None else math.ceil(limit / 60.0),
         "mem": math.ceil(memory / nodes),  # MiB
         "tmp": records.whole(shape["MinTmpDisk"]) or 0,
@@ -348,8 +362,12 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
     ]
     if parsing.asks_whole_nodes(shape):
         options.append("--exclusive")
+    elif (shared := (shape.get("Exclusive") or shape["OverSubscribe"]).strip()) in {"USER", "MCS"}:
+        options.append(f"--exclusive={shared.lower()}")
     if shape["Contiguous"].strip() == "1":
         options.append("--contiguous")
+    if switches := records.whole(shape["ReqSwitch"]):
+        options.append(f"--switches={switches:d}@{shape['Wait4Switch'].strip()}")
     return options
 
 

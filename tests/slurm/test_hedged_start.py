@@ -180,6 +180,17 @@ def test_arrays_and_jobs_others_wait_for_are_never_touched(lab: Lab, tmp_path: P
     assert lab.job(job)["Restarts"] == "0"
 
 
+def test_its_placeholder_starts_only_where_it_could(lab: Lab, tmp_path: Path) -> None:
+    watched, asked = WatchedLab(lab, tmp_path), ("--exclude=burst3", "--mincpus=2", "--exclusive=user")
+    busy(lab, tmp_path / "go")
+    job = watched.hedged("-n2", *asked, script=ENDLESS, stop_seconds=1000, limit_minutes=FULL_MINUTES)
+    watched.step()
+    (place,) = placeholders(lab, job)
+    shown = lab.job(int(place.split()[0]))
+    found = [shown[name] for name in ("ExcNodeList", "MinCPUsNode", "OverSubscribe")]
+    assert found == ["burst3", "2", "USER"]
+
+
 def test_its_turn_comes_and_it_takes_its_slot(lab: Lab, tmp_path: Path) -> None:
     """A slow cloud: starting anew is sooner. Another job waits for the very same processors."""
     sections = {"placement": {"baseline": 3.0}}

@@ -56,7 +56,11 @@ class Submits(Squeue):
         if command[0] == "sbatch":
             self.submitted = command
             return "9\n"
+        if command[-1] == "--format=%x":
+            return f"{self.excluded}\n"
         return super().text("--states=FAILED", *command)
+
+    excluded = ""
 
 
 @pytest.mark.parametrize(
@@ -74,3 +78,23 @@ def test_a_placeholder_asks_for_no_feature_of_the_clouds(shown: str, asked: list
     wish = PlaceholderRequest(job_id=2, partition="onprem", limit_seconds=60.0, held_seconds=60.0)
     assert Placeholders(cast("Any", squeue)).reserve(wish) == 9
     assert [word for word in squeue.submitted if word.startswith("--constraint=")] == asked
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked"),
+    [
+        ({}, set()),
+        ({"excluded": "onprem[1-2]"}, {"--exclude=onprem[1-2]"}),
+        ({"Threads": "1", "NTPerCore": "1"}, {"--threads-per-core=1", "--ntasks-per-core=1"}),
+        ({"OverSubscribe": "USER"}, {"--exclusive=user"}),
+        ({"Threads": "*", "NTPerCore": "N/A", "MinCpus": "3"}, {"--mincpus=3"}),
+        ({"ReqSwitch": "1", "Wait4Switch": "1-00:05:00"}, {"--switches=1@1-00:05:00"}),
+    ],
+)
+def test_a_placeholder_starts_only_where_its_job_could(shown: dict[str, str], asked: set[str]) -> None:
+    squeue = Submits(UserID=str(os.geteuid()), **shown)
+    squeue.excluded = shown.get("excluded", "")
+    wish = PlaceholderRequest(job_id=2, partition="onprem", limit_seconds=60.0, held_seconds=60.0)
+    Placeholders(cast("Any", squeue)).reserve(wish)
+    words = ("exclude", "exclusive", "threads-per-core", "ntasks-per-core", "mincpus", "switches")
+    assert {word for word in squeue.submitted if word[2:].partition("=")[0] in words} == asked
