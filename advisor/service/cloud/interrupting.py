@@ -292,11 +292,14 @@ class InterruptionLoop:
             log.info("job.placed_again", job=job_id, interruptions=interruptions, **changes)
 
     def _free(self, queued: QueuedJob) -> None:
-        """Return and release a job that Slurm holds for ever, so that its user need not (F20)."""
+        """Return a job that cannot start there, and release one that Slurm holds for ever, for its user (F20)."""
         job_id = queued.job.job_id
         if job_id in self._released_here:
             return  # no node here is as it asks for, either: that is for its user to mend
-        log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
+        if _is_held_by_slurm(queued):
+            log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
+        else:
+            log.info("job.cannot_start_there", job=job_id, reason=queued.reason)
         moved = moved_by_us(queued)
         is_away = self._settings.cluster.burst_partition in queued.partitions
         if moved is not None and is_away:
