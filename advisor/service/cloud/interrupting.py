@@ -292,7 +292,7 @@ class InterruptionLoop:
             log.info("job.placed_again", job=job_id, interruptions=interruptions, **changes)
 
     def _free(self, queued: QueuedJob) -> None:
-        """Return a job that cannot start there, and release one that Slurm holds for ever, for its user (F20)."""
+        """Return a job that cannot start there; release one that Slurm holds for ever, for its user (F20)."""
         job_id = queued.job.job_id
         if job_id in self._released_here:
             return  # no node here is as it asks for, either: that is for its user to mend
