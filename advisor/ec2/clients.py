@@ -27,6 +27,17 @@ READ_CONFIG: Final = Config(
     read_timeout=_READ_SECONDS,
     max_pool_connections=16,
 )
+_REFUSED_CREDENTIALS: Final = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
 LAUNCH_CONFIG: Final = READ_CONFIG.merge(Config(retries={"mode": "adaptive", "total_max_attempts": 1}))
 
 
@@ -70,7 +81,8 @@ class _MadeWhenUsed:
     """A client that is made at its first use (that takes a quarter of a second), and again after a failure.
 
     botocore looks for credentials when it makes a client, and may run the site's `credential_process`. That
-    must not delay the start of a process, and its exceptions must become errors that a caller acts on.
+    must not delay the start of a process, and its exceptions must become errors that a caller acts on. It
+    reads keys in a file only then, so a client whose credentials AWS refuses is made again.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -81,5 +93,10 @@ class _MadeWhenUsed:
     def __getattr__(self, name: str) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = ask(self._make)
+                self._client = made = ask(self._make)
+                made.meta.events.register("after-call", self._forget_if_refused)
         return getattr(self._client, name)
+
+    def _forget_if_refused(self, parsed: Mapping[str, Any], **_: Any) -> None:
+        if parsed.get("Error", {}).get("Code") in _REFUSED_CREDENTIALS:
+            self._client = None
