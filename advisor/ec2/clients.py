@@ -27,7 +27,7 @@ READ_CONFIG: Final = Config(
     read_timeout=_READ_SECONDS,
     max_pool_connections=16,
 )
-_REFUSED_CREDENTIALS: Final = frozenset(
+REFUSED_CREDENTIALS: Final = frozenset(
     {
         "AuthFailure",
         "ExpiredToken",
@@ -38,6 +38,7 @@ _REFUSED_CREDENTIALS: Final = frozenset(
         "UnrecognizedClientException",
     }
 )
+"""Codes of AWS's answers to keys that have ended or are unknown, and to a clock that is wrong."""
 LAUNCH_CONFIG: Final = READ_CONFIG.merge(Config(retries={"mode": "adaptive", "total_max_attempts": 1}))
 
 
@@ -98,5 +99,5 @@ class _MadeWhenUsed:
         return getattr(self._client, name)
 
     def _forget_if_refused(self, parsed: Mapping[str, Any], **_: Any) -> None:
-        if parsed.get("Error", {}).get("Code") in _REFUSED_CREDENTIALS:
+        if parsed.get("Error", {}).get("Code") in REFUSED_CREDENTIALS:
             self._client = None

@@ -22,6 +22,7 @@ from advisor.ec2.templates import template_data
 from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import Ec2Settings, Settings
+from advisor.service.admin import doctor_cloud
 from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_cloud import examine_cloud
 from advisor.service.state.state_files import PRICES
@@ -219,6 +220,16 @@ def test_the_doctor_tells_a_wrong_image_from_credentials_that_lack(emulator: Ec2
         emulator.faults([{"action": "DescribeImages", "error": {"code": code}}])
         (error,) = [item for item in examine_cloud(settings) if item.level is Level.ERROR]
         assert mend in error.mend
+
+
+def test_the_doctor_compares_the_clocks_also_where_a_wrong_one_is_why_ec2_refuses(
+    emulator: Ec2Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_cloud, "_SKEW_SECONDS", -1.0)  # no clock is as near as that
+    emulator.faults([{"error": {"code": "RequestExpired"}}])
+    errors = [item for item in examine_cloud(Settings(ec2=emulator.settings())) if item.level is Level.ERROR]
+    assert [item.check for item in errors] == ["ec2", "clock", "ec2"]
+    assert errors[-1].mend == "Renew the credentials"
 
 
 def of_cloud(settings: Settings) -> list[tuple[str, Level, str]]:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from advisor.ec2.clients import client
+from advisor.ec2.clients import REFUSED_CREDENTIALS, client
 from advisor.ec2.errors import answer_or_failure
 from advisor.ec2.paid import paid_book
 from advisor.ec2.prices import Prices
@@ -35,26 +35,32 @@ def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
 
 def _reach(settings: Settings) -> Iterator[Diagnosis]:
     ec2 = client("ec2", settings.ec2)
-    mend = "Give this host an instance profile or other credentials that botocore finds; check ec2.region"
+    stamps: list[str] = []
+
+    def note_time(http_response: Any, **_: Any) -> None:
+        """A refusal has EC2's time as well, and a wrong clock is a reason for one."""
+        stamps.extend(filter(None, [http_response.headers.get("date")]))
+
+    ec2.meta.events.register("after-call", note_time)
     answer, failure = answer_or_failure(lambda: ec2.describe_images(ImageIds=[settings.ec2.image_id]))
     if failure is not None:
+        mend = "Give this host an instance profile or other credentials that botocore finds; check ec2.region"
         if failure.code.startswith("InvalidAMIID"):
             mend = "Correct ec2.image_id or ec2.region"
         yield error("ec2", f"{failure.code}: {failure.message}", mend)
-        return
-    if not answer.get("Images"):
+    elif not answer.get("Images"):
         yield error("ec2", f"there is no image {settings.ec2.image_id}", "Correct ec2.image_id or ec2.region")
     else:
         yield ok("ec2", f"reached in {settings.ec2.region}; image {settings.ec2.image_id} exists")
-    stamp = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    if stamp:
-        skew = time.time() - parsedate_to_datetime(stamp).timestamp()
-        if abs(skew) > _SKEW_SECONDS:
-            yield error(
-                "clock", f"this host's clock differs by {skew:+.0f} s from EC2's", "Run chrony or ntpd here"
-            )
-        else:
-            yield ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")
+    yield from map(_clock, stamps[-1:])
+
+
+def _clock(stamp: str) -> Diagnosis:
+    skew = time.time() - parsedate_to_datetime(stamp).timestamp()
+    if abs(skew) > _SKEW_SECONDS:
+        what = f"this host's clock differs by {skew:+.0f} s from EC2's"
+        return error("clock", what, "Run chrony or ntpd here")
+    return ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")
 
 
 def _may_list(settings: Settings) -> Iterator[Diagnosis]:
@@ -68,7 +74,9 @@ def _may_list(settings: Settings) -> Iterator[Diagnosis]:
         what = (
             f"instances cannot be listed, so no node is launched or ended ({failure.code}: {failure.message})"
         )
-        yield error("ec2", what, "Give the policy of docs/iam.md to this host's role")
+        is_refused = failure.code in REFUSED_CREDENTIALS
+        mend = "Renew the credentials" if is_refused else "Give the policy of docs/iam.md to this host's role"
+        yield error("ec2", what, mend)
 
 
 def _account(settings: Settings) -> Iterator[Diagnosis]:
