@@ -19,6 +19,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Limit, Node, NodePower
+from advisor.model.errors import TellAdmin
 from advisor.model.limits import limits_there
 from advisor.model.machine import NOT_KNOWN, PartitionTerms
 from advisor.model.scheduler import Scheduler
@@ -135,6 +136,7 @@ class PollLoop:
             Step("hand over the poll", self.hand_over),
             Step("publish snapshot", self.publish),
             Step("write status", self.write_status),
+            Step("partitions", self.tell_missing),
         )
 
     def poll(self) -> None:
@@ -167,6 +169,24 @@ class PollLoop:
         self._reservations = self._slurm.reservations()
         self._ageing = Ageing.of(config)
         self._next_config = now + _CONFIG_SECONDS
+
+    def tell_missing(self) -> None:
+        """Say which partition of the settings is not there; without a cloud only shadow mode may begin.
+
+        Raises:
+            TellAdmin: There is one: it was renamed or removed, and no job moves from or to it.
+        """
+        cluster, existing = self._settings.cluster, self._sharing.partitions
+        named = {"on_premise_partitions": cluster.on_premise_partitions}
+        named["burst_partition"] = (cluster.burst_partition,) if cluster.moves_jobs else ()
+        for setting, names in named.items():
+            gone = [name for name in names if existing and name not in existing]
+            if gone:
+                raise TellAdmin(
+                    f"the cluster has no partition {', '.join(gone)}: no job moves from or to it. Correct "
+                    f"cluster.{setting} or slurm.conf",
+                    code="cluster.no_partition",
+                )
 
     def publish(self) -> None:
         """Replace the file that the submit server reads, where there is a new poll."""

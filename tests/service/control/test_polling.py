@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.ec2.account import Account, ReservedInstances
 from advisor.model import Node
 from advisor.model.advice import Capacity
-from advisor.model.errors import RetryLater
+from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.node_classes import ClosedCapacity
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob, Reservation
@@ -109,18 +110,39 @@ class WithReservations(Slurm):
     """It shows a reservation, and for a while none can be read."""
 
     answers = True
+    names: Sequence[str] = ()
 
     def config(self) -> dict[str, str]:
         return {}
 
     def partitions(self) -> tuple[Partition, ...]:
-        return ()
+        return tuple(Partition(name=name, is_up=True, nodes="", total_processors=0) for name in self.names)
 
     def reservations(self) -> tuple[Reservation, ...]:
         if not self.answers:
             raise RetryLater("no answer", code="slurm.timeout")
         names = frozenset({"burst1", "burst2"})
         return (Reservation(name="maintenance", begin=0.0, end=1e12, nodes=names),)
+
+
+@pytest.mark.parametrize(
+    ("mode", "existing", "told"),
+    [
+        ("act", ("onprem", "burst"), None),
+        ("shadow", ("onprem",), None),
+        ("shadow", ("main", "burst"), r"no partition onprem: .* cluster\.on_premise_partitions"),
+        ("act", ("onprem", "cloud"), r"no partition burst: .* cluster\.burst_partition"),
+    ],
+)
+def test_a_partition_that_was_renamed_in_slurm_conf_is_told(
+    tmp_path: Path, mode: str, existing: Sequence[str], told: str | None
+) -> None:
+    slurm = WithReservations()
+    slurm.names = existing
+    loop = make_loop(tmp_path, slurm=slurm, cluster={"default_mode": mode})
+    loop.read_config()
+    with contextlib.nullcontext() if told is None else pytest.raises(TellAdmin, match=told):
+        loop.tell_missing()
 
 
 def test_reservations_that_take_all_cloud_nodes_together(tmp_path: Path) -> None:
