@@ -73,6 +73,7 @@ class ReconcileLoop:
         self._books, self._addresses = context.bookkeeping(), context.addresses()
         self._orphans_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
+        self._unlisted_since: dict[str, float] = {}  # node: monotonic seconds
         self._protected_since: float | None = None  # monotonic seconds
         self._young: frozenset[str] = frozenset()
         self._is_read = False
@@ -92,6 +93,7 @@ class ReconcileLoop:
             Step("lost nodes", self.give_up_lost),
             Step("down nodes", self.mend_down),
             Step("misfit nodes", self.tell_misfits),
+            Step("nodes without instance", self.tell_unlisted),
             Step("launch and end instances", self._fleet.tell_refused),
             Step("protection", self.end_protection),
             Step("bill", self.count_money),
@@ -254,6 +256,33 @@ class ReconcileLoop:
                 f"{len(misfits)} cloud nodes are smaller than slurm.conf says ({name}: {reason}). "
                 "Declare less memory, fewer processors or less disk for them",
                 code="cloud.misfit",
+            )
+
+    def tell_unlisted(self) -> None:
+        """Report nodes that are up while EC2 lists no instance of theirs: none is ended or counted.
+
+        Raises:
+            TellAdmin: It has been so for the grace time. The instances have another cluster's tag, or run in
+                another region.
+        """
+        if not self._is_read:
+            return
+        _, nodes, _ = self._pairs()
+        known = self._young.union(self._resuming(), (item.node for item in self.instances))
+        now, grace = self._clock.monotonic(), self._settings.loops.orphan_grace_seconds
+        self._unlisted_since = {
+            name: self._unlisted_since.get(name, now)
+            for name, node in nodes.items()
+            if name not in known and node.is_cloud and node.power is NodePower.UP and not node.is_down
+        }
+        alone = [name for name, since in self._unlisted_since.items() if now - since >= grace]
+        if alone:
+            raise TellAdmin(
+                f"{len(alone)} cloud nodes are up, {min(alone)} among them, and EC2 lists no instance of "
+                f"theirs in {self._settings.ec2.region} with the tag of cluster.name: none is ended or "
+                "counted. Were ec2.region or cluster.name changed? Change them back until these nodes are "
+                "powered down",
+                code="cloud.no_instance",
             )
 
     def end_protection(self) -> None:

@@ -78,6 +78,25 @@ def test_without_any_burst_node_nothing_is_given_up_and_the_admin_told(rig: Rig)
     assert rig.fleet.of("terminate") == []
 
 
+def test_a_node_that_is_up_without_an_instance_of_ours_is_told(rig: Rig) -> None:
+    """`cluster.name` or `ec2.region` was changed: nobody would end the instances that run now."""
+    nodes = [make_node("burst1", "ALLOCATED", "CLOUD"), make_node("burst2", "IDLE", "CLOUD")]
+    rig.fleet.listed = [make_instance("burst2")]
+    for told in (False, True):
+        rig.look(nodes)
+        rig.reconcile.read_instances()
+        with (
+            pytest.raises(TellAdmin, match=r"1 cloud nodes are up, burst1 .*cluster\.name")
+            if told
+            else contextlib.nullcontext()
+        ):
+            rig.reconcile.tell_unlisted()
+        rig.hands.pass_by(130.0)
+    rig.fleet.listed.append(make_instance("burst1"))
+    rig.look(nodes)
+    reconcile(rig)
+
+
 @pytest.mark.parametrize("own", ["i-a", "i-b"])
 def test_f10_of_two_instances_the_one_slurm_talks_to_stays(rig: Rig, own: str) -> None:
     rig.fleet.listed = [
