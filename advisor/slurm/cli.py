@@ -259,7 +259,7 @@ class CliBackend:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         name = _checked(user, _ADDRESS, "user name")
         said = self._commands.text("sacctmgr", "-nP", "show", "user", f"name={name}", "format=adminlevel")
-        return said.strip().lower() in {"operator", "administrator"}
+        return said.strip().lower() == "administrator"
 
     def version(self) -> tuple[int, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

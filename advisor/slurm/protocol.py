@@ -38,7 +38,7 @@ class SlurmBackend(CloudScheduler, Protocol):
         ...
 
     def is_administrator(self, user: str) -> bool:
-        """Whether the accounting makes a user Operator or Administrator."""
+        """Whether the accounting makes a user Administrator: an Operator may not change nodes."""
         ...
 
     def version(self) -> tuple[int, ...]:

@@ -268,6 +268,13 @@ def test_the_release_is_asked_once_and_again_when_squeue_is_replaced(tmp_path: P
         commands.release()
 
 
+@pytest.mark.parametrize(("level", "may"), [("Administrator", True), ("Operator", False), ("None", False)])
+def test_an_operator_is_no_administrator(tmp_path: Path, level: str, *, may: bool) -> None:
+    """slurmctld answers "Invalid user id" to an Operator who changes a node."""
+    install(tmp_path, "sacctmgr", f"echo {level}")
+    assert backend(tmp_path).is_administrator("advisor") is may
+
+
 @pytest.mark.parametrize("release", ["22.05.8", "24.11.5"])
 def test_a_partitions_list_holds_for_accounts_below_from_23_02_on(tmp_path: Path, release: str) -> None:
     install(tmp_path, "squeue", f"echo slurm {release}")

@@ -211,12 +211,15 @@ class SlurmExamination:
         slurm_user = self._config.get("SlurmUser", "").partition("(")[0]
         if os.getuid() == 0 or user == slurm_user or self._slurm.is_administrator(user):
             yield ok("rights", f"{user} may change nodes and jobs")
-        else:
-            yield error(
-                "rights",
-                f"{user} may not change nodes and jobs: no cloud node can start, and no job can be requeued",
-                f"sacctmgr -i add user {user} account=root adminlevel=Admin",
-            )
+            return
+        only_reads = self._has_no_cloud_yet() and self._settings.cluster.hook
+        yield (warning if only_reads else error)(
+            "rights",
+            f"{user} may not change nodes and jobs: no cloud node can start, and no job can be requeued",
+            f"sacctmgr -i add user {user} account=root adminlevel=Admin, or, if slurmdbd knows the user, "
+            f"sacctmgr -i modify user {user} set adminlevel=Admin"
+            + ("; shadow mode works without" if only_reads else ""),
+        )
 
     def _hook(self) -> Iterator[Diagnosis]:
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)

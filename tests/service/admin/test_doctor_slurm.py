@@ -205,6 +205,15 @@ def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, lev
     assert level is Level.OK or "sacctmgr" in only.mend
 
 
+@pytest.mark.usefixtures("common_user")
+@pytest.mark.parametrize(("hook", "level"), [(True, Level.WARNING), (False, Level.ERROR)])
+def test_shadow_mode_without_a_cloud_changes_nothing_but_admin_comments(*, hook: bool, level: Level) -> None:
+    slurm = Talker(administrator=False)
+    slurm.has_burst = False
+    (only,) = examine(slurm, Settings(cluster=ClusterSettings(hook=hook)))["rights"]
+    assert only.level is level
+
+
 @pytest.mark.parametrize(
     ("told", "level", "said"),
     [
