@@ -25,7 +25,7 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     elif serve["running"] is None:
         rows.append(("serve", "not known"))
     else:
-        rows.append(("serve", "not running, or starting (the first start takes half a minute)"))
+        rows.append(("serve", "not running, or starting (the first start takes one or two minutes)"))
     if control["running"]:
         rows.append(("control", f"{control.get('knowledge_base_jobs', 0):,} jobs in the knowledge base"))
     else:
