@@ -93,7 +93,7 @@ class ReconcileLoop:
             Step("lost nodes", self.give_up_lost),
             Step("down nodes", self.mend_down),
             Step("misfit nodes", self.tell_misfits),
-            Step("nodes without instance", self.tell_unlisted),
+            Step("find the nodes' instances", self.tell_unlisted),
             Step("launch and end instances", self._fleet.tell_refused),
             Step("protection", self.end_protection),
             Step("bill", self.count_money),

@@ -136,7 +136,7 @@ class PollLoop:
             Step("hand over the poll", self.hand_over),
             Step("publish snapshot", self.publish),
             Step("write status", self.write_status),
-            Step("partitions", self.tell_missing),
+            Step("find all partitions", self.tell_missing),
         )
 
     def poll(self) -> None:
