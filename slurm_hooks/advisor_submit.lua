@@ -60,7 +60,7 @@ local function read_setting(settings, key, value)
   if default == nil then
     log("info", "unknown setting " .. key .. " ignored")
   elseif type(default) == "boolean" then
-    settings[key] = value ~= "false" and value ~= "no" and value ~= "0"
+    settings[key] = not (" false no off 0 "):find(" " .. value:lower() .. " ", 1, true)
   elseif limits then
     local number = tonumber(value)
     if number and number >= limits[1] and number <= limits[2] then
@@ -80,7 +80,7 @@ local function read_settings()
     local file = io.open(own_directory() .. "advisor_hook.conf")
     if not file then return end
     for line in file:lines() do
-      local key, value = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
+      local key, value = line:gsub(" #.*", ""):match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
       if key then read_setting(settings, key, value) end
     end
     file:close()

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pytest
 
+from advisor.service.admin.doctor_hook import told_by
 from advisor.service.exchange.handover import HandoverFolder, decode
 from tests.full_disk import room_for
 from tests.hooks.cloud_programs import as_slurmctld, installed_programs
@@ -170,6 +171,14 @@ def test_settings_that_are_not_utf8_lose_nothing(programs: Path, tmp_path: Path)
     settings.write_bytes(b"# f\xfcr alle\n" + settings.read_bytes() + b"answer_seconds = 10m\n")
     assert as_slurmctld(programs / "resume", "burst1") == 0
     assert len(left_files(tmp_path)) == 1
+
+
+def test_a_comment_behind_a_setting_is_no_part_of_it(programs: Path, tmp_path: Path) -> None:
+    settings = programs / "advisor_programs.conf"
+    settings.write_text(settings.read_text().replace("handover\n", "handover   # on the shared disk\n"))
+    assert as_slurmctld(programs / "resume", "burst1") == 0
+    assert len(left_files(tmp_path)) == 1
+    assert told_by(settings)["handover_folder"] == f"{tmp_path}/handover"
 
 
 @pytest.mark.parametrize("nodes", ["--help", "-rf", "burst1;id", "@all", "", "burst 1"])

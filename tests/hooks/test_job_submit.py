@@ -393,9 +393,10 @@ def test_settings_file(lua: str, tmp_path: Path) -> None:
     assert len(network.requests) == 1  # one failure opened the breaker
 
 
-def test_switched_off(lua: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", ["false", "False", "off", "no   # until the fault is found", "0"])
+def test_switched_off(lua: str, tmp_path: Path, said: str) -> None:
     network = replying(**MOVE)
-    slurm = SlurmDouble(lua, network, tmp_path, "enabled = false\n")
+    slurm = SlurmDouble(lua, network, tmp_path, f"enabled = {said}\n")
     assert slurm.submit({}).changes == {}
     assert network.connects == 0
 

@@ -158,7 +158,7 @@ def told_by(path: Path) -> dict[str, str]:
         return {}
     pairs = (line.partition("=") for line in lines)
     return {
-        key.strip(): value.strip()
+        key.strip(): value.partition(" #")[0].strip()
         for key, found, value in pairs
         if found and not key.lstrip().startswith("#")
     }
