@@ -93,10 +93,11 @@ class _MadeWhenUsed:
 
     def __getattr__(self, name: str) -> Any:
         with self._lock:
-            if self._client is None:
+            made = self._client
+            if made is None:
                 self._client = made = ask(self._make)
                 made.meta.events.register("after-call", self._forget_if_refused)
-        return getattr(self._client, name)
+        return getattr(made, name)  # another thread may have forgotten it by now
 
     def _forget_if_refused(self, parsed: Mapping[str, Any], **_: Any) -> None:
         if parsed.get("Error", {}).get("Code") in REFUSED_CREDENTIALS:
