@@ -57,7 +57,7 @@ lsf_envdir = "{folder}/lsf/etc"
 state = "{folder}/state"
 run = "{folder}/run"
 [budget]
-usd = 200.0
+usd = 200000.0
 usd_per_hour_saved = 500.0
 [submit]
 every_user = true
