@@ -33,7 +33,7 @@ _Weeks = Annotated[
     typer.Option(
         min=4,
         help="Rehearse the last so many weeks of the history, up to its newest job. By default 12, or the "
-        "newest 1,000,000 jobs where there are more.",
+        "newest 500,000 jobs where there are more.",
     ),
 ]
 _Usd = Annotated[
