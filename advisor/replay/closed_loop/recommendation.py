@@ -30,8 +30,8 @@ WEEKS: Final = 12
 MIN_WEEKS: Final = 4
 MIN_JOBS: Final = 500
 MAX_JOBS: Final = 500_000
-"""Seven simulations of so many jobs take one core about three quarters of an hour. The weekly timer makes 35, and
-ends after four hours."""
+"""Seven simulations of so many jobs take one core about three quarters of an hour. The weekly timer makes 35,
+and ends after four hours."""
 PRICE: Final = Terms(policy="price")
 
 _WEEK: Final = 7 * 86_400.0
