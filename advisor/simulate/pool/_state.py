@@ -139,6 +139,8 @@ def enqueue(arrays: Arrays, row: int) -> None:
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     if scalars.last == len(queue) or scalars.last - scalars.first > 2 * scalars.waiting + BLOCK:
         close_up(arrays)
+    if scalars.head == row:  # it may ask for fewer processors than before
+        scalars.head = -1
     job = jobs[row]
     job.where = WAITING
     position = scalars.last

@@ -91,6 +91,18 @@ def test_a_removed_job_makes_way_for_those_behind_it() -> None:
     assert starts(pool) == {2: 10.0}
 
 
+def test_a_head_that_comes_again_with_fewer_processors_awaits_fewer_jobs() -> None:
+    pool = Pool(9, 5)
+    for row, (processors, limit) in enumerate([(4, 50.0), (4, 100.0), (9, 60.0), (9, 60.0)]):
+        pool.add(row, processors=processors, limit=limit, run=limit, order=float(row))
+        pool.advance(float(row))
+    pool.remove(2)
+    pool.add(2, processors=5, limit=60.0, run=60.0, order=2.0)
+    pool.add(4, processors=1, limit=90.0, run=90.0, order=4.0)
+    started = {event.row: event.time for event in pool.advance(50.0) if event.has_started}
+    assert started == {2: 50.0}, "the last one would delay the head"
+
+
 def test_a_stopped_job_gives_its_processors_back_and_may_run_again() -> None:
     pool = Pool(4, 2)
     filled(pool, [(4, 10, 10), (4, 10, 10)])
