@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -51,8 +52,9 @@ class Backup:
             "ADVISOR_CONFIG": str(config),
             "SLURM_CONF": str(self.slurm.conf),
         }
+        python = (*self.slurm.alone, sys.executable)
         self.serve, self.control = (
-            Daemon(command, config, self.folder / f"{command}.log", environment, self.slurm.alone)
+            Daemon(command, config, self.folder / f"{command}.log", environment, python)
             for command in ("serve", "control")
         )
 
