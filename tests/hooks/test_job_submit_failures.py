@@ -287,7 +287,8 @@ def test_any_bytes_are_survived(lua: str, raw: bytes, end: bytes, *, in_frame: b
         unharmed(slurm)
 
 
-values = st.integers() | st.floats() | st.text(max_size=30)
+# a tab would end the field and a line end the answer: the server refuses to say such a text
+values = st.integers() | st.floats() | st.text(st.characters(exclude_characters="\t\n"), max_size=30)
 
 
 @given(

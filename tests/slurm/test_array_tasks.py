@@ -43,12 +43,12 @@ def test_a_task_is_changed_signalled_and_requeued_alone(lab: Lab) -> None:
     array = submit(lab, script, {"1": "RUNNING", "2": "RUNNING"})
     slurm = CliBackend(commands(lab))
     slurm.requeue([array])
-    wait_until(lambda: states(lab, array)["2"] == "PENDING", seconds=60, what="the second task waits again")
+    wait_until(lambda: states(lab, array)["2"] == "PENDING", seconds=240, what="the second task waits again")
     assert states(lab, array)["1"] == "RUNNING"
     slurm.update_job([array], {"starttime": "now"})  # slurmctld refuses that of a running task
-    wait_until(lambda: states(lab, array)["2"] == "RUNNING", seconds=60, what="the second task runs again")
+    wait_until(lambda: states(lab, array)["2"] == "RUNNING", seconds=240, what="the second task runs again")
     assert RunningJobs(commands(lab)).warn(array) == "USR1"
-    wait_until(lambda: states(lab, array)["2"] == "FAILED", seconds=60, what="the second task has heard it")
+    wait_until(lambda: states(lab, array)["2"] == "FAILED", seconds=240, what="the second task has heard it")
     assert states(lab, array)["1"] == "RUNNING"
     lab.run("scancel", str(array))
 
@@ -56,6 +56,6 @@ def test_a_task_is_changed_signalled_and_requeued_alone(lab: Lab) -> None:
 def test_a_task_that_has_completed_is_not_run_again_with_one_that_failed(lab: Lab) -> None:
     array = submit(lab, "exit $((SLURM_ARRAY_TASK_ID - 1))", {"1": "COMPLETED", "2": "FAILED"})
     CliBackend(commands(lab)).requeue_ended([array])
-    wait_until(lambda: states(lab, array)["2"] != "FAILED", seconds=60, what="the second task waits again")
+    wait_until(lambda: states(lab, array)["2"] != "FAILED", seconds=240, what="the second task waits again")
     assert states(lab, array)["1"] == "COMPLETED"
     lab.run("scancel", str(array))
