@@ -233,10 +233,10 @@ def test_changes_are_listed_and_taken_back_in_a_terminal(file, tmp_path):
     assert listed.index("a try placement.baseline: default to 1.5") < listed.index("slow disks")
     told = words(call("undo", "2", "--config", str(file)))
     assert "placement.baseline = 1.0 (was 1.5)" in told
-    file.write_text(file.read_text().replace("150", "160"))  # by hand
+    file.write_text(file.read_text().replace("= 150", "= 160"))  # by hand
     with pytest.raises(BadInput, match=r"placement\.boot_seconds was changed after it"):
         call("undo", "1", "--config", str(file))
-    file.write_text(file.read_text().replace("160", "150"))
+    file.write_text(file.read_text().replace("= 160", "= 150"))
     call("undo", "1", "--config", str(file), "--reason", "new disks")
     assert file.read_text() == before
     (newest, *_) = json.loads(call("history", "--config", str(file), "--format", "json"))["changes"]
