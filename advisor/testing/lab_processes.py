@@ -19,7 +19,7 @@ _DAEMONS: Final = frozenset({"slurmd", "slurmstepd", "slurmctld", "slurmscriptd"
 
 
 def public_python() -> str:
-    """An interpreter of our release that any user may run: ours, unless it lies in somebody's home."""
+    """The path of a Python that any user may run: ours, or the system's where ours is in a home directory."""
     ours = Path(sys.executable).resolve()
     if all(folder.stat().st_mode & stat.S_IXOTH for folder in ours.parents):
         return sys.executable

@@ -110,7 +110,7 @@ class MemoryPlaces:
         if self.place(placeholder, job_id) is not None:
             self._slurm.cancel([placeholder])
 
-    def submits_left(self, job: Job) -> float:  # noqa: ARG002 -- it has no limits
+    def submits_left(self, _job: Job) -> float:
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""
         return 1.0
 

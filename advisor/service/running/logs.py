@@ -83,7 +83,7 @@ def cut(text: str, limit: int) -> str:
 
 
 class _UnfailingLogger(structlog.PrintLogger):
-    """Loses a line that cannot be written (a full disk, a closed pipe); whoever logs it goes on."""
+    """Drops a line that cannot be written (a full disk, a closed pipe), so that its caller goes on."""
 
     def msg(self, message: str) -> None:
         with suppress(OSError):

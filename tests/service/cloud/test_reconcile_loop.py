@@ -79,7 +79,7 @@ def test_without_any_burst_node_nothing_is_given_up_and_the_admin_told(rig: Rig)
 
 
 def test_a_node_that_is_up_without_an_instance_of_ours_is_told(rig: Rig) -> None:
-    """`cluster.name` or `ec2.region` was changed: nobody would end the instances that run now."""
+    """A change of `cluster.name` or `ec2.region` leaves instances that no loop would end."""
     nodes = [make_node("burst1", "ALLOCATED", "CLOUD"), make_node("burst2", "IDLE", "CLOUD")]
     rig.fleet.listed = [make_instance("burst2")]
     for told in (False, True):
