@@ -60,10 +60,8 @@ def _reserve(arrays: Arrays, row: int) -> None:
         stock[EXTRA, k] = stock[FREE, k] + stock[AWAITED, k]
     _await_fewer(arrays, row)
     shadow = _await_more(arrays, row)
-    available = scalars.free + scalars.awaited_processors
-    is_enough = available >= arrays.jobs[row].processors and fits(arrays, row, EXTRA, shadow)
-    scalars.shadow = shadow if is_enough else np.inf
-    scalars.extra = max(0, available - arrays.jobs[row].processors)
+    scalars.shadow = shadow if _suffices(arrays, row, shadow) else np.inf
+    scalars.extra = max(0, scalars.free + scalars.awaited_processors - arrays.jobs[row].processors)
     give(arrays, row, EXTRA, shadow, -1.0)
     for k in range(stock.shape[1]):
         stock[EXTRA, k] = max(0.0, stock[EXTRA, k])
