@@ -98,12 +98,8 @@ def _instances_of(settings: Settings) -> Callable[[], list[str]]:
     def ask() -> list[str]:
         if not settings.ec2.image_id:
             return []
-        from advisor.ec2.clients import client
-        from advisor.ec2.instances import as_instance
-        from advisor.ec2.listing import described
-        from advisor.ec2.tags import CLUSTER_TAG
+        from advisor.ec2.listing import running_instances
 
-        raw = described(client("ec2", settings.ec2), {CLUSTER_TAG: settings.cluster.name})
-        return [found.instance_id for found in map(as_instance, raw) if found.is_alive]
+        return running_instances(settings.ec2, settings.cluster.name)
 
     return ask

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.ec2.clients import client
 from advisor.ec2.errors import ask
-from advisor.ec2.tags import has_tags
+from advisor.ec2.instances import as_instance
+from advisor.ec2.tags import CLUSTER_TAG, has_tags
+from advisor.model.settings import Ec2Settings
 
 
 def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
@@ -29,3 +32,13 @@ def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
         ]
     )
     return [instance for instance in found if has_tags(instance, tags)]
+
+
+def running_instances(settings: Ec2Settings, cluster: str) -> list[str]:
+    """The ids of a cluster's instances that have not ended.
+
+    Raises:
+        AdvisorError: EC2 cannot be asked.
+    """
+    raw = described(client("ec2", settings), {CLUSTER_TAG: cluster})
+    return [found.instance_id for found in map(as_instance, raw) if found.is_alive]

@@ -71,8 +71,8 @@ class ClusterSettings(Section):
         DEFAULT_CLUSTER_NAME,
         "The owner tag of every EC2 instance that the advisor launches. Two clusters with the same name in "
         "one AWS account terminate each other's nodes. A site that sets `ec2.image_id` must set this too; "
-        "Slurm's ClusterName is a good choice. Change it only while no cloud node runs: nothing ends "
-        "instances with the old name, and a history in PostgreSQL begins anew.",
+        "Slurm's ClusterName is a good choice. `advisor control` refuses a change while "
+        "instances run; a history in PostgreSQL begins anew.",
         why="No real cluster is called so, and the advisor refuses the name once `ec2.image_id` is set.",
         form="at most 63 letters, digits and . _ -, with a letter or digit at both ends",
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",

@@ -68,8 +68,7 @@ class Ec2Settings(Section):
 
     region: str = setting(
         "us-east-1",
-        "The AWS region of all instances. Change it only while no cloud node runs: nothing ends those in the "
-        "former region.",
+        "The AWS region of all instances. `advisor control` refuses a change while instances run.",
         why="It is the first and largest region of AWS.",
     )
     image_id: str = setting(

@@ -115,6 +115,8 @@ class ReconcileLoop:
         self.instances = self.last_listed = tuple(listed)
         self.listed_at = self._clock.wall()
         self._is_read = True
+        if any(item.is_alive for item in listed):
+            self._cloud.instances_run(self._settings.cluster.name, self._settings.ec2.region)
 
     def _pairs(self) -> tuple[ClusterSnapshot, dict[str, Node], dict[str, Instance]]:
         snapshot = self._view.fresh()

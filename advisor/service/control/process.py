@@ -23,6 +23,7 @@ from advisor.lsf.jobs_unwarned import JobsUnwarned
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.cloud.left_instances import refuse_to_leave_instances
 from advisor.service.control.connections import Connections
 from advisor.service.control.lease import Lease, LeaseKeeper
 from advisor.service.control.wiring import Control
@@ -187,6 +188,7 @@ def _run(
         settings, _ = _reloaded(settings, reload_settings)  # it may have been the standby for months
     while not signals.stop.is_set():
         signals.reload.clear()
+        refuse_to_leave_instances(settings)
         control = make_control(settings, notifier=notifier)
         control.start()
         try:
@@ -241,7 +243,9 @@ def _stand_by(settings: Settings, signals: DaemonSignals, notifier: Notifier) ->
 
 def _reloaded(settings: Settings, reload_settings: Callable[[], Settings]) -> tuple[Settings, bool]:
     try:
-        return reload_settings(), True
+        fresh = reload_settings()
+        refuse_to_leave_instances(fresh)
     except AdvisorError as error:
         log.warning("settings.not_reloaded", message=str(error), kept="the previous ones")
         return settings, False
+    return fresh, True

@@ -184,6 +184,13 @@ class CloudRecord:
                     del self._content.failed_boots[job_id]
                 self._save()
 
+    def instances_run(self, cluster: str, region: str) -> None:
+        """Note under which ``cluster.name`` and in which ``ec2.region`` instances run."""
+        with self._lock:
+            if (self._content.cluster, self._content.region) != (cluster, region):
+                self._content.cluster, self._content.region = cluster, region
+                self._save()
+
     def _save(self) -> None:
         self._file.keep(self._content, "cloud_record.not_saved")
 

@@ -217,6 +217,7 @@ class BootsSeen(msgspec.Struct):
         staged: MB/s of the last stage-ins; earlier releases did not measure them.
         requeueable: Jobs that may be requeued until they run, and since when.
         failed_boots: Jobs whose nodes did not come, and how often in a row.
+        cluster, region: The ``cluster.name`` and ``ec2.region`` of the last instances that ran.
     """
 
     boots: dict[str, list[Amount]]
@@ -226,6 +227,8 @@ class BootsSeen(msgspec.Struct):
     staged: list[Amount] = []
     requeueable: dict[JobId, EpochSeconds] = {}
     failed_boots: dict[JobId, Count] = {}
+    cluster: str = ""
+    region: str = ""
 
 
 class SeenSlice(msgspec.Struct, array_like=True):
