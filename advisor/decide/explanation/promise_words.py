@@ -83,10 +83,11 @@ def promise_message(
     if not settings.promise.enabled:
         return None if moved else f"{_PREFIX}by= is promised nothing: this site makes no promises"
     if math.isnan(deadline):
-        return f"{_PREFIX}the comment's by= is no time: write {HOW_TO_WRITE}"
-    if job.array_tasks > 1:
-        return f"{_PREFIX}an array is promised no time; give each job its own by="
-    said = price_list_words(values, time, zone)
-    if said is None:
+        said = f"the comment's by= is no time: write {HOW_TO_WRITE}"
+    elif job.array_tasks > 1:
+        said = "an array is promised no time; give each job its own by="
+    elif (rows := price_list_words(values, time, zone)) is not None:
+        said = rows
+    else:
         return None if moved else f"{_PREFIX}nothing is promised: the wait or the run time is not known"
     return clean(f"{moved}. {said[0].upper()}{said[1:]}" if moved else f"{_PREFIX}{said}", 400)

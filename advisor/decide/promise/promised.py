@@ -119,7 +119,8 @@ def _outlook(
 ) -> tuple[Outlook, Capacity | None, Answer]:
     """The job as the price list looks at it: on-demand, so that what it says is never too cheap."""
     # a run of unknown length is never put on spot
-    capacity, fourth = choose(job, math.nan, state.cloud, settings, state.time)
+    ratio = ratio_of(job, state.ratios)
+    capacity, fourth = choose(job, math.nan, state.cloud, settings, state.time, ratio)
     outlook = Outlook(
         planned=estimates.plan.seconds,
         waits=np.array(known.waits),
@@ -127,7 +128,7 @@ def _outlook(
         ended=ended_of(np.array(estimates.run_chances)),
         limit=math.inf if job.requested_time is None else job.requested_time,
         start=start_of(job, state.cloud, settings).seconds,
-        slowdown=slowdown_of(job, ratio_of(job, state.ratios), settings.placement),
+        slowdown=slowdown_of(job, ratio, settings.placement),
         price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
         keeps_place=keeps_place(job, settings),
         thrift=known.thrift,
@@ -178,7 +179,7 @@ def _on_spot(
     pools = pools_worth(job, run, cloud, settings)
     if not pools:
         return None
-    capacity, fourth = choose(job, run, cloud, settings, state.time)
+    capacity, fourth = choose(job, run, cloud, settings, state.time, ratio_of(job, state.ratios))
     if capacity is not Capacity.SPOT:
         return None
     at_risk = job.at_risk_seconds

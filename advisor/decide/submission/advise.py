@@ -116,8 +116,9 @@ def priority_offset(job: Job, size: SizeEstimate, settings: Settings) -> int:
 
 
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
-    slowdown = slowdown_of(job, ratio_of(job, state.ratios), settings.placement)
-    return capacity_in_burst(job, slowdown * estimates.run.seconds, state.cloud, settings, state.time)
+    ratio = ratio_of(job, state.ratios)
+    cloud_run = slowdown_of(job, ratio, settings.placement) * estimates.run.seconds
+    return capacity_in_burst(job, cloud_run, state.cloud, settings, state.time, ratio)
 
 
 def _size_word(job: Job, size: SizeEstimate, settings: Settings) -> str:

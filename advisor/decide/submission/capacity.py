@@ -16,7 +16,7 @@ from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState
+from advisor.model.site import CloudState, Ratio
 from advisor.model.spot_pools import SpotPool
 
 MAX_SPOT_INTERRUPTIONS: Final = 2
@@ -34,7 +34,12 @@ _YES: Final = Verdict.YES
 
 
 def choose(
-    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
+    job: Job,
+    cloud_run_seconds: float,
+    cloud: CloudState,
+    settings: Settings,
+    now: float,
+    ratio: Ratio | None = None,
 ) -> tuple[Capacity | None, Answer]:
     """Choose the capacity and say why.
 
@@ -45,6 +50,7 @@ def choose(
             spot.
         cloud: Free reserved nodes, open pools, protected mode.
         now: Seconds, on the clock of ``cloud.rooms``.
+        ratio: The learned performance ratio of the job, by which its time limit is raised there.
 
     Returns:
         capacity: None when no pool is open: the job stays on-premise.
@@ -52,7 +58,8 @@ def choose(
     """
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
-    if cloud.closings and _ends_at_most(job, cloud, settings, now) > (closes_at := cloud.closes_for(job)):
+    ends = _ends_at_most(job, cloud, settings, now, ratio)
+    if cloud.closings and ends > (closes_at := cloud.closes_for(job)):
         closes_in = ("closes_in", Quantity(max(0.0, closes_at - now)))
         return None, _answer(Verdict.NO, Reason.BURST_RESERVED, closes_in)
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
@@ -60,7 +67,7 @@ def choose(
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
     saves = saved_every(job)
     if cloud.reserved_free_nodes or cloud.reserved_until:
-        number = _reserved_for(job, cloud, settings, now)
+        number = _reserved_until(ends, cloud)
         if _fits_reserved(job, cloud, number):
             free = ("reserved_free", Quantity(float(number), "nodes"))
             size, where = _class_of(cloud)
@@ -98,7 +105,12 @@ def _class_of(cloud: CloudState) -> tuple[tuple[tuple[str, Quantity], ...], str]
 
 
 def capacity_in_burst(
-    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
+    job: Job,
+    cloud_run_seconds: float,
+    cloud: CloudState,
+    settings: Settings,
+    now: float,
+    ratio: Ratio | None,
 ) -> Capacity | None:
     """Capacity for a job that its user submitted to the burst partition.
 
@@ -106,7 +118,7 @@ def capacity_in_burst(
     """
     named = next((capacity for capacity in Capacity if capacity.value in job.features), None)
     if named is None:
-        return choose(job, cloud_run_seconds, cloud, settings, now)[0]
+        return choose(job, cloud_run_seconds, cloud, settings, now, ratio)[0]
     return None if named is Capacity.SPOT and not requeueable(job, settings) else named
 
 
@@ -206,17 +218,16 @@ def _fits_reserved(job: Job, cloud: CloudState, free_nodes: int) -> bool:
     return 0 < job.array_tasks * cloud.nodes_at_most(job) <= free_nodes
 
 
-def _reserved_for(job: Job, cloud: CloudState, settings: Settings, now: float) -> int:
-    """The free reserved nodes that last as long as the job may run."""
-    if not cloud.reserved_until:
-        return cloud.reserved_free_nodes
-    ends = _ends_at_most(job, cloud, settings, now)
+def _reserved_until(ends: float, cloud: CloudState) -> int:
+    """The free reserved nodes that last until then, seconds."""
     return cloud.reserved_free_nodes + sum(each.nodes for each in cloud.reserved_until if each.until >= ends)
 
 
-def _ends_at_most(job: Job, cloud: CloudState, settings: Settings, now: float) -> float:
-    """When the job's limit would end it in the cloud; infinite without a limit."""
-    limit = stretched(job, settings.placement)
+def _ends_at_most(job: Job, cloud: CloudState, settings: Settings, now: float, ratio: Ratio | None) -> float:
+    """The latest time at which the job can end in the cloud, by its time limit; infinite without one."""
+    if not (cloud.closings or cloud.reserved_until):
+        return math.inf  # it is not asked
+    limit = stretched(job, settings.placement, ratio)
     longest = job.requested_time if limit is None else limit.given_seconds
     return math.inf if longest is None else now + boot_seconds(cloud, settings) + longest
 

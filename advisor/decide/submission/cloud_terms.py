@@ -173,7 +173,7 @@ def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None)
     if ratio is None:
         slower = configured_slowdown(job.processors, settings)
     else:
-        slower = ratio.factor * (1.0 + ratio.deviation)
+        slower = ratio.factor * math.exp(ratio.deviation)
     factor = min(slower, settings.max_time_limit_factor)
     minutes = math.ceil(asked * factor / _MINUTE - _ROUNDING)
     given = min(minutes * _MINUTE, settings.max_time_limit_seconds)

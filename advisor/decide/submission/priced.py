@@ -125,9 +125,10 @@ def priced(
     chances = np.array(estimates.run_chances)
     if chances.shape != GRID.shape or not chances.sum() > 0.0:
         return (first, _unknown(Reason.RUN_UNKNOWN)), None, None
-    slowdown = slowdown_of(job, ratio_of(job, state.ratios), settings.placement)
+    ratio = ratio_of(job, state.ratios)
+    slowdown = slowdown_of(job, ratio, settings.placement)
     cloud_run = slowdown * estimates.run.seconds
-    capacity, fourth = choose(job, cloud_run, state.cloud, settings, state.time)
+    capacity, fourth = choose(job, cloud_run, state.cloud, settings, state.time, ratio)
     option = _option(job, capacity, slowdown, cloud_run, chances, state, estimates, settings)
     answers = _faster_and_worth_it(job, option, chances, state, estimates, settings)
     if answers[-1].reason in _NO_MONEY and not option.offer.is_whole:

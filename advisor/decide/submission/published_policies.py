@@ -84,7 +84,7 @@ def _asked(
     # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
     # Where there is none nothing will be paid; question 4 says why.
     cloud_run = case.performance_ratio * estimates.run.seconds
-    chosen, fourth = choose(job, cloud_run, state.cloud, settings, state.time)
+    chosen, fourth = choose(job, cloud_run, state.cloud, settings, state.time, ratio_of(job, state.ratios))
     third, trial = _worth(job, case, state, estimates, chosen, settings)
     if third.verdict in STAYS:
         return (first, second, third), None, None

@@ -298,6 +298,14 @@ def test_the_user_is_told_what_is_no_time() -> None:
     assert "write by=18:00" in message("soon")
 
 
+@pytest.mark.parametrize(("by", "tasks"), [("soon", 1), ("+3h", 4)])
+def test_a_moved_job_of_whom_nothing_is_promised_is_told_of_the_move_first(by: str, tasks: int) -> None:
+    job = make_job(submit_time=NOW, comment=f"by={by}", array_tasks=tasks)
+    said = promise_message(job, {}, NOW, settings(), "Burst Advisor: moved to burst")
+    assert said is not None
+    assert said.startswith("Burst Advisor: moved to burst. ")
+
+
 def test_the_user_is_told_that_the_site_makes_no_promises() -> None:
     job, off = make_job(submit_time=NOW, comment="by=18:00"), settings(promise={"enabled": False})
     assert promise_message(job, {}, NOW, off, None) == (

@@ -10,6 +10,7 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import recorded_sentence, sentence
 from advisor.model import Capacity, Placement, Verdict
 from advisor.model.node_classes import ClosedCapacity, ReservedUntil
+from advisor.model.site import PerformanceRatios
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
 NOW = 1000.0
@@ -136,3 +137,19 @@ def test_a_limit_that_would_be_stretched_past_the_end_counts():
     slower = make_settings(placement={"overhead_per_processor": 0.0, "baseline": 1.2})
     job = make_job(requested_time=7200.0, explicit_time_limit=True)
     assert ask(job, cloud=cloud, settings=slower).capacity is Capacity.SPOT
+
+
+def test_a_limit_that_would_be_raised_by_the_learned_ratio_past_the_end_counts():
+    """Raised by 1.2 and one deviation of .1 it is 9,548 s, with the boot 9,748."""
+    job = make_job(requested_time=7200.0, explicit_time_limit=True)
+    settings = make_settings(placement={"overhead_per_processor": 0.0, "baseline": 1.0})
+    learned = PerformanceRatios(overhead=0.0, baseline=1.2, deviation=0.1, jobs=9)
+
+    def capacity(lasts: float) -> Capacity | None:
+        cloud = make_cloud(
+            reserved_until=(ReservedUntil(1, NOW + lasts),), processors_per_node=4, boot_seconds=200.0
+        )
+        return ask(job, cloud=cloud, settings=settings, ratios=learned).capacity
+
+    assert capacity(9700.0) is Capacity.SPOT
+    assert capacity(9800.0) is Capacity.RESERVED

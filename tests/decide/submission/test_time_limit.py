@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import TimeLimit
+from advisor.model.site import PerformanceRatios
 from tests.decide.cases import ask, make_job, make_settings
 
 
@@ -85,3 +87,11 @@ def test_a_damaged_limit_is_none(text: str) -> None:
     recorded = parse_admin_comment(f'{{"burst_advisor":1,"id":"a","limit":{text}}}')
     assert recorded is not None
     assert recorded.time_limit is None
+
+
+def test_a_learned_ratio_counts_with_one_deviation_of_its_logarithm() -> None:
+    job = make_job(processors=1, requested_time=36_000.0, explicit_time_limit=True)
+    learned = PerformanceRatios(overhead=0.0, baseline=1.5, deviation=0.6, jobs=9)
+    limit = ask(job, ratios=learned).time_limit
+    assert limit is not None
+    assert limit.given_seconds == 60.0 * math.ceil(600.0 * 1.5 * math.exp(0.6))
