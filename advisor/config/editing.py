@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import tomlkit
+from tomlkit.container import OutOfOrderTableProxy
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, Table
 
@@ -27,8 +29,8 @@ _TOLD_TO_THE_HOOK: Final = frozenset(
 def write_back(path: Path, changes: Mapping[str, Any]) -> None:
     """Change settings in a file and keep everything else in it, comments included.
 
-    The new file is checked, then replaces the old one atomically with the same mode; the old one stays as
-    :func:`former_of`.
+    The new file is checked, then replaces the old one atomically with the same mode and owner; the old one
+    stays as :func:`former_of`.
 
     Args:
         path: A TOML file; it is created if it does not exist.
@@ -40,10 +42,13 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
     try:
         _replace(path, edited(path, changes)[1])
     except OSError as error:
+        is_refused = isinstance(error, PermissionError)
         raise BadInput(
             f"cannot be written ({error.strerror})",
             where=str(path),
-            mend="Run the command as the user who owns the file",
+            mend="Run the command as the user who owns the file"
+            if is_refused
+            else "Check the folder and its file system; nothing was changed",
             code="config.unwritable",
         ) from None
 
@@ -58,12 +63,12 @@ def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
         if key not in by_key():
             raise unknown(key, by_key(), "a change of settings")
     try:
-        old = path.read_text("utf-8") if path.exists() else ""
+        old = path.read_text("utf-8-sig") if path.exists() else ""
         document = tomlkit.parse(old)
         for key, value in changes.items():
             section, name = key.split(".", 1)
             table = document.setdefault(section, tomlkit.table())
-            if not isinstance(table, Table):
+            if not isinstance(table, Table | OutOfOrderTableProxy):
                 raise BadInput(f"{section} is not a section", where=str(path), mend=f"Write [{section}]")
             if value is None:
                 table.pop(name, None)
@@ -104,7 +109,7 @@ def take_back(path: Path) -> bool:
     return True
 
 
-def _put(table: Table, name: str, value: Any) -> None:
+def _put(table: Table | OutOfOrderTableProxy, name: str, value: Any) -> None:
     """Set one value; of a table of names, only those that differ: the others keep their comments."""
     known = table.get(name)
     if not (isinstance(value, Mapping) and isinstance(known, AbstractTable)):
@@ -142,11 +147,15 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
 
 def _replace(path: Path, text: str) -> None:
     """Check the new text in a file beside the old one, then rename it over the old one."""
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    former = path.stat() if path.exists() else None
+    mode = 0o644 if former is None else former.st_mode & 0o777
     with keeping_former(path, former_of(path)), replacing(path, durable=True, mode=0o600) as file:
         file.write(text.encode())
         file.flush()
         _check(Path(file.name), path)
+        if former is not None:
+            with suppress(PermissionError):  # only root may give a file away
+                os.fchown(file.fileno(), former.st_uid, former.st_gid)
         os.fchmod(file.fileno(), mode)
 
 

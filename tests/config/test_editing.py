@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 
 import pytest
@@ -76,3 +78,51 @@ def test_changes_from_the_command_line():
     assert changes == {"placement.boot_seconds": 3, "cluster.name": "main", "rules.deny_users": ["a"]}
     with pytest.raises(BadInput, match="is not a change"):
         parse_changes(["placement.boot_seconds"])
+
+
+def test_the_owner_and_the_group_stay(tmp_path):
+    path = tmp_path / "advisor.toml"
+    path.write_text(OURS)
+    path.chmod(0o640)
+    if os.geteuid() == 0:  # only root may give a file away
+        os.chown(path, 1234, 2345)
+    before = path.stat()
+    write_back(path, {"placement.boot_seconds": 75.5})
+    after = path.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+
+
+@pytest.mark.parametrize("key", ["ec2.image_id", "ec2.key_name"])
+def test_a_section_that_goes_on_behind_another_one_is_changed(tmp_path, key):
+    path = tmp_path / "advisor.toml"
+    path.write_text(
+        '[ec2]\nimage_id = "ami-1"\n\n[web]\nport = 9420  # ours\n\n'
+        '[ec2.classes.gpu]\nnodes = "g[1-2]"\ninstance_types = ["g5.xlarge"]\ncores = 2\nmemory_mb = 1000\non_demand_usd_per_hour = 1.0\n'
+    )
+    write_back(path, {key: "new", "cluster.name": "hpc"})
+    ec2 = load(path, {}).settings.ec2
+    assert getattr(ec2, key.partition(".")[2]) == "new"
+    assert list(ec2.classes) == ["gpu"]
+    assert "port = 9420  # ours" in path.read_text()
+    write_back(path, {"ec2.key_name": None})
+    assert load(path, {}).settings.ec2.key_name is None
+
+
+def test_a_mark_of_the_files_encoding_does_no_harm(tmp_path):
+    path = tmp_path / "advisor.toml"
+    path.write_text(OURS, "utf-8-sig")
+    write_back(path, {"placement.boot_seconds": 75.5})
+    assert load(path, {}).settings.placement.boot_seconds == 75.5
+
+
+def test_a_full_disk_is_not_taken_for_a_missing_right(tmp_path, monkeypatch):
+    def full(_descriptor, _mode):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "advisor.toml"
+    path.write_text(OURS)
+    monkeypatch.setattr("advisor.config.editing.os.fchmod", full)
+    with pytest.raises(BadInput, match="No space left") as caught:
+        write_back(path, {"placement.boot_seconds": 75.5})
+    assert "Run the command as" not in caught.value.mend
+    assert path.read_text() == OURS
