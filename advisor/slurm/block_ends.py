@@ -13,11 +13,14 @@ from typing import Final
 
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
+from advisor.model.snapshot import Reservation
 from advisor.slurm.commands import Commands, reservations_of
 
 PREFIX: Final = "advisor_end_"
 _MINUTES: Final = 30
 """As long as EC2 takes to clear a block."""
+_SAME_SECONDS: Final = 60.0
+"""A reservation that begins so close to a block's end is left alone; slurmctld counts whole seconds."""
 _OWNER: Final = "root"
 
 
@@ -27,10 +30,10 @@ class BlockEnds:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
-    def known(self) -> dict[str, frozenset[str]]:
-        """The nodes of each block that Slurm knows the end of; RetryLater when slurmctld does not say."""
+    def known(self) -> dict[str, Reservation]:
+        """The reservation of each block that Slurm knows; RetryLater when slurmctld does not say."""
         every = reservations_of(self._commands)
-        return {one.name.removeprefix(PREFIX): one.nodes for one in every if one.name.startswith(PREFIX)}
+        return {one.name.removeprefix(PREFIX): one for one in every if one.name.startswith(PREFIX)}
 
     def keep(self, wanted: Mapping[str, tuple[Collection[str], float]], now: float) -> None:
         """Tell Slurm the nodes of each block, and when EC2 ends them (epoch seconds); clear all others.
@@ -44,13 +47,17 @@ class BlockEnds:
             if not nodes or ends_at <= now:
                 continue
             which = f"nodes={fold(sorted(nodes))}"
+            if block in known and abs(known[block].begin - ends_at) > _SAME_SECONDS:
+                # a block was extended; slurmctld does not move a reservation that has begun
+                self._clear(block)
+                del known[block]
             if block not in known:
                 # ignore_jobs: a job that got one of these nodes a moment ago keeps it
                 begin = f"starttime=now+{max(1, math.floor(ends_at - now)):d}"
                 length = f"duration={_MINUTES:d}"
                 options = (which, begin, length, f"users={_OWNER}", "flags=ignore_jobs")
                 self._commands.text("scontrol", "create", "reservation", name, *options)
-            elif known[block] != frozenset(nodes):
+            elif known[block].nodes != frozenset(nodes):
                 self._commands.text("scontrol", "update", name, which)
         for block in known.keys() - {block for block, (nodes, _) in wanted.items() if nodes}:
             self._clear(block)

@@ -97,7 +97,8 @@ def test_a_section_that_goes_on_behind_another_one_is_changed(tmp_path, key):
     path = tmp_path / "advisor.toml"
     path.write_text(
         '[ec2]\nimage_id = "ami-1"\n\n[web]\nport = 9420  # ours\n\n'
-        '[ec2.classes.gpu]\nnodes = "g[1-2]"\ninstance_types = ["g5.xlarge"]\ncores = 2\nmemory_mb = 1000\non_demand_usd_per_hour = 1.0\n'
+        '[ec2.classes.gpu]\nnodes = "g[1-2]"\ninstance_types = ["g5.xlarge"]\n'
+        "cores = 2\nmemory_mb = 1000\non_demand_usd_per_hour = 1.0\n"
     )
     write_back(path, {key: "new", "cluster.name": "hpc"})
     ec2 = load(path, {}).settings.ec2

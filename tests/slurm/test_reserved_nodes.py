@@ -14,6 +14,7 @@ from advisor.arrays import Floats
 from advisor.model.limits import far_from_start, limits_there
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue
+from advisor.slurm.block_ends import BlockEnds
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.testing.lab import Lab, LabOptions
@@ -134,3 +135,26 @@ def test_jobs_that_slurm_never_starts_keep_no_other_waiting() -> None:
         wait_until(are_known, seconds=30.0, what="no job waits for processors")
         queue = on_premise_queue(slurm.snapshot(time.time()), make_settings())
         assert not {queued.job.job_id for queued in queue.waiting} & {held, *over}
+
+
+def test_the_reservation_at_the_end_of_a_capacity_block_moves_with_it() -> None:
+    """EC2 lets a block be extended, also while its reservation is there."""
+    with Lab.temporary(LabOptions(nodes=2)) as lab:
+        ends = BlockEnds(Commands(Path(shutil.which("scontrol") or "").parent, lab.conf))
+
+        def begins(ends_at: float, *nodes: str) -> float:
+            ends.keep({"cr-1": (nodes, ends_at)}, time.time())
+            found = ends.known()["cr-1"]
+            assert found.nodes == set(nodes)
+            return found.begin - ends_at
+
+        hour = time.time() + 3600.0
+        assert begins(hour, "onprem1") == pytest.approx(0.0, abs=5.0)
+        assert begins(hour, "onprem1", "onprem2") == pytest.approx(0.0, abs=5.0)
+        assert begins(hour + 86_400.0, "onprem1") == pytest.approx(0.0, abs=5.0)
+        soon = time.time() + 2.0
+        begins(soon, "onprem1")
+        wait_until(lambda: time.time() > soon + 2.0, seconds=10.0, what="the reservation has begun")
+        assert begins(hour, "onprem1") == pytest.approx(0.0, abs=5.0)
+        ends.keep({}, time.time())
+        assert ends.known() == {}
