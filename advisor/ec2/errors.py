@@ -125,7 +125,7 @@ class Failure:
     """One failed call.
 
     Attributes:
-        code: EC2's error code, or the exception's name where EC2 did not answer.
+        code: EC2's error code, or the exception's name where EC2 did not answer or was not asked.
         message: EC2's message, for people and logs only.
         is_certain: False when an answer was lost before, so that the call may have done its work all the
             same.
@@ -143,7 +143,7 @@ class Failure:
 
     def as_error(self) -> AdvisorError:
         """The same as one of the errors that callers act on."""
-        text = f"EC2 answered {self.code}: {self.message}"
+        text = f"a call of EC2 failed ({self.code}: {self.message})"
         match self.kind:
             case FailureClass.BUDGET:
                 return UseFallback(f"{self.code}: {self.message}", code="ec2.budget")
@@ -152,7 +152,8 @@ class Failure:
             case FailureClass.CAPACITY | FailureClass.QUOTA | FailureClass.GONE:
                 return UseFallback(text, code=f"ec2.{self.kind.value}")
             case FailureClass.ADMIN:
-                return TellAdmin(text, code="ec2.admin")
+                mend = "Compare the policy of this host's role with docs/iam.md, and check the section ec2"
+                return TellAdmin(f"{text}. {mend}", code="ec2.admin")
 
 
 def class_of(code: str) -> FailureClass:

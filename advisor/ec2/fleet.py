@@ -261,7 +261,10 @@ class Fleet:
         young = [i for i, (node, _) in self._unlisted(listed).items() if node in wanted]
         unproven = [i for i in young if i not in self._launches.recorded_at]
         if unproven:
-            _log.warning("terminate.not_listed", instances=unproven, why="only the journal knows them")
+            then = "they are terminated once EC2 lists them"
+            _log.warning(
+                "terminate.not_listed", instances=unproven, why="only the journal knows them", then=then
+            )
         return self.terminate(ids + [i for i in young if i in self._launches.recorded_at])
 
     def terminate(self, instance_ids: Sequence[str]) -> list[str]:
@@ -274,7 +277,7 @@ class Fleet:
         launches = self.journal.instances()
         too_young = [i for i in unknown if i in launches and self._is_young(i, launches[i][1])]
         if too_young:
-            _log.warning("terminate.not_known_yet", instances=too_young)
+            _log.warning("terminate.not_known_yet", instances=too_young, then="it is tried again")
         return terminated + [i for i in unknown if i not in too_young]
 
     def _note(self, what: str, refused: Failure | None, *, done: bool) -> None:
@@ -295,8 +298,8 @@ class Fleet:
         failure = self._refused[what]
         raise TellAdmin(
             f"EC2 does not let the advisor {what} ({failure.code}: {failure.message}). Compare the policy of "
-            "this host's role with docs/iam.md, and the section ec2 of the settings; this is over when the "
-            "next try succeeds, and `advisor pools` says when launches are tried again",
+            "this host's role with docs/iam.md, and the section ec2 of the settings. This message ends "
+            "when a try succeeds; `advisor pools` says when launches are tried again",
             code=f"ec2.{FailureClass.ADMIN.value}",
         )
 

@@ -145,7 +145,8 @@ class Interruptions:
             url = self._settings.interruption_queue_url
             call = partial(self._sqs.delete_message_batch, QueueUrl=url, Entries=entries)
             for failed in ask(call).get("Failed", []):
-                _log.warning("queue.not_deleted", code=failed.get("Code"))
+                then = "the message arrives again, which does no harm"
+                _log.warning("queue.not_deleted", queue=url, code=failed.get("Code"), then=then)
 
     def poll(self) -> list[Notice]:
         """Notices from the status of the cluster's spot requests (F24).

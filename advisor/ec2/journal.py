@@ -182,7 +182,8 @@ class Journal:
                 unreadable += 1  # a line cut short by a crash, or one of a newer release
             self._lines += 1
         if unreadable:
-            _log.warning("journal.lines_ignored", file=str(self.path), lines=unreadable)
+            then = "instances of these launches are found by their tags"
+            _log.warning("journal.lines_ignored", file=str(self.path), lines=unreadable, then=then)
         if content and not content.endswith(b"\n"):
             with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:
                 file.write("\n")  # so that the next line does not join the incomplete one

@@ -229,7 +229,13 @@ class Launches:
                     for each in about
                 ]
                 report.parked += [failure] if any(marked) else []
-            _log.warning("launch.refused", pool=about[0].key, code=failure.code, least=least)
+            _log.warning(
+                "launch.refused",
+                pools=[each.key for each in about],
+                code=failure.code,
+                message=failure.message,
+                needed_nodes=least,
+            )
 
     def _launch_in(
         self, pools: tuple[Pool, ...], wanted: Wanted, least: int

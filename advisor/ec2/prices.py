@@ -223,7 +223,8 @@ class PriceCache:
         """Keep the highest of the valid prices."""
         dearest = max((usd for usd in found if _is_amount(usd)), default=None)
         if dearest is None:
-            _log.warning("prices.none", option=option, instance_type=instance_type)
+            then = "the last price is used, at first that of the settings"
+            _log.warning("prices.none", option=option, instance_type=instance_type, then=then)
             return
         changes: dict[str, Any] = {option: Quote(dearest, now)}
         if instance_type != self._settings.instance_type:

@@ -32,7 +32,8 @@ def user_data(settings: Ec2Settings) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TellAdmin(
-            f"ec2.user_data_file {path}: {error}. Make it readable for the advisor's user",
+            f"ec2.user_data_file {path}: {error}. Make it readable for the advisor's user, and "
+            "save it as UTF-8",
             code="ec2.user_data",
         ) from None
 

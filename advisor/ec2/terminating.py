@@ -46,5 +46,12 @@ def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[st
             unknown += batch
         else:
             refused = failure if failure.kind is FailureClass.ADMIN else refused
-            _log.warning("terminate.failed", code=failure.code, instances=batch[:20], number=len(batch))
+            _log.warning(
+                "terminate.failed",
+                code=failure.code,
+                message=failure.message,
+                instances=batch[:20],
+                number=len(batch),
+                then="they cost money until it succeeds; it is tried again",
+            )
     return terminated, unknown, refused

@@ -8,9 +8,11 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 
 from advisor.model.errors import BadInput, RetryLater
+
+Result = TypeVar("Result")
 
 _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
@@ -108,12 +110,7 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
         BadInput: It is not a plain file, too large, or cannot be read (``file.unusable``).
     """
     try:
-        try:
-            content = _read(path, most_bytes + 1)
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
-            content = _read(path, most_bytes + 1)  # on NFS: it was replaced meanwhile
+        content = unless_stale(lambda: _read(path, most_bytes + 1))
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -133,6 +130,19 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise _unusable(path, f"it is larger than {most_bytes} bytes")
     return content
+
+
+def unless_stale(read: Callable[[], Result]) -> Result:
+    """What ``read`` returns; it is called once more if another host has replaced the file meanwhile.
+
+    NFS tells a reader so that has found the old file by its name (ESTALE).
+    """
+    try:
+        return read()
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        return read()
 
 
 def _read(path: Path, most_bytes: int) -> bytes:

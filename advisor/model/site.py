@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from advisor.model.advice import Capacity
 from advisor.model.burst_limits import BurstLimits
 from advisor.model.cluster import ClusterState, Limit
 from advisor.model.job import Job
@@ -39,9 +40,13 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total: int = 0
 
 
-def class_kind(name: str) -> str:
-    """The key of ``CloudState.rooms`` of a class of nodes."""
-    return f"class {name}"
+ROOM_KINDS: Final = ("", *(capacity.value for capacity in Capacity))
+"""The kinds of nodes by which ``CloudState.rooms`` are counted, of all nodes and of each class."""
+
+
+def class_kind(name: str, kind: str = "") -> str:
+    """The key of ``CloudState.rooms`` of a class of nodes, or of those of a kind in it."""
+    return f"{kind} class {name}".lstrip()
 
 
 class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -78,8 +83,9 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             a feature of fewer nodes than the job needs.
         steady_free_nodes: Idle cloud nodes marked as likely to survive (``matching.long_lived_feature``).
         rooms: The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot;
-            ``on-demand``, ``reserved``: those with that feature; ``class NAME``) its rooms, from small places
-            to whole nodes. A kind that is not named is as ``""``; none at all: nothing is known of the queue.
+            ``on-demand``, ``reserved``: those with that feature; `class_kind`: those of a class) its rooms,
+            from small places to whole nodes. A kind that is not named is as ``""``; none at all: nothing is
+            known of the queue.
         classes: Classes of the nodes; empty where the site has none (``ec2.classes``).
         node_class: The class of which this is the state (:meth:`for_job`); None: all nodes.
         spot_pools: How long instances of each spot pool last; empty until enough of them were seen.
@@ -125,7 +131,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if not self.classes or self.node_class is not None:
             return self
         found = class_for(job, self.classes)
-        rooms = self.rooms.get(class_kind(found.name))
+        rooms = {kind: self.rooms.get(class_kind(found.name, kind), ()) for kind in ROOM_KINDS}
         return replace(
             self,
             node_class=found,
@@ -142,7 +148,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             on_demand_closed=found.on_demand_closed,
             reserved_free_nodes=found.reserved_free_nodes,
             reserved_until=found.reserved_until,
-            rooms={"": rooms} if rooms else self.rooms,
+            rooms={kind: each for kind, each in rooms.items() if each} or self.rooms,
             spot_pools=tuple(pool for pool in self.spot_pools if found.name in pool.classes),
         )
 

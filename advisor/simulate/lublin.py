@@ -39,7 +39,7 @@ class BatchParameters:
         longest_log_run, longest_log_gap: Larger logarithms are drawn again (about two and five days).
         gap_shape, gap_scale: Gamma of ln(inter-arrival time in seconds) in the rush hours, with the published
             factor that makes it hold for all hours.
-        cycle_shape, cycle_scale: Gamma over the half hours of the day, from 5:30 on.
+        cycle_shape, cycle_scale: Gamma over the half hours of the day, from 5:00 on.
     """
 
     serial_probability: float = 0.2927
@@ -133,7 +133,7 @@ def gaps(generator: np.random.Generator, count: int) -> Floats:
 def arrival_times(average_gaps: Floats) -> Floats:
     """Apply the daily cycle to inter-arrival times: seconds since the midnight before the first job.
 
-    Each half hour passes a share of the gaps by its weight: a gap of ten minutes at noon is hours at night.
+    A half hour with a low weight uses up its gaps slowly: ten minutes at noon last hours at night.
     """
     weights = day_weights()
     paid = np.concatenate(([0.0], np.cumsum(weights))) * SECONDS_PER_SLOT

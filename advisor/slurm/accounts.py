@@ -19,11 +19,12 @@ _PREEMPTS = ("sacctmgr", "-nP", "show", "qos", "format=name,preempt")
 _SUBMITS = ("sacctmgr", "-nP", "show", "associations", "format=user,account,maxsubmitjobs,grpsubmitjobs")
 _LIMIT_FIELDS: Final = (
     "name,maxwall,grpwall,mintres,grptres,maxtres,maxtrespu,maxtrespa,maxtrespernode,"
-    "maxtresmins,grptresmins,grptresrunmins,grpsubmit,maxsubmitpu,maxsubmitpa"
+    "maxtresmins,grptresmins,grptresrunmins,maxtresrunminspu,maxtresrunminspa,"
+    "grpsubmit,maxsubmitpu,maxsubmitpa"
 )
 _LIMITS = ("sacctmgr", "-nP", "show", "qos", f"format={_LIMIT_FIELDS}")
 _RESOURCES: Final = (("cpu", "billing"), ("node",), ("mem",), ("gres/gpu",))
-"""Slurm bills a job's processors unless ``TRESBillingWeights`` says otherwise."""
+"""Without ``TRESBillingWeights`` Slurm bills one unit for each processor."""
 
 
 def preempting_qos(commands: Commands) -> Mapping[str, frozenset[str]]:
@@ -52,7 +53,7 @@ def partitions_of_users(commands: Commands, cluster: str) -> Mapping[tuple[str, 
 
 
 def limits_in_partition(commands: Commands, cluster: str, partition: str, qos: str) -> BurstLimits:
-    """The limits of a partition's QOS, if it has one, and of the associations for it.
+    """The limits of a partition's QOS, if it has one, and how many jobs the associations for it allow.
 
     Raises:
         RetryLater: slurmdbd does not say.
@@ -100,7 +101,7 @@ def _most(texts: Sequence[str], times: float = 1.0) -> PerResource:
 
 
 def _tres(texts: Iterable[str], kind: str) -> list[float]:
-    """What lists such as ``cpu=8,mem=16G`` say of one kind; a limit of one type of GPUs is one of all."""
+    """What lists such as ``cpu=8,mem=16G`` say of one kind; a limit of one GPU type holds for all GPUs."""
     pairs = (part.partition("=") for text in texts for part in text.split(","))
     said = (
         mebibytes(value) if kind == "mem" else records.whole(value)

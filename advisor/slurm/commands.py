@@ -122,9 +122,9 @@ class Commands:
         with output, tempfile.TemporaryFile() as errors, _readable(given) as source:
             code = self._run(name, arguments, (source, output, errors), timeout, limit)
             if code == -signal.SIGXFSZ or os.fstat(output.fileno()).st_size >= limit:
+                mend = ". Reduce MaxJobCount in slurm.conf" if name in {"squeue", "scontrol"} else ""
                 raise RetryLater(
-                    f"{name}: its answer is longer than {limit} bytes and is not read. Reduce "
-                    "MaxJobCount in slurm.conf",
+                    f"{name}: its answer is longer than {limit} bytes and is not read{mend}",
                     code="slurm.too_long",
                 )
             if code:

@@ -383,7 +383,7 @@ def _as_user(uid: int) -> list[str]:
         return []
     if os.geteuid() != 0:
         raise TellAdmin(
-            "only root may keep the place of another user's job. "
+            "only root may submit the placeholder of another user's job. "
             "Enable advisor-places.socket (docs/options.md)",
             code="hedge.not_root",
         )

@@ -134,7 +134,10 @@ class PyslurmBackend:
             self._turn_to_commands("snapshot", error)
             return self._commands.snapshot(now)
         if not nodes:
-            raise RetryLater("slurmctld shows no node. Run `sinfo -N`", code="slurm.unreadable")
+            raise RetryLater(
+                "slurmctld shows no node. Run `sinfo -N` as the user of this service: a node must be shown",
+                code="slurm.unreadable",
+            )
         return ClusterSnapshot(time=now, jobs=jobs, nodes=nodes, seconds=self._monotonic() - began)
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
@@ -269,7 +272,7 @@ class PyslurmBackend:
 
     def _turn_to_commands(self, what: str, error: Exception) -> None:
         self.by_commands += 1
-        log.info("pyslurm.cannot_read", what=what, why=str(error)[:200])
+        log.info("pyslurm.cannot_read", what=what, why=str(error)[:200], then="it is read by commands")
 
     # ------------------------------------------------------------------------------ by command line
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.model.errors import BadInput, RetryLater
+from advisor.model.errors import RetryLater
 from advisor.model.job_words import mebibytes
 from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
@@ -88,7 +88,8 @@ class BurstSteering:
     def close(self, nodes: Collection[str], *, seconds: float, known: Closed | None) -> None:
         """Close exactly these nodes for so long from now; ``known`` is what `closed` returned."""
         if not nodes:
-            raise BadInput("no node is named", where="close", mend="Call open() instead")
+            msg = "no node is named: open() is meant"
+            raise ValueError(msg)
         changes = [f"reservationname={RESERVATION}", f"endtime=now+{max(1, round(seconds)):d}"]
         if known is None or known.nodes != frozenset(nodes):
             changes.append(f"nodes={fold(sorted(nodes))}")

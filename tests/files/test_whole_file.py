@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from advisor.files.whole_file import read_plain_file
-from advisor.model.errors import BadInput
+from advisor.model.errors import BadInput, UseFallback
+from advisor.service.exchange import snapshot, status_file
+from advisor.service.submit.state_holder import _signature_of
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
@@ -42,3 +44,29 @@ def test_nobody_is_told_to_remove_a_file_that_a_server_does_not_give(
     with pytest.raises(BadInput, match=os.strerror(code)) as caught:
         read_plain_file(tmp_path / "budget.json", 9)
     assert caught.value.mend == "Check the disk or file server that it is on"
+
+
+def test_what_daemons_read_of_each_other_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on NFS 4.2: a file that is replaced every few seconds is stale in one opening of four."""
+    path = tmp_path / status_file.NAME
+    path.write_text("{}")
+    opened, stale = Path.open, [path]
+
+    def tried(self: Path, *arguments: Any, **options: Any) -> Any:
+        if self in stale:
+            stale.remove(self)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", tried)
+    assert status_file.read(tmp_path) == {}
+    stale.append(path)
+    assert _signature_of(path) is not None
+    stale.append(path)
+    with pytest.raises(UseFallback, match=r"decode|truncated|Expected"):
+        snapshot.read(path)
+    stale += [path] * 2
+    with pytest.raises(UseFallback, match=os.strerror(errno.ESTALE)):
+        status_file.read(tmp_path)

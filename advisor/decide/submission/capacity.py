@@ -239,7 +239,8 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
     if not requeueable(job, settings):
         return "the job may not be requeued"
     if job.interruptions and not spot_tries(job, settings):
-        return f"EC2 interrupted its nodes {job.interruptions} times"
+        times = f"{job.interruptions} times" if job.interruptions > 1 else "once"
+        return f"EC2 interrupted its nodes {times}"
     if not cloud.spot_open:
         return "every spot pool is closed"
     if math.isnan(cloud_run_seconds):

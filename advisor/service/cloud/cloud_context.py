@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec import structs
 
@@ -11,6 +12,7 @@ from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.account import Account
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.prices import Prices
+from advisor.model.advice import Capacity
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
@@ -118,6 +120,7 @@ class CloudContext:
             known=self.spot_pools,
             prices=self.prices_now,
             tries=self.spot_tries,
+            boot_seconds=partial(self.cloud.boot_seconds_of, Capacity.SPOT.value),
         )
 
     def _reckoning(self) -> Reckoning:

@@ -224,7 +224,7 @@ class ProvisionLoop:
             self.launches[item.pool.key] += 1
             log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)
         for failure in report.parked:
-            log.error("cloud.quota", code=failure.code, message=failure.message)
+            log.error("cloud.admin_must_act", code=failure.code, message=failure.message)
         self._launch_failed(hand_over, report.failed)
 
     def _narrowed(

@@ -47,6 +47,7 @@ class SpotChoice:
         known: Survival and prices by pool.
         prices: The prices in force.
         tries: How often a job may still be launched as spot.
+        boot_seconds: How long instances of some types take to boot; None while too few were seen.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class SpotChoice:
         known: AskPools,
         prices: Callable[[], Prices],
         tries: Callable[[QueuedJob], int],
+        boot_seconds: Callable[[Sequence[str]], float | None],
     ) -> None:
         self._settings = settings
         self._known = known
         self._prices = prices
         self._tries = tries
+        self._boot_seconds = boot_seconds
         self._class_of = class_of_nodes(settings.ec2)
 
     def advised(self, jobs: Mapping[str, QueuedJob], nodes: Iterable[Node]) -> dict[str, Capacity]:
@@ -135,7 +138,7 @@ class SpotChoice:
                     else:
                         capacities[node] = Capacity.ON_DEMAND
                 only = where[0][0] if where and len(where[0]) == 1 else ""
-                for count in counts:
+                for count in counts if where else ():
                     count[only] += len(some)
         return Narrowed(capacities, pools_of)
 
@@ -184,13 +187,18 @@ class SpotChoice:
         shared: dict[tuple[str | None, float, tuple[str, ...]], Rounds] = {}
         for node in sorted(jobs, key=lambda node: -(runs[node] or 0.0)):
             job, kind = jobs[node].job, self._class_of.get(node)
-            lost = seconds_lost(job, self._settings.placement.boot_seconds)
+            lost = seconds_lost(job, self._boot_of(kind))
             rounds = worth(kind, runs[node], self._tries(jobs[node]), lost)
             if deadline_for(job, self._settings) is not None:
                 found[node] = rounds[:1]
             else:
                 found[node] = shared.setdefault((kind, lost, rounds[0]), rounds) if rounds else ()
         return {node: found[node] for node in jobs}
+
+    def _boot_of(self, kind: str | None) -> float:
+        """The boot time with which the job was advised, seconds."""
+        learned = self._boot_seconds(instance_types_of(self._settings.ec2, kind))
+        return self._settings.placement.boot_seconds if learned is None else learned
 
     def _worth(self) -> Callable[[str | None, float | None, int, float], Rounds]:
         """Function from a class of nodes, a run's seconds, its tries left, and what a loss undoes, to pools.

@@ -12,7 +12,7 @@ from advisor.ec2.paid import PaidBook
 from advisor.ec2.quotas import launches_left
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
-from advisor.model.site import Room, class_kind
+from advisor.model.site import ROOM_KINDS, Room, class_kind
 from advisor.service.observation.cloud_rooms import NO_ROOM
 
 TypesOf = Callable[[str], tuple[str, ...]]
@@ -74,4 +74,5 @@ def without_room(
     """
     able = {class_of.get(node.name, "") for node in startable}
     full = {class_of.get(node.name, "") for node in usable} - able if class_of else set()
-    return {**rooms, **{class_kind(name): NO_ROOM[ANY] for name in full}}
+    keys = (class_kind(name, kind) for name in full for kind in ROOM_KINDS)
+    return {**rooms, **dict.fromkeys(keys, NO_ROOM[ANY])}

@@ -59,7 +59,8 @@ class Lease:
         """Look at the lease once, and take it if it is free.
 
         Raises:
-            OSError: The folder cannot be read or written: nothing was taken.
+            OSError: The folder cannot be read or written: this process does not act. Where the lease names it
+                already, the next process takes it after 15 s.
             AdvisorError: The lease cannot be read.
         """
         now = self._clock.monotonic()

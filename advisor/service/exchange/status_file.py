@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from advisor.files import fence
-from advisor.files.whole_file import replace_file
+from advisor.files.whole_file import replace_file, unless_stale
 from advisor.model.errors import UseFallback
 from advisor.service.exchange.access import denied
 
@@ -39,9 +39,13 @@ def read(folder: Path) -> dict[str, Any]:
         TellAdmin: This login may not read it (``access.denied``).
     """
     path = folder / NAME
-    try:
+
+    def content_of() -> bytes:
         with path.open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
+            return file.read(_MAX_BYTES)
+
+    try:
+        content = json.loads(unless_stale(content_of))
     except FileNotFoundError:
         raise UseFallback(f"{path}: advisor control has not run yet. {HOW_TO_START}", code=MISSING) from None
     except PermissionError as error:

@@ -69,7 +69,8 @@ def cloud_rooms(
         _put(ends, boots, rows_with[wanted], queued, snapshot.time)
     widths = [node.processors for node in known]
     found = {ANY: _rooms(ends, min(widths), is_up, snapshot.time)}
-    for kind, rows in (_kinds(known) | _classes(known, class_of)).items():
+    kinds = _kinds(known)
+    for kind, rows in (kinds | _classes(known, class_of, kinds)).items():
         if 0 < len(rows) < len(known):
             whole = min(widths[row] for row in rows)
             found[kind] = _rooms(ends[rows], whole, is_up[rows], snapshot.time)
@@ -197,11 +198,14 @@ def _kinds(nodes: Sequence[Node]) -> dict[str, list[int]]:
     return {kind: sorted(rows) for kind, rows in found.items()}
 
 
-def _classes(nodes: Sequence[Node], class_of: Mapping[str, str]) -> dict[str, list[int]]:
-    """Row numbers by class."""
+def _classes(
+    nodes: Sequence[Node], class_of: Mapping[str, str], kinds: Mapping[str, Sequence[int]]
+) -> dict[str, list[int]]:
+    """Row numbers by class, and by the kinds of its nodes."""
     found: dict[str, list[int]] = {}
-    for row, node in enumerate(nodes if class_of else ()):
-        found.setdefault(class_kind(class_of.get(node.name, "")), []).append(row)
+    for kind, rows in {"": range(len(nodes)), **kinds}.items() if class_of else ():
+        for row in rows:
+            found.setdefault(class_kind(class_of.get(nodes[row].name, ""), kind), []).append(row)
     return found
 
 

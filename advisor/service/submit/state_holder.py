@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import structlog
 
 from advisor.files.owners import group_name
+from advisor.files.whole_file import unless_stale
 from advisor.history.models import ModelStore
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
@@ -313,9 +314,13 @@ def warm_up(estimator: Estimator, lock: threading.Lock) -> None:
 
 def _signature_of(path: Path) -> tuple[int, int, int] | None:
     """A value that changes if the file is replaced; None if there is no file."""
-    try:
+
+    def status_of() -> os.stat_result:
         with path.open("rb") as file:  # opened: NFS may show the attributes of half a minute ago otherwise
-            status = os.fstat(file.fileno())
+            return os.fstat(file.fileno())
+
+    try:
+        status = unless_stale(status_of)
     except FileNotFoundError:
         return None
     except OSError as error:

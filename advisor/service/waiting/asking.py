@@ -91,6 +91,7 @@ class Asking:
         if reply.reason == Reason.STATE_UNKNOWN:
             return None
         if reply.placement != Placement.BURST:
+            self._would_move.discard(job_id)
             return False
         if reply.partition is None or reply.mode != Mode.ACT:
             if job_id not in self._would_move:

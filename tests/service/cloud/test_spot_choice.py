@@ -55,12 +55,14 @@ def narrow(
     others: tuple[QueuedJob, ...] = (),
     together: frozenset[str] = frozenset(),
     settings: Settings = SETTINGS,
+    boot_seconds: float | None = None,
 ) -> Narrowed:
     choice = SpotChoice(
         settings,
         known=lambda: known,
         prices=lambda: Prices.of_settings(settings.ec2),
         tries=lambda item: spot_tries(structs.replace(item.job, interruptions=losses), settings),
+        boot_seconds=lambda _types: boot_seconds,
     )
     return choice.narrow(
         jobs,
@@ -186,3 +188,9 @@ def test_the_provision_loop_hands_the_pools_to_the_fleet(rig: Rig) -> None:
     rig.hand_over("resume", "burst1", {7: "burst1"})
     rig.provision.act_on_handovers()
     assert rig.fleet.pools_of == {"burst1": (("spot|c5.xlarge|default",),)}
+
+
+def test_the_start_that_a_loss_costs_takes_as_long_as_boots_were_seen_to_take() -> None:
+    job, known = {"n1": queued(1, 8.0, comment="checkpoint=1min")}, (pool(A, 0.3, 1.0), pool(B, 0.3, 1.0))
+    assert narrow(job, *known).capacity_of["n1"] is Capacity.SPOT
+    assert narrow(job, *known, boot_seconds=36_000.0).capacity_of["n1"] is Capacity.ON_DEMAND

@@ -13,7 +13,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
-from advisor.model.site import class_kind
+from advisor.model.site import ROOM_KINDS, class_kind
 from advisor.service.cloud.startable import startable, without_room
 from advisor.service.observation.cloud_rooms import NO_ROOM
 from tests.service.doubles import make_instance, make_node
@@ -75,5 +75,5 @@ def test_what_a_reservation_holds_free_can_be_launched_though_the_quota_is_used_
 def test_a_class_that_no_quota_allows_has_no_room() -> None:
     big, small = make_node("burst1", *DOWN), make_node("burst2", *DOWN)
     rooms = without_room({"": ()}, [big, small], [small], {"burst1": "big", "burst2": "small"})
-    assert rooms == {"": (), class_kind("big"): NO_ROOM[""]}
+    assert rooms == {"": (), **{class_kind("big", kind): NO_ROOM[""] for kind in ROOM_KINDS}}
     assert without_room({"": ()}, [big, small], [small]) == {"": ()}

@@ -10,6 +10,7 @@ from msgspec import structs
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.cloud_terms import cloud_wait, needs_boot
 from advisor.model import CloudState, Node
+from advisor.model.node_classes import NodeClassState
 from advisor.model.site import Room, SiteState
 from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange import snapshot as snapshots
@@ -197,3 +198,28 @@ def test_a_job_that_waits_gets_the_node_that_is_up_and_another_one_boots() -> No
     jobs = [make_queued(number, queue="burst", processors=4, requested_time=1000.0) for number in (2, 3)]
     found = whole(cloud_rooms(nodes, make_look(NOW, nodes, tuple(jobs)), "burst", boot_seconds=100.0))
     assert [round(time - NOW) for time in found.later] == [1000, 1100]
+
+
+def test_a_class_has_its_own_rooms_that_are_not_spot() -> None:
+    """A job that may not be requeued waits for an on-demand node of its class, whatever others have free."""
+    steady, any_kind = ("cloud", "on-demand"), ("cloud", "spot")
+    nodes = [
+        node("small1", "IDLE", features=any_kind),
+        node("big1", "IDLE", features=any_kind),
+        node("big2", "ALLOCATED", features=steady),
+        node("small2", "IDLE", features=steady),
+    ]
+    busy = on(1, "big2", requested_time=700.0)
+    class_of = {each.name: each.name[:-1] for each in nodes}
+    rooms = cloud_rooms(nodes, make_look(NOW, nodes, [busy]), "burst", class_of)
+    big = NodeClassState(
+        name="big",
+        nodes_total=2,
+        processors_per_node=4,
+        memory_mb_per_node=1000,
+        on_demand_usd_per_hour=1.0,
+        spot_usd_per_hour=0.4,
+    )
+    cloud = CloudState(rooms=rooms, classes=(big,)).for_job(make_job(processors=4))
+    waits = [cloud_wait(kind, make_job(processors=4), 60.0, cloud, NOW) for kind in ("on-demand", "spot", "")]
+    assert waits == [600.0, 0.0, 0.0]
