@@ -20,6 +20,7 @@ LIMITS = (
     "MinTRES=cpu=2",
     "MaxSubmitJobsPerUser=4",
     "MaxTRESMins=cpu=80",
+    "MaxTRESRunMinsPU=cpu=75",
 )
 OF_LAB = [("-n2", "--time=30", "--account=lab")] * 2
 
@@ -60,13 +61,14 @@ def _limits_hold(site: Site) -> None:
         ("-n4", "--time=30"),
         ("-n1", "--time=30"),
         ("-n3", "--time=30"),
+        ("-n3", "--time=26"),
         *OF_LAB,
         *[("-n2", "--time=30")] * 4,
     ]
     jobs = [lab.sbatch("--hold", *options).job_id for options in asked]  # none is refused
     places = [lab.job(job)["Partition"] for job in jobs]
     # the association lets one in, and all together are four
-    assert places == ["onprem"] * 4 + ["burst", "onprem"] + ["burst"] * 2 + ["onprem"] * 2
+    assert places == ["onprem"] * 5 + ["burst", "onprem"] + ["burst"] * 2 + ["onprem"] * 2
     site.wait_until(
         "the ledger says why", lambda: "rule.burst_limits" in site.advisor("why", str(jobs[0])).stdout
     )

@@ -23,9 +23,9 @@ from tests.service.doubles import Hands, make_queued
 from tests.service.site import make_cluster
 
 QOS = (
-    "normal||||||||||||||\n"
+    "normal||||||||||||||||\n"
     "there|2-00:00:00|3-00:00:00|cpu=2|cpu=64,gres/gpu=2,mem=256G|cpu=16,mem=64G,node=2|billing=32|node=3|cpu=12"
-    "|cpu=1440|mem=1000000M||9|3|5\n"
+    "|cpu=1440|mem=1000000M||node=600||9|3|5\n"
 )
 
 
@@ -62,7 +62,7 @@ def test_the_limits_of_a_partition() -> None:
         min_processors=2.0,
         max_of_job=(16.0, 2.0, 65_536.0, 2.0),
         max_of_node=(12.0, math.inf, math.inf, math.inf),
-        max_resource_seconds=(86_400.0, math.inf, 6e7, math.inf),
+        max_resource_seconds=(86_400.0, 36_000.0, 6e7, math.inf),
         max_jobs=9.0,
         max_jobs_of_user=3.0,
         max_jobs_of_account=5.0,
