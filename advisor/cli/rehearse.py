@@ -51,7 +51,7 @@ def a_share(param: typer.CallbackParam, value: float) -> float:
     if not 0.0 <= value <= 1.0:
         of_hundred = f". Did you mean {value / 100.0:g}?" if 1.0 < value <= 100.0 else ""
         raise BadInput(
-            f"{value:g} is no share, it would be {100.0 * value:g} %",
+            f"{value:g} is not a share of 1",
             where=param.opts[0],
             mend=f"Give a number from 0 to 1{of_hundred}",
             code="option.share",

@@ -47,7 +47,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Limit(NamedTuple):
-    """A limit that holds at least one waiting job.
+    """A limit that keeps at least one job pending.
 
     Attributes:
         user, account, qos: Whose jobs it counts; None: anybody's. All None: everybody's.
@@ -106,12 +106,12 @@ class Node:
 
     @property
     def is_cloud(self) -> bool:
-        """True for a node that exists only while it is paid for."""
+        """True for a node with Slurm's state flag CLOUD."""
         return "CLOUD" in self.states
 
     @property
     def is_down(self) -> bool:
-        """True when Slurm does not use the node until an admin acts."""
+        """True when Slurm starts no job on the node: it is DOWN, FAIL or ERROR."""
         return is_down(self.states)
 
     @property

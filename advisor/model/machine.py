@@ -1,4 +1,7 @@
-"""What on-premise partitions consist of, and what a job takes of it."""
+"""Machines: groups of on-premise partitions that share nodes, and what a job takes of one.
+
+That is a number of processors, memory and GPUs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from advisor.model.node_classes import OF_ALL_NODES, gpu_count, gpus_asked
 
 GPU_TYPE: Final = "gpu:"
 NAMED_NODES: Final = "nodes:"
-"""How the words of a job begin that name its type of GPUs, and its nodes."""
+"""How those of a job's :attr:`Asked.words` begin that name a type of GPUs or a list of nodes."""
 
 
 class PartitionTerms(NamedTuple):
@@ -78,7 +81,7 @@ class Asked(NamedTuple):
     node_memory_mb: int = 0
 
     def on(self, nodes: int) -> Asked:
-        """Its part on so many of its nodes, as if it had as much on each."""
+        """The part of the request on so many of its nodes; each has an equal share."""
         if nodes >= self.nodes:
             return self
         share = max(0, nodes) / self.nodes
@@ -138,7 +141,7 @@ class Subset(NamedTuple):
     counts_gpus: bool = False
 
     def needs(self, asked: Asked, *, whole_nodes: bool) -> int:
-        """What a waiting job takes of these nodes: nothing, where it may start on others.
+        """What a waiting job takes of these nodes; 0 where it may also start on others.
 
         A job that is larger than they are takes all: it has other nodes as well, or some of these are down.
         """
@@ -151,7 +154,11 @@ class Subset(NamedTuple):
         return min(takes, self.size)
 
     def held_by(self, has: Asked) -> int:
-        """What a running job has of these nodes, which has all that on them."""
+        """The processors or GPUs of a running job.
+
+        Args:
+            has: The part of the job on these nodes (:meth:`Asked.on`).
+        """
         return has.gpus if self.counts_gpus else has.processors
 
 
@@ -212,7 +219,11 @@ class Machine(NamedTuple):
         return processors, memory, asked.gpus
 
     def room_for(self, asked: Asked) -> tuple[float, ...] | None:
-        """What nodes must have for a job, as `no_sooner` of the simulation reads it; None: any will do."""
+        """What nodes must have for a job; None: any will do.
+
+        It is the ``room`` of :func:`advisor.simulate.pool.start_profile.no_sooner`: subsets as bits, nodes,
+        processors and memory of each node, and whether they are taken whole.
+        """
         asked = self._here(asked)
         whole = self._takes_whole_nodes(asked, self._terms_of(asked.partition))
         if not (whole or asked.node_processors > 1 or asked.node_memory_mb):
@@ -227,7 +238,7 @@ class Machine(NamedTuple):
         return min(tasks, max(1, min(each, default=tasks)))
 
     def of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
-        """Those of the three that are among :attr:`sizes`."""
+        """Processors, then memory and GPUs where this machine counts them: as :attr:`sizes`."""
         found = (processors, memory_mb) if self.memory_mb else (processors,)
         return (*found, gpus) if self.gpus else found
 

@@ -38,7 +38,7 @@ class DataSettings(Section):
     usd_per_gb_in: Dollars = setting(
         0.0,
         "What it costs to bring a GB (1e9 bytes) to the cloud.",
-        why="AWS takes nothing for it.",
+        why="AWS does not charge for inbound transfer.",
         unit="USD",
         expert=True,
     )

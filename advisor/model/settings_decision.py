@@ -38,7 +38,7 @@ class RuleSettings(Section):
     max_processors: int = setting(
         0,
         "The largest number of cores of a job that may move; 0 means no limit.",
-        why="A job that is larger than the burst partition stays without this limit, too.",
+        why="A job that is larger than the burst partition stays on-premise even if this is 0.",
         unit="cores",
         ge=0,
     )

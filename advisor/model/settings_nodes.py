@@ -56,8 +56,8 @@ class AcquirerSettings(Section):
     kept_nodes: int = setting(
         0,
         "The number of cloud nodes that are kept up without jobs. 0 keeps none: nodes come and go with the "
-        "jobs. If you keep nodes, set the burst partition's SuspendTime to hours, or slurmctld ends them. "
-        "Only `price` and `agarwal2023` keep nodes.",
+        "jobs. If you keep nodes, set the burst partition's SuspendTime to hours, or slurmctld powers them "
+        "down. Only the policies `price` and `agarwal2023` keep nodes.",
         why="A kept node costs money around the clock.",
         unit="nodes",
         ge=0,

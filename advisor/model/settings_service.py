@@ -100,7 +100,7 @@ class LoopSettings(Section):
         5.0,
         "The period of the poll of squeue and sinfo. All loops share the result.",
         why="One squeue and one sinfo every five seconds are little load for slurmctld; clusters with "
-        "50,000 queued jobs may poll more rarely.",
+        "50,000 queued jobs may need a longer period.",
         unit="s",
         gt=0.0,
         expert=True,

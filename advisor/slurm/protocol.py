@@ -11,7 +11,7 @@ from advisor.model.scheduler import CloudScheduler
 from advisor.model.snapshot import PENDING
 
 _WAITING: Final = {"EXPEDITING": PENDING}
-"""What a pending job shows from 25.11 on that its node has failed, if it has ``--requeue=expedite``."""
+"""Slurm 25.11 and later: the state of a pending job with ``--requeue=expedite`` after its node failed."""
 
 
 def state_of(shown: str) -> str:

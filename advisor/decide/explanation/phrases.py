@@ -355,7 +355,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "chance_there": "chance to be in time in the cloud",
         "late_by_loss": "chance to be too late by the loss of a spot instance",
         "checkpoint": "work that a new start loses at most",
-        "free_in": "done for nothing within",
+        "free_in": "done without cost within",
         "soonest_in": "done at the soonest within",
         "soonest_costs": "what that costs",
         "last_start_in": "last start in the cloud within",

@@ -27,7 +27,7 @@ def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | No
 
     Args:
         values: The advice's numbers by name. ``deadline_in``, ``free_in`` and ``soonest_in`` are seconds
-            after ``time``: the time that the user named, the time by which the job is done for nothing, and
+            after ``time``: the time that the user named, the time by which the job is done without cost, and
             the earliest time by which it can be done, at ``soonest_costs`` US dollars.
         time: When the advice was given, epoch seconds.
         zone: The users' time zone; None: that of the host.
@@ -42,7 +42,7 @@ def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | No
         return there.strftime(form)
 
     def row(seconds: float) -> str:
-        """The next whole minute: who names the time that the list shows is promised it."""
+        """Rounded up to a whole minute, so that a user who names a time of the list gets it promised."""
         moment = time + seconds
         return clock(seconds + math.ceil(moment / 60.0) * 60.0 - moment)
 
@@ -50,8 +50,8 @@ def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | No
     soonest = values.get("soonest_in", math.inf)
     if math.isfinite(soonest):
         cost = quantity(Quantity(values.get("soonest_costs", math.nan), "USD"))
-        is_short = soonest <= left < free and not values.get("is_promised")
-        rows.append(f"by {row(soonest)} for about {cost}{', if there is money for it' if is_short else ''}")
+        exceeds_budget = soonest <= left < free and not values.get("is_promised")
+        rows.append(f"by {row(soonest)} for about {cost}{', if the budget allows' if exceeds_budget else ''}")
     rows.append(f"by {row(free)} free")
     cases = f"{100 * values.get('confidence', math.nan):g} of 100 cases"
     said = f"done {'; '.join(rows)}, in {cases}"
@@ -61,7 +61,7 @@ def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | No
         return f"{said}; {clock(left)} is promised"
     if left <= 0.0:
         return f"{said}; {clock(left)} has passed"
-    why = ": it could cost more than there is for it" if left >= soonest else ""
+    why = ": its highest cost exceeds the budget that is left" if left >= soonest else ""
     return f"{said}; {clock(left)} cannot be promised{why}"
 
 

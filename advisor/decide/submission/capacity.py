@@ -114,7 +114,8 @@ def capacity_in_burst(
 ) -> Capacity | None:
     """Capacity for a job that its user submitted to the burst partition.
 
-    A capacity named in its constraint is used, else the rule of moved jobs (:func:`choose`). None: on-demand.
+    A capacity named in its constraint is used, else the rule of moved jobs (:func:`choose`). None: there is
+    none, and the fleet launches on-demand.
     """
     named = next((capacity for capacity in Capacity if capacity.value in job.features), None)
     if named is None:
@@ -173,8 +174,8 @@ def _not_excludable(job: Job, cloud: CloudState) -> str:
 def spot_tries(job: Job, settings: Settings) -> int:
     """How often a job may still be launched on spot: not at all after too many spot interruptions.
 
-    A promised job (:mod:`advisor.decide.promise.promised`) is launched on spot once: its time leaves room for
-    one loss. With checkpoints it is asked at each launch whether it does
+    A promised job (:mod:`advisor.decide.promise.promised`) is launched on spot once: its deadline allows for
+    one loss. With checkpoints that is decided at each launch
     (:func:`advisor.decide.promise.promised.leaves_time`).
     """
     if job.at_risk_seconds < NO_CHECKPOINT:
@@ -191,9 +192,9 @@ def saved_every(job: Job) -> tuple[tuple[str, Quantity], ...]:
 
 
 def seconds_lost(job: Job, start_seconds: float) -> float:
-    """The part of a run in the cloud that the loss of its instance undoes at most, the new start included.
+    """Seconds that are lost at most where EC2 interrupts the instance; infinite without checkpoints.
 
-    Infinite for a job without checkpoints.
+    They are the work since the last checkpoint, and the new start.
     """
     return job.at_risk_seconds + start_seconds
 

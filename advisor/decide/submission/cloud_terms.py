@@ -71,7 +71,10 @@ def needs_boot(kind: str, job: Job, wait_seconds: float, cloud: CloudState) -> b
 
 
 def _needed(rooms: tuple[Room, ...], job: Job, cloud: CloudState) -> tuple[Room, int]:
-    """The places of a job's size, and how many of them it and those before it need."""
+    """The places of a job's size, and how many of them are needed.
+
+    That is by the median task of this job, and by the jobs that were moved since the last poll.
+    """
     nodes = cloud.nodes_at_most(job)
     room = rooms[-1]
     if nodes == 1:
@@ -91,7 +94,7 @@ def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState,
     Args:
         kind: A key of ``cloud.rooms``; a missing kind counts as `ANY`.
         job: The job; for an array the wait of its median task is returned.
-        cloud_run_seconds: Predicted run time there; more tasks than nodes run in turns of this length.
+        cloud_run_seconds: Predicted run time there; more tasks than nodes run one after another.
         cloud: Without rooms the queue is unknown and counts as empty.
         now: Seconds, on the clock of the rooms.
 
@@ -108,11 +111,11 @@ def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState,
 
 
 def _wait(room: Room, nodes: int, needed: int, cloud_run_seconds: float, now: float) -> float:
-    """Seconds until the `needed`-th place is free: after running jobs end, or in turns on the free places."""
+    """Seconds until the `needed`-th place is free: when running jobs end, or one after another."""
     if room.total < nodes:
         return math.inf
     run = cloud_run_seconds if cloud_run_seconds > 0.0 else math.inf
-    # in turns on the free places
+    # one after another on the free places
     again = run * -(-(needed - room.free) // room.free) if room.free >= nodes else math.inf
     turns, place = divmod(needed - 1, room.total)
     # `room.later` holds the first places only, so this is a lower bound where there are very many
@@ -125,7 +128,7 @@ def _wait(room: Room, nodes: int, needed: int, cloud_run_seconds: float, now: fl
 
 
 def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
-    """The learned performance ratio of a job; None: nothing was learned, and that of the settings holds."""
+    """The learned performance ratio of a job; None: nothing was learned, and the settings' s(c) holds."""
     if ratios is None:
         return None
     return ratios.of(job.processors, job.queue, family(job.name) if ratios.applications else None)
@@ -242,7 +245,7 @@ def usd_per_second(job: Job, capacity: Capacity, cloud: CloudState, settings: Se
 def most_usd_per_second(
     usd: float, job: Job, capacity: Capacity, cloud: CloudState, settings: Settings
 ) -> float:
-    """``usd``, a price of :func:`usd_per_second`, at worst: spot without room is launched on-demand."""
+    """``usd``, a price of :func:`usd_per_second`, at worst: spot without room is launched as on-demand."""
     if capacity is not _SPOT:
         return usd
     return max(usd, usd_per_second(job, Capacity.ON_DEMAND, cloud, settings))

@@ -36,7 +36,7 @@ from advisor.model.site import SiteState
 
 AT_ONCE_SECONDS: Final = 1.0
 Decided: TypeAlias = tuple[tuple[Answer, ...], Capacity | None, Hedge | None]
-"""The answers; a capacity and, where the job keeps its place on-premise, a hedge if it moves."""
+"""The answers, the capacity (None: the job stays), and a hedge if it moves and keeps its place on-premise."""
 
 
 def cunha2017(job: Job, first: Answer, state: SiteState, estimates: Estimates, settings: Settings) -> Decided:
@@ -59,7 +59,7 @@ def ambati2021(
 def _unless_at_once(case: PlacementCase) -> Answer:
     """A job that starts at once needs no cloud; of any other the rule does not ask which is faster.
 
-    Only the simulated queue is certain of a wait (coverage 1): what similar jobs waited says nothing of room.
+    Coverage 1 marks a wait from the simulated queue. What similar jobs waited does not show free nodes.
     """
     if case.wait.coverage >= 1.0 and case.wait.seconds <= AT_ONCE_SECONDS:
         return answer(case, Verdict.NO, Reason.ROOM_HERE)

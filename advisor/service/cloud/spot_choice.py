@@ -1,4 +1,8 @@
-"""What each node may be launched as: as its job was advised; spot in pools worth its run, and spread."""
+"""Choose the purchase option of each node to launch, and its spot pools.
+
+The option is the one that its job was advised. The pools are those whose expected cost is low enough for the
+run. The nodes of one owner are spread over several pools.
+"""
 
 from __future__ import annotations
 
@@ -147,9 +151,10 @@ class SpotChoice:
         groups: Mapping[tuple[tuple[str, ...], Rounds], Sequence[str]],
         running: Mapping[str, Mapping[str, int]],
     ) -> set[tuple[tuple[str, ...], Rounds]]:
-        """The groups that may be launched in all of their rounds, wherever EC2 has room for the others.
+        """The groups that need no spreading.
 
-        Of these each owner may have all nodes that are launched now in any pool of the rounds.
+        If EC2 puts all new nodes of an owner into one pool, the owner still stays within
+        ``capacity.spot_share_per_pool``.
         """
         share, new = self._settings.capacity.spot_share_per_pool, dict[str, list[str]]()
         for (who, _), nodes in groups.items():
@@ -176,8 +181,8 @@ class SpotChoice:
     def _rounds(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Rounds]:
         """The pools worth the run of each node's job; none: on-demand.
 
-        Nodes of a class with the same first round, of jobs that lose as much by a loss, share what the
-        longest of their runs would try after it: they are launched in one call. A promised job has no later
+        Nodes of a class with the same first round, whose jobs lose as much by an interruption, are launched
+        in one call. They share the later rounds of the longest of their runs. A promised job has no later
         round: how likely the loss of its instance makes it late was reckoned for the pools of the first
         (:mod:`advisor.decide.promise.promised`).
         """

@@ -1,4 +1,4 @@
-"""Slices, speculation and the safeguard of small jobs, as a feature of `advisor control`."""
+"""Hedged starts, and the requeue of jobs put first as small by mistake: a feature of `advisor control`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HedgeFeature(Feature):
         self.steering = (self.watch.name,)
 
     def announced(self, jobs: Sequence[Announced]) -> None:
-        """Submit placeholders now for jobs just answered: a job submitted before one goes before it."""
+        """Submit the placeholders of jobs just answered now: jobs submitted before one go before it."""
         self.watch.expect(jobs)
         self._runner.request_urgent_task()
 

@@ -1,4 +1,4 @@
-"""The record of boots: how long they take in each pool, how often they fail, and whom that would harm."""
+"""The record of boots: how long they take in each pool, how often they fail, and which jobs wait for one."""
 
 from __future__ import annotations
 

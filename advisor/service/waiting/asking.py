@@ -1,4 +1,4 @@
-"""One question to the submit server about a job that waits: the same as inside ``sbatch``."""
+"""Ask the submit server again about one waiting job: the same question as inside ``sbatch``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from advisor.service.waiting.moving import Moves
 log = structlog.get_logger(__name__)
 
 AskAdvice: TypeAlias = Callable[[int], AdviceRecord | None]
-"""Job id to the newest advice it was given; None while it is on its way to the ledger."""
+"""Job id to the newest advice it was given; None until the ledger has it."""
 AskAgain: TypeAlias = Callable[[Job, float | None, float | None], AdviseReply]
 """Asks the submit server about a waiting job, with its waits from now on, seconds: by the run times that are
 expected of the jobs before it, and by their time limits."""

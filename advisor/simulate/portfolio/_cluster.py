@@ -1,4 +1,4 @@
-"""The compiled cluster that runs a log on rented nodes, until a policy is to be chosen or to the end.
+"""The compiled simulation of a log on rented nodes, to its end or until a policy is to be chosen.
 
 At one tick: ends, arrivals, (choice), then the policy's decision (``_tick``). Ticks at which nothing can
 happen are skipped.
@@ -198,7 +198,7 @@ def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
 
 @compiled
 def _note_starts(state: ClusterState, waited: int) -> None:
-    """Record when the jobs started at this tick end; ``waited``: number of jobs in the queue before it."""
+    """Note start and end of each job that starts at this tick; ``waited`` jobs were queued before it."""
     cluster = state.scalars[0]
     if cluster.waiting == waited:
         return
@@ -217,7 +217,7 @@ def _note_starts(state: ClusterState, waited: int) -> None:
 
 @compiled
 def slowdown_of(wait: float, run: float) -> float:
-    """Bounded slowdown of section 2."""
+    """Bounded slowdown (Deng et al. 2013, section 2)."""
     return float(max((wait + run) / max(run, SLOWDOWN_BOUND), 1.0))
 
 
@@ -226,7 +226,7 @@ def _checkpoint(state: ClusterState, rules: Rules) -> None:
     """Record charges, work and slowdowns at the checkpoints before this tick.
 
     Running and waiting jobs count with their estimates: otherwise a policy would look good as long as it lets
-    a burst wait. It is called before the tick's ends, since nothing happened after the tick before.
+    a burst wait. It is called before the jobs of this tick end; between two ticks nothing happens.
     """
     cluster = state.scalars[0]
     while cluster.checkpoints < len(state.checkpoints) and cluster.next_checkpoint <= cluster.now:

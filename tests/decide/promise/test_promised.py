@@ -266,9 +266,9 @@ def test_the_user_reads_the_price_list() -> None:
     assert message("+10min").endswith("cannot be promised")
     assert message("+40h").endswith("costs nothing")
     dear = message("18:00", promise={"enabled": True, "usd_per_job": 0.5})
-    assert " USD, if there is money for it; by 1970-01-02 " in dear
-    assert dear.endswith("18:00 cannot be promised: it could cost more than there is for it")
-    assert "if there is money" not in said
+    assert " USD, if the budget allows; by 1970-01-02 " in dear
+    assert dear.endswith("18:00 cannot be promised: its highest cost exceeds the budget that is left")
+    assert "if the budget" not in said
 
 
 def test_a_time_of_the_list_can_be_named() -> None:
