@@ -15,9 +15,8 @@ import numpy as np
 from advisor.decide.portfolio.portfolio import Budget
 from advisor.decide.portfolio.portfolio_lead import utility_of
 from advisor.decide.portfolio.portfolio_options import Options
-from advisor.decide.portfolio.portfolio_standing import run_led
+from advisor.decide.portfolio.portfolio_standing import Watcher, run_led
 from advisor.decide.portfolio.replay_knowledge import Leadership, prepared, prior_of
-from advisor.decide.portfolio.replay_progress import Steps
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance
@@ -86,8 +85,8 @@ def run(
 def _under_selection(jobs: JobTable, options: Options) -> Totals:
     """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
     champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
-    steps = Steps(lambda *_: None, ("selection",))
-    return run_led(jobs, options, Leadership(np.array([champion]), [0]), jobs.submit, steps, 0).totals
+    watcher = Watcher(lambda: None)
+    return run_led(jobs, options, Leadership(np.array([champion]), [0]), jobs.submit, watcher, 0).totals
 
 
 def _timed(queued: int, situations: int) -> dict[str, float]:

@@ -10,9 +10,8 @@ while selection does not pay, else selection (``portfolio_lead``).
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,11 +19,10 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Floats
 from advisor.decide.portfolio.portfolio import Worth
-from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
+from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Choice, Chooser
 from advisor.decide.portfolio.portfolio_lead import champions_of, leaders_of, rows_of, utility_of
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options
 from advisor.decide.portfolio.replay_knowledge import Expected, Knowledge, Leadership
-from advisor.decide.portfolio.replay_progress import Progress, Steps
 from advisor.model.table import JobTable
 from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
 from advisor.simulate.portfolio.policies import RentingPolicy
@@ -34,38 +32,30 @@ LONG_QUEUE: Final = 100
 square."""
 
 
-@dataclass(slots=True)
-class PolicyUse:
-    """The policies that were chosen, with the times of the choices and the time that they took."""
+class Watcher:
+    """Follows how a log is gone through; this one only calls a function, which may end it by an exception."""
 
-    chosen: Counter[int] = field(default_factory=Counter)
-    moments: list[float] = field(default_factory=list)
-    policies: list[int] = field(default_factory=list)
-    milliseconds: list[float] = field(default_factory=list)
-    queue: list[int] = field(default_factory=list)
-    simulations: int = 0
-    cut: int = 0
-    """Choices by simulation, and those among them in which the budget did not allow every policy."""
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
 
-    def add(self, moment: float, policy: int, waiting: int, milliseconds: float) -> None:
-        """Record one choice."""
-        self.chosen[policy] += 1
-        self.moments.append(moment)
-        self.policies.append(policy)
-        self.queue.append(waiting)
-        self.milliseconds.append(milliseconds)
+    def policies(self, done: int, count: int) -> None:  # noqa: ARG002
+        """So many policies of all have passed through the log."""
+        self._call()
 
-    def take(self, other: PolicyUse) -> None:
-        """Add what another wrote down, in the order of time."""
-        self.chosen += other.chosen
-        self.simulations += other.simulations
-        self.cut += other.cut
-        for name in ("moments", "policies", "milliseconds", "queue"):
-            getattr(self, name).extend(getattr(other, name))
-        order = np.argsort(self.moments, kind="stable")
-        for name in ("moments", "policies", "milliseconds", "queue"):
-            values = getattr(self, name)
-            setattr(self, name, [values[at] for at in order])
+    def passed(self, at: int, jobs: int, count: int) -> None:  # noqa: ARG002
+        """Pass ``at`` with choices has processed so many jobs of all."""
+        self._call()
+
+    def chose(self, at: int, cluster: RentedCluster, chosen: int, simulated: Simulated | None) -> None:
+        """In pass ``at`` a policy was chosen, by simulation or as the champion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Simulated:
+    """A choice by simulation, and how long it took."""
+
+    choice: Choice
+    seconds: float
 
 
 class Selection:
@@ -80,9 +70,8 @@ class Selection:
         )
         self._period = AdaptivePeriod()
         self._expected = Expected(options)
-        self.use = PolicyUse()
 
-    def choose(self, cluster: RentedCluster, champion: int) -> None:
+    def choose(self, cluster: RentedCluster, champion: int) -> Simulated:
         """Choose a policy and let it lead."""
         options = self._options
         situation = replace(cluster.situation(), ready=self._expected.ready(cluster))
@@ -93,12 +82,10 @@ class Selection:
         )
         began = time.perf_counter()
         choice = self._chooser.choose(situation, worth, options.budget, champion)
-        applied = choice.applied
-        self.use.add(cluster.now, applied, waiting, 1000 * (time.perf_counter() - began))
-        self.use.simulations += 1
-        self.use.cut += int(len(choice.tried) < len(options.policies))
+        simulated = Simulated(choice=choice, seconds=time.perf_counter() - began)
         rest = cluster.cloud.tick_seconds * (waiting / LONG_QUEUE) ** 2
-        cluster.apply(applied, self._period.after(applied), rest)
+        cluster.apply(choice.applied, self._period.after(choice.applied), rest)
+        return simulated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,22 +107,22 @@ class Standing:
     earliest: Floats
 
 
-def standing(known: JobTable, options: Options, steps: Steps, before: Floats) -> Standing:
+def standing(known: JobTable, options: Options, watcher: Watcher, before: Floats) -> Standing:
     """Judge each policy and each selection on a log; ``before``: the policies' priors (`prior_of`)."""
     policies = options.policies
     shadows = []
     earliest = np.full(len(known), np.inf)
     for done, policy in enumerate(policies):
-        steps.policies(done, len(policies))
+        watcher.policies(done, len(policies))
         alone, checkpoints, start = replay_policy(
             known, options.cloud, options.runtimes, policy, options.checkpoint_seconds
         )
         shadows.append((alone, checkpoints))
         np.minimum(earliest, start, out=earliest)
-    steps.policies(len(policies), len(policies))
+    watcher.policies(len(policies), len(policies))
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
     selections = [
-        run_led(known, options, Leadership(champions, [at]), earliest, steps, at)
+        run_led(known, options, Leadership(champions, [at]), earliest, watcher, at)
         for at in range(len(options.margins))
     ]
     for run in selections:
@@ -160,12 +147,6 @@ def standing(known: JobTable, options: Options, steps: Steps, before: Floats) ->
     )
 
 
-def steps_of(options: Options, tell: Progress) -> Steps:
-    """Progress through each policy, each selection and the portfolio."""
-    names = [f"selection, margin {100 * margin:g} %" for margin in options.margins]
-    return Steps(tell, (*names, "portfolio"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
     """One pass through the log with choices."""
@@ -173,11 +154,10 @@ class Run:
     totals: Totals
     checkpoints: Floats
     start: Floats
-    use: PolicyUse
 
 
 def run_led(
-    jobs: JobTable, options: Options, led: Leadership, earliest: Floats, steps: Steps, at: int
+    jobs: JobTable, options: Options, led: Leadership, earliest: Floats, watcher: Watcher, at: int
 ) -> Run:
     """Go through the log under the policy that leads by what is known.
 
@@ -187,23 +167,18 @@ def run_led(
     cluster = RentedCluster(jobs, options.cloud, options.runtimes, policies, options.checkpoint_seconds)
     selections = [Selection(policies, options, cluster, margin) for margin in options.margins]
     known = Knowledge(jobs, options, earliest)
-    use = PolicyUse()
     told = 0
     while not cluster.advance(chooses=True):
         champion, leader = led.after(known.checkpoints(cluster))
         told += 1
         if told % 50 == 0:
-            steps.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))
-            steps.cut(sum(one.use.cut for one in selections), told)
+            watcher.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))
         if leader == CHAMPION:
-            use.add(cluster.now, champion, int(cluster.state.scalars["waiting"][0]), float("nan"))
             cluster.apply(champion, options.checkpoint_seconds)
+            watcher.chose(at, cluster, champion, None)
         else:
-            selections[leader].choose(cluster, champion)
-    steps.passed(at, len(jobs), len(jobs))
-    for selection in selections:
-        use.take(selection.use)
+            simulated = selections[leader].choose(cluster, champion)
+            watcher.chose(at, cluster, simulated.choice.applied, simulated)
+    watcher.passed(at, len(jobs), len(jobs))
     state = cluster.state
-    return Run(
-        totals=cluster.totals(), checkpoints=state.checkpoints, start=state.job["start"].copy(), use=use
-    )
+    return Run(totals=cluster.totals(), checkpoints=state.checkpoints, start=state.job["start"].copy())

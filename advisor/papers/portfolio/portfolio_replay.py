@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options
-from advisor.decide.portfolio.portfolio_standing import PolicyUse, Run, Standing, run_led, standing, steps_of
+from advisor.decide.portfolio.portfolio_standing import Run, Standing, run_led, standing
 from advisor.decide.portfolio.replay_knowledge import Leadership, prepared, prior_of
-from advisor.decide.portfolio.replay_progress import Progress
 from advisor.model.table import JobTable
+from advisor.papers.portfolio.replay_progress import PolicyUse, Progress, steps_of
 from advisor.parallel import side_by_side
 from advisor.simulate.portfolio.cluster import Totals
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
@@ -21,10 +21,15 @@ from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, Rentin
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """Every way a log was gone through: each contender by itself, and under whoever led."""
+    """Every way a log was gone through: each contender by itself, and under whoever led.
+
+    Attributes:
+        uses: What each selection has chosen, then the portfolio.
+    """
 
     standing: Standing
     portfolio: Run
+    uses: Sequence[PolicyUse]
 
 
 def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
@@ -32,9 +37,8 @@ def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
     steps = steps_of(options, tell)
     found = standing(known, options, steps, prior_of(options.policies, options, steps.prior))
     led = Leadership(found.champions, found.leaders)
-    return Replayed(
-        standing=found, portfolio=run_led(known, options, led, found.earliest, steps, len(options.margins))
-    )
+    portfolio = run_led(known, options, led, found.earliest, steps, len(options.margins))
+    return Replayed(standing=found, portfolio=portfolio, uses=steps.uses)
 
 
 def report(
@@ -50,7 +54,7 @@ def report(
     known = prepared(table, options.cloud, jobs)
     policies = options.policies
     replayed = replay(known, options, progress or (lambda *_: None))
-    found, led = replayed.standing, replayed.portfolio
+    found, led, used = replayed.standing, replayed.portfolio, replayed.uses[-1]
     rows: list[dict[str, Any]] = [
         {"policy": policy.name, **_figures(one, options)}
         for policy, one in zip(policies, found.alone, strict=True)
@@ -78,13 +82,13 @@ def report(
         "beyond_the_paper": rows[len(PUBLISHED) :],
         "best_of_all": best_of_all,
         "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
-        "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
-        "choices": {"simulated": led.use.simulations, "cut_short": led.use.cut},
+        "invocations": {policies[i].name: n for i, n in used.chosen.most_common()},
+        "choices": {"simulated": used.simulations, "cut_short": used.cut},
         "simulate_all_policies_ms": {
-            "p50": float(np.nanpercentile(found.selections[0].use.milliseconds, 50)),
-            "p99": float(np.nanpercentile(found.selections[0].use.milliseconds, 99)),
+            "p50": float(np.nanpercentile(replayed.uses[0].milliseconds, 50)),
+            "p99": float(np.nanpercentile(replayed.uses[0].milliseconds, 99)),
         },
-        "use": _use_over_time(led.use, policies),
+        "use": _use_over_time(used, policies),
         "seconds": time.perf_counter() - began,
     }
 

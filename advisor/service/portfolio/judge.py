@@ -22,7 +22,7 @@ from advisor.arrays import Floats
 from advisor.decide.portfolio.portfolio_evidence import DAY_SECONDS
 from advisor.decide.portfolio.portfolio_lead import utility_of
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options, usual_evidence, usual_margins
-from advisor.decide.portfolio.portfolio_standing import standing, steps_of
+from advisor.decide.portfolio.portfolio_standing import Watcher, standing
 from advisor.decide.portfolio.replay_knowledge import prior_of
 from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
@@ -204,7 +204,7 @@ def _judged(
     champion, leader, charged, slowdown = int(np.argmax(scores)), CHAMPION, 0.0, 0.0
     if len(table):
         options = replace(options, day_seconds=_telling_span(table, options))
-        found = standing(table, options, steps_of(options, tick), prior)
+        found = standing(table, options, Watcher(tick), prior)
         champion, leader = int(found.champions[-1]), int(found.leaders[-1])
         scores = found.scores
         charged = found.alone[champion].charged_seconds

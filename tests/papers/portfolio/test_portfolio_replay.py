@@ -55,7 +55,7 @@ def test_the_future_changes_nothing(monkeypatch, evidence):
         runtimes=Runtimes.PREDICTED, policies=PUBLISHED[::7] + PUBLISHED[-1:], evidence=evidence
     )
     monkeypatch.setattr("advisor.decide.portfolio.replay_knowledge.PRIOR_WORKLOADS", ("synthetic:200:1",))
-    uses = [replay(log, options, lambda *_: None).portfolio.use for log in (whole, half)]
+    uses = [replay(log, options, lambda *_: None).uses[-1] for log in (whole, half)]
     early = [
         [(moment, policy) for moment, policy in zip(use.moments, use.policies, strict=True) if moment < end]
         for use in uses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.decide.portfolio.replay_progress import CUT, IN_ALL, Steps
+from advisor.papers.portfolio.replay_progress import CUT, IN_ALL, Steps
 
 
 def part(seconds: float, of: float) -> tuple[int, int]:
