@@ -10,8 +10,9 @@ known meaning are read. The record of a change by bmod has another order there a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from advisor.lsf.fields import Fields, MalformedRecord
 
@@ -218,60 +219,28 @@ def elements(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a ``JOB_MODIFY2`` record changes of a job (``bmod``); None: unchanged.
+    """What a ``JOB_MODIFY2`` record changes of a job (``bmod``).
 
     Attributes:
         indices: The elements it is for; empty for a plain job or a whole array.
-        run_limit_seconds: The new limit; 0: it has none any more.
+        values: New values of fields of :class:`LiveJob`.
     """
 
     job_id: int
     indices: tuple[int, ...]
-    queue: str | None = None
-    name: str | None = None
-    processors: int | None = None
-    begin_time: int | None = None
-    run_limit_seconds: int | None = None
-    resource_request: str | None = None
-    dependency: str | None = None
-    asked_hosts: tuple[str, ...] | None = None
-    project: str | None = None
-    description: str | None = None
-    priority: int | None = None
-    rerunnable: bool | None = None
-    exclusive: bool | None = None
+    values: Mapping[str, Any]
 
     def applied_to(self, job: LiveJob) -> LiveJob:
-        """The job with the change; mbatchd logs a limit as bmod was told it."""
-        name, at_once = self.name, job.array_at_once
-        if name is not None and job.array_index:
+        """The job with the change."""
+        values = dict(self.values)
+        if "name" in values and job.array_index:
+            name = values.pop("name")
             if limits := _LIMIT_ALONE.fullmatch(name):
-                name, at_once = None, int(limits[1]) or None
+                values["array_at_once"] = int(limits[1]) or None
             else:
                 match = _ARRAY.fullmatch(name)
-                name = f"{match[1] if match else name}[{job.array_index}]"
-        limit = job.run_limit_seconds if self.run_limit_seconds is None else self.run_limit_seconds or None
-        return replace(
-            job,
-            queue=_either(self.queue, job.queue),
-            explicit_queue=job.explicit_queue or self.queue is not None,
-            name=_either(name, job.name),
-            array_at_once=at_once,
-            processors=self.processors or job.processors,
-            begin_time=job.begin_time if self.begin_time is None else self.begin_time,
-            deferred=job.deferred or bool(self.begin_time),
-            run_limit_seconds=limit,
-            limit_factor=job.limit_factor if self.run_limit_seconds is None else 1.0,
-            resource_request=_either(self.resource_request, job.resource_request),
-            dependency=_either(self.dependency, job.dependency),
-            asked_hosts=job.asked_hosts if self.asked_hosts is None else self.asked_hosts,
-            project=_either(self.project, job.project),
-            description=_either(self.description, job.description),
-            priority=job.priority if self.priority is None else self.priority,
-            rerunnable=job.rerunnable if self.rerunnable is None else self.rerunnable,
-            rerunnable_by_queue=job.rerunnable_by_queue and self.rerunnable is None,
-            exclusive=job.exclusive if self.exclusive is None else self.exclusive,
-        )
+                values["name"] = f"{match[1] if match else name}[{job.array_index}]"
+        return replace(job, **values)
 
 
 def read_job_modify(fields: Fields) -> Change:
@@ -297,18 +266,29 @@ def read_job_modify(fields: Fields) -> Change:
         fields.text("host specification")
     dependency = fields.text("dependency") if options & _SUB_DEPENDENCY else None
     project, priority, description = _tail_of_change(fields, options, options2)
-    return Change(
-        job_id=job_id, indices=indices, queue=queue, name=name,
-        processors=None if processors in (0, _UNCHANGED_PROCESSORS) else processors,
-        begin_time=begin or None,
-        run_limit_seconds=0 if limit == _DELETED else limit if limit is not None and limit > 0 else None,
-        resource_request="" if deleted & _SUB_RESOURCES else resources,
-        dependency="" if deleted & _SUB_DEPENDENCY else dependency,
-        asked_hosts=() if deleted & _SUB_HOST else hosts,
-        project=project, description=description, priority=priority,
-        rerunnable=_said(_SUB_RERUNNABLE, options, deleted),
-        exclusive=_said(_SUB_EXCLUSIVE, options, deleted),
-    )  # fmt: skip
+    rerunnable = _said(_SUB_RERUNNABLE, options, deleted)
+    said = {
+        "queue": queue,
+        "explicit_queue": None if queue is None else True,
+        "name": name,
+        "processors": None if processors in (0, _UNCHANGED_PROCESSORS) else processors,
+        "begin_time": begin or None,
+        "deferred": True if begin else None,
+        "resource_request": "" if deleted & _SUB_RESOURCES else resources,
+        "dependency": "" if deleted & _SUB_DEPENDENCY else dependency,
+        "asked_hosts": () if deleted & _SUB_HOST else hosts,
+        "project": project,
+        "description": description,
+        "priority": priority,
+        "rerunnable": rerunnable,
+        "rerunnable_by_queue": None if rerunnable is None else False,
+        "exclusive": _said(_SUB_EXCLUSIVE, options, deleted),
+    }
+    values: dict[str, Any] = {field: value for field, value in said.items() if value is not None}
+    if limit is not None and (limit > 0 or limit == _DELETED):
+        # mbatchd logs a limit as bmod was told it
+        values |= {"run_limit_seconds": None if limit == _DELETED else limit, "limit_factor": 1.0}
+    return Change(job_id=job_id, indices=indices, values=values)
 
 
 def _tail_of_change(fields: Fields, options: int, options2: int) -> tuple[str | None, int | None, str | None]:
@@ -366,7 +346,3 @@ def _skip(fields: Fields, name: str, count: int) -> None:
 def _skip_texts(fields: Fields, name: str, count: int) -> None:
     for _ in range(count):
         fields.text(name)
-
-
-def _either(new: str | None, old: str) -> str:
-    return old if new is None else new
