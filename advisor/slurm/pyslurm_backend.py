@@ -19,7 +19,6 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Collection, Container, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -28,9 +27,9 @@ import structlog
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, Partition, Reservation, SubmittedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, SubmittedJob
 from advisor.slurm.cli import PARTITION_ATTEMPTS, CliBackend, one_line
-from advisor.slurm.protocol import AccountingExport, SlurmBackend
+from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.pyslurm_records import node_of, queued_job
 
 log = structlog.get_logger(__name__)
@@ -121,6 +120,13 @@ class PyslurmBackend:
         """Jobs of the last read that are no part of an array or of a heterogeneous job."""
         self.by_commands = 0
         """How often pyslurm could not do what was asked, so that the command line did it."""
+        self.accounting = commands.accounting
+        self.ping = commands.ping
+        self.partitions = commands.partitions
+        self.reservations = commands.reservations
+        self.config = commands.config
+        self.is_administrator = commands.is_administrator
+        self.version = commands.version
 
     # ---------------------------------------------------------------------------------------- reads
 
@@ -273,38 +279,6 @@ class PyslurmBackend:
     def _turn_to_commands(self, what: str, error: Exception) -> None:
         self.by_commands += 1
         log.info("pyslurm.cannot_read", what=what, why=str(error)[:200], then="it is read by commands")
-
-    # ------------------------------------------------------------------------------ by command line
-
-    def accounting(
-        self, since: float, until: float | None = None
-    ) -> AbstractContextManager[AccountingExport]:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.accounting(since, until)
-
-    def ping(self) -> bool:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.ping()
-
-    def partitions(self) -> tuple[Partition, ...]:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.partitions()
-
-    def reservations(self) -> tuple[Reservation, ...]:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.reservations()
-
-    def config(self) -> Mapping[str, str]:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.config()
-
-    def is_administrator(self, user: str) -> bool:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.is_administrator(user)
-
-    def version(self) -> tuple[int, ...]:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return self._commands.version()
 
 
 def _job_changes(changes: Mapping[str, str]) -> dict[str, Any] | None:
