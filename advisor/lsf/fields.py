@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 # possessive quantifiers: no line, e.g. one of quotes only, makes the match slow
 _QUOTED: Final = r'"[^"]*+(?:""[^"]*+)*+"'
@@ -19,22 +19,12 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _REAL: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 
 Value: TypeAlias = str | int | float
+Layout: TypeAlias = tuple[tuple[str, str], ...]
+"""Consecutive fields: names and kinds (``s`` text, ``d`` whole number, ``f`` number), see :func:`layout`."""
 
 
 class MalformedRecord(Exception):
     """A line that is not the expected record; the message says which field, and why."""
-
-
-class Layout(NamedTuple):
-    """Consecutive fields: names and kinds (``s`` text, ``d`` whole number, ``f`` number), see :func:`layout`.
-
-    ``forms`` has one letter per field: ``s`` in quotes, ``n`` bare. ``wanted`` are the fields that are read,
-    each with its position.
-    """
-
-    fields: tuple[tuple[str, str], ...]
-    forms: str
-    wanted: tuple[tuple[int, str, str], ...]
 
 
 class Fields:
@@ -53,7 +43,6 @@ class Fields:
         if not _WELL_FORMED.fullmatch(line):
             raise MalformedRecord(f"a stray quote in field {_fields_before_stray(line) + 1}")
         self._found: list[str] = _TOKEN.findall(line)
-        self._forms = "".join(["s" if token[0] == '"' else "n" for token in self._found])
         self._next = 0
 
     def __len__(self) -> int:
@@ -97,7 +86,7 @@ class Fields:
 
     def next_is_text(self) -> bool:
         """Whether the next field is a string in quotes."""
-        return self._forms[self._next : self._next + 1] == "s"
+        return self._next < len(self._found) and self._found[self._next][0] == '"'
 
     def wholes(self, name: str) -> list[int]:
         """Take all whole numbers up to the next other field."""
@@ -108,28 +97,14 @@ class Fields:
 
     def all_of(self, row: Layout) -> dict[str, Value]:
         """Take a row of fields; those named ``-`` may be of any kind."""
-        begin = self._next
-        if self._forms[begin : begin + len(row.forms)] != row.forms:
-            self._check_wanted(row)
-            self._next = begin
-        found: dict[str, Value] = {}
-        for place, name, kind in row.wanted:
-            token = self._found[begin + place]
-            if kind == "s":
-                found[name] = _unquoted(token)
-            else:
-                self._next = begin + place
-                found[name] = self.whole(name) if kind == "d" else self.real(name)
-        self._next = begin + len(row.forms)
-        return found
-
-    def _check_wanted(self, row: Layout) -> None:
         take: dict[str, Callable[[str], Value]] = {"s": self.text, "d": self.whole, "f": self.real}
-        for name, kind in row.fields:
+        found: dict[str, Value] = {}
+        for name, kind in row:
             if name == "-":
                 self._take(name)
             else:
-                take[kind](name)
+                found[name] = take[kind](name)
+        return found
 
     def _take(self, name: str) -> str:
         if self._next >= len(self._found):
@@ -160,12 +135,7 @@ def _words(name: str) -> str:
 
 def layout(text: str) -> Layout:
     """The layout for :meth:`Fields.all_of` of a text such as ``"job_id:d user:s -:f"``."""
-    row = tuple((name, kind) for name, _, kind in (word.partition(":") for word in text.split()))
-    return Layout(
-        fields=row,
-        forms="".join("s" if kind == "s" else "n" for _, kind in row),
-        wanted=tuple((place, name, kind) for place, (name, kind) in enumerate(row) if name != "-"),
-    )
+    return tuple((name, kind) for name, _, kind in (word.partition(":") for word in text.split()))
 
 
 def short_text(value: str | None) -> str | None:
