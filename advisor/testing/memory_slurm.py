@@ -320,6 +320,18 @@ class MemorySlurm(MemoryCluster):
         found: Mapping[str, str] = self._call("config", lambda: {"JobRequeue": "1"})
         return found
 
+    def ping(self) -> bool:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return True
+
+    def is_administrator(self, user: str) -> bool:  # noqa: ARG002
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`; everybody is one."""
+        return True
+
+    def version(self) -> tuple[int, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return (22, 5, 8)
+
     # ------------------------------------------------------------------ single jobs
 
     def warn(self, job_id: int) -> str:

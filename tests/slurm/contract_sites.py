@@ -79,8 +79,7 @@ class InMemory:
             features=FEATURES,
             times=SlurmTimes(suspend=5.0, idle=10.0, requeue=5.0),
         )
-        # it lacks is_administrator, ping and version, which no case of the contract calls on it
-        self.by_commands: SlurmBackend = self.jobs  # type: ignore[assignment]
+        self.by_commands: SlurmBackend = self.jobs
         self.slurm, self.pyslurm = self.by_commands, MemoryPyslurm(self.jobs)
         if by_pyslurm:
             self.slurm = PyslurmBackend(self.pyslurm, self.by_commands)
