@@ -9,7 +9,14 @@ from typing import Final
 from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.spot.pools import pools_for_run
-from advisor.decide.submission.cloud_terms import ANY, boot_seconds, cloud_wait, stretched, usd_per_core_hour
+from advisor.decide.submission.cloud_terms import (
+    ANY,
+    boot_seconds,
+    cloud_wait,
+    needs_boot,
+    stretched,
+    usd_per_core_hour,
+)
 from advisor.decide.submission.rules import deadline_for, requeueable
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
 from advisor.model.checkpoint_word import NO_CHECKPOINT
@@ -128,9 +135,15 @@ def must_avoid_spot(job: Job, settings: Settings) -> bool:
     return settings.capacity.use_spot and not requeueable(job, settings)
 
 
-def kind_of_node(job: Job, cloud: CloudState, settings: Settings) -> str:
-    """Kind of cloud nodes on which the job may start, a key of ``cloud.rooms``."""
-    return (must_avoid_spot(job, settings) and off_spot_feature(job, cloud)) or ANY
+def wait_and_boot(
+    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
+) -> tuple[float, bool]:
+    """Seconds that the job waits for cloud nodes on which it may start, and whether these boot then."""
+    if not cloud.rooms:
+        return 0.0, True
+    kind = (must_avoid_spot(job, settings) and off_spot_feature(job, cloud)) or ANY
+    wait = cloud_wait(kind, job, cloud_run_seconds, cloud, now)
+    return wait, needs_boot(kind, job, wait, cloud)
 
 
 def off_spot_feature(job: Job, cloud: CloudState) -> str | None:

@@ -19,13 +19,11 @@ from advisor.decide.explanation.reasons import Reason, used_up
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, usd_for_shorter
 from advisor.decide.promise.promised import promised
 from advisor.decide.promise.promised import warm as warm_promise
-from advisor.decide.submission.capacity import choose, kind_of_node
+from advisor.decide.submission.capacity import choose, wait_and_boot
 from advisor.decide.submission.cloud_terms import (
     Start,
-    cloud_wait,
     money_short,
     most_usd_per_second,
-    needs_boot,
     ratio_of,
     slowdown_of,
     start_of,
@@ -59,6 +57,16 @@ _ROUNDING: Final = 1e-9
 _FREE_USD: Final = 1e-12
 """The price per second of nodes that are paid for already: any saving is worth it."""
 _Numbers = tuple[tuple[str, Quantity], ...]
+
+
+class _Case(NamedTuple):
+    """The job that is asked about, the chances of its run time, shape ``(bins,)``, and what is known."""
+
+    job: Job
+    chances: Floats
+    state: SiteState
+    estimates: Estimates
+    settings: Settings
 
 
 class _Option(NamedTuple):
@@ -129,11 +137,12 @@ def priced(
     slowdown = slowdown_of(job, ratio, settings.placement)
     cloud_run = slowdown * estimates.run.seconds
     capacity, fourth = choose(job, cloud_run, state.cloud, settings, state.time, ratio)
-    option = _option(job, capacity, slowdown, cloud_run, chances, state, estimates, settings)
-    answers = _faster_and_worth_it(job, option, chances, state, estimates, settings)
+    case = _Case(job, chances, state, estimates, settings)
+    option = _option(case, capacity, slowdown, cloud_run)
+    answers = _faster_and_worth_it(case, option)
     if answers[-1].reason in _NO_MONEY and not option.offer.is_whole:
-        shorter = _covered(job, option, chances, state, estimates, settings)
-        others = _faster_and_worth_it(job, shorter, chances, state, estimates, settings)
+        shorter = _covered(case, option)
+        others = _faster_and_worth_it(case, shorter)
         if others[-1].verdict not in STAYS:
             option, answers = shorter, others
     if answers[-1].verdict in STAYS:
@@ -144,38 +153,19 @@ def priced(
     return (first, *answers, fourth), capacity, hedge
 
 
-def _faster_and_worth_it(
-    job: Job,
-    option: _Option,
-    chances: Floats,
-    state: SiteState,
-    estimates: Estimates,
-    settings: Settings,
-) -> tuple[Answer, ...]:
+def _faster_and_worth_it(case: _Case, option: _Option) -> tuple[Answer, ...]:
     """Questions 2 and 3; 3 only where 2 does not keep the job here."""
-    second = _sure_enough(option, chances, estimates, settings)
+    second = _sure_enough(case, option)
     if second.verdict in STAYS:
         return (second,)
-    return second, _worth_its_price(job, option, state, settings)
+    return second, _worth_its_price(case, option)
 
 
-def _option(
-    job: Job,
-    capacity: Capacity | None,
-    slowdown: float,
-    cloud_run: float,
-    chances: Floats,
-    state: SiteState,
-    estimates: Estimates,
-    settings: Settings,
-) -> _Option:
+def _option(case: _Case, capacity: Capacity | None, slowdown: float, cloud_run: float) -> _Option:
     """The best slice and its capacity: on-demand if none is available, so that answers have numbers."""
+    job, state, settings = case.job, case.state, case.settings
     cloud = state.cloud
-    wait_there, boots = 0.0, True
-    if cloud.rooms:
-        kind = kind_of_node(job, cloud, settings)
-        wait_there = cloud_wait(kind, job, cloud_run, cloud, state.time)
-        boots = needs_boot(kind, job, wait_there, cloud)
+    wait_there, boots = wait_and_boot(job, cloud_run, cloud, settings, state.time)
     start = start_of(job, cloud, settings, boots=boots)
     tried = capacity or Capacity.ON_DEMAND
     usd = usd_per_second(job, tried, cloud, settings)
@@ -202,50 +192,34 @@ def _option(
         limit_there=limit if limit_there is None else limit_there.given_seconds,
         is_whole=is_whole,
         offer=offer,
-        best=_best(offer, chances, limit, estimates, settings),
+        best=_best(case, offer, limit),
     )
 
 
-def _best(
-    offer: CloudOffer,
-    chances: Floats,
-    limit: float,
-    estimates: Estimates,
-    settings: Settings,
-    longest: float = math.inf,
-) -> Slice:
+def _best(case: _Case, offer: CloudOffer, limit: float, longest: float = math.inf) -> Slice:
     return best_slice(
-        chances,
+        case.chances,
         GRID,
         limit=limit,
         elapsed=0.0,
-        wait=estimates.wait.seconds,
+        wait=case.estimates.wait.seconds,
         offer=offer,
-        loss_weight=settings.price.loss_weight,
+        loss_weight=case.settings.price.loss_weight,
         longest=longest,
     )
 
 
-def _covered(
-    job: Job,
-    option: _Option,
-    chances: Floats,
-    state: SiteState,
-    estimates: Estimates,
-    settings: Settings,
-) -> _Option:
+def _covered(case: _Case, option: _Option) -> _Option:
     """The option with the best slice that may be bought with the money at hand; its value may be negative."""
-    paid = (
-        usd_for_shorter(state.price, job.payers) / job.array_tasks - option.start.usd
-    ) / option.most_usd_per_second
+    usd = usd_for_shorter(case.state.price, case.job.payers) / case.job.array_tasks
+    paid = (usd - option.start.usd) / option.most_usd_per_second
     longest = (paid - option.start.seconds - ENDING_SECONDS) / option.slowdown
-    best = _best(option.offer, chances, option.limit, estimates, settings, longest * (1.0 - _ROUNDING))
-    return option._replace(best=best)
+    return option._replace(best=_best(case, option.offer, option.limit, longest * (1.0 - _ROUNDING)))
 
 
-def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, settings: Settings) -> Answer:
+def _sure_enough(case: _Case, option: _Option) -> Answer:
     """Question 2: is the best slice expected to save time, and is the saving certain enough?"""
-    best = option.best
+    best, estimates = option.best, case.estimates
     numbers: _Numbers = (
         ("predicted_wait", Quantity(estimates.wait.seconds)),
         ("wait_deviation", Quantity(estimates.wait.deviation)),
@@ -264,10 +238,10 @@ def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, setting
             ("slice", Quantity(option.run_seconds)),
             ("slice_chance", Quantity(best.chance, "chance")),
         )
-    limit = 60.0 * settings.price.uncertainty_limit_minutes
+    limit = 60.0 * case.settings.price.uncertainty_limit_minutes
     if limit < math.inf:
         deviation = saving_deviation(
-            chances,
+            case.chances,
             GRID,
             best.stop,
             option.limit,
@@ -282,8 +256,9 @@ def _sure_enough(option: _Option, chances: Floats, estimates: Estimates, setting
     return _answer(_FASTER, Verdict.YES, Reason.SAVES_TIME, numbers)
 
 
-def _worth_its_price(job: Job, option: _Option, state: SiteState, settings: Settings) -> Answer:
+def _worth_its_price(case: _Case, option: _Option) -> Answer:
     """Question 3: price, tokens and budgets. The numbers are sums over all tasks of the job."""
+    job, state, settings = case.job, case.state, case.settings
     tasks, price = job.array_tasks, state.price
     cost = 0.0 if option.is_free else tasks * option.best.cost
     worst = tasks * option.worst_usd

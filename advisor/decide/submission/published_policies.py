@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.capacity import choose, kind_of_node
+from advisor.decide.submission.capacity import choose, wait_and_boot
 from advisor.decide.submission.cloud_terms import (
     boot_seconds,
-    cloud_wait,
     cost_usd,
-    needs_boot,
     ratio_of,
     slowdown_of,
     start_of,
@@ -94,11 +92,7 @@ def _asked(
 def _case(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> PlacementCase:
     cloud, ratio = state.cloud, ratio_of(job, state.ratios)
     slowdown = slowdown_of(job, ratio, settings.placement)
-    there, boots = 0.0, True
-    if cloud.rooms:
-        kind = kind_of_node(job, cloud, settings)
-        there = cloud_wait(kind, job, slowdown * estimates.run.seconds, cloud, state.time)
-        boots = needs_boot(kind, job, there, cloud)
+    there, boots = wait_and_boot(job, slowdown * estimates.run.seconds, cloud, settings, state.time)
     return as_case(
         processors=job.processors,
         estimates=estimates,
