@@ -21,7 +21,7 @@ from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
-from advisor.predict.size.size_model import SizeModel
+from advisor.predict.size.size_model import SizeModel, part_of
 
 FORMAT: Final = 1
 
@@ -174,14 +174,10 @@ class Predictor:
                 mend="Restart `advisor control`, which builds it anew from the history",
                 code="predictor.arrays",
             ) from None
-        wait = KnnEstimator.from_arrays(_part(arrays, "wait."), schema)
-        run = KnnEstimator.from_arrays(_part(arrays, "run."), schema)
+        wait = KnnEstimator.from_arrays(part_of(arrays, "wait."), schema)
+        run = KnnEstimator.from_arrays(part_of(arrays, "run."), schema)
         predictor = cls(
             wait.parameters, run.parameters, encoder=encoder, size=size, probability_cut=probability_cut
         )
         predictor.wait, predictor.run = wait, run
         return predictor
-
-
-def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -310,9 +310,9 @@ class SizeModel:
             if meta["format"] != FORMAT or tuple(meta["schema"]) != FEATURE_NAMES:
                 msg = "it has another format or other features"
                 raise ValueError(msg)  # noqa: TRY301 (every damage becomes one message below)
-            trees = TreeEnsemble.from_arrays(_part(arrays, _TREES)) if meta["trees"] else None
+            trees = TreeEnsemble.from_arrays(part_of(arrays, _TREES)) if meta["trees"] else None
             model = cls(
-                LiveFeatures.from_arrays(_part(arrays, _FEATURES)),
+                LiveFeatures.from_arrays(part_of(arrays, _FEATURES)),
                 trees,
                 divider_seconds=float(meta["divider_seconds"]),
                 trained_at=float(meta["trained_at"]),
@@ -329,7 +329,8 @@ class SizeModel:
         return model
 
 
-def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+def part_of(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 

@@ -13,15 +13,15 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from advisor.arrays import Floats
 from advisor.decide.submission.table_row import job_of
+from advisor.model.cluster import ClusterState
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
-from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Target, TuningProblem
 from advisor.predict.knn.parameters import KnnParameters
+from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import ClusterTracker, StateColumns, states_of
 from advisor.predict.knn.tuning import GeneticSettings, tune
 from advisor.replay.closed_loop.world import World
@@ -49,14 +49,15 @@ class Neighbours:
             start_of_log=self.past.start_of_log, utc_offset_seconds=self.past.utc_offset_seconds
         )
         self._tracker = ClusterTracker(jobs.machine)
-        self._features = np.full((len(jobs), len(self._encoder.schema)), np.nan)
+        self._states: dict[int, ClusterState] = {}  # that each job has met at its submission
         states = states_of(self.past)
         self._past_features = self._encoder.encode_table(self.past, states)
         is_known = np.asarray(np.isfinite(self._past_features).any(axis=0))
         self._parameters = {
             target: _on(is_known, self._tuned(states, target, generations)) for target in TARGETS
         }
-        self._estimators = {target: self._taught(target, world.now) for target in TARGETS}
+        self._predictor = Predictor(self._parameters["wait"], self._parameters["run"], encoder=self._encoder)
+        self._predictor.learn_table(self.past, states, until=world.now)
 
     def of_past(self, rows: NDArray[np.int64]) -> dict[Target, EstimateColumns]:
         """Estimates of rows before the first job, each from what was known at its submission."""
@@ -73,14 +74,13 @@ class Neighbours:
 
     def submitted(self, row: int, now: float) -> Estimates:
         """Forecast a new job, which has not joined the queue."""
-        features = self._encoder.encode(self.job(row), self._tracker.state(now))
-        self._features[row] = features
-        return self._estimates(features)
+        state = self._states[row] = self._tracker.state(now)
+        return self._predictor.estimate(self.job(row), state)
 
     def asked_again(self, row: int, now: float) -> Estimates:
         """Forecast a waiting job anew, from now on."""
         job = structs.replace(self.job(row), submit_time=now)
-        return self._estimates(self._encoder.encode(job, self._tracker.state(now).without(job)))
+        return self._predictor.estimate(job, self._tracker.state(now).without(job))
 
     def joined(self, row: int, now: float) -> None:
         """A job waits on-premise."""
@@ -94,33 +94,14 @@ class Neighbours:
     def started(self, row: int, now: float) -> None:
         """A job has started on-premise: its wait is known."""
         self._tracker.start(row, now)
-        self._learn("wait", row, now, now - float(self._jobs.submit[row]))
+        self._predictor.learn_wait(self.job(row), now, self._states[row])
 
     def ended(self, row: int, now: float) -> None:
         """A job has ended; in the cloud it has shown what it would have run on-premise."""
         self._tracker.finish(row, now)
-        self._learn("run", row, now, float(self._jobs.run[row]))
-
-    def _estimates(self, features: Floats) -> Estimates:
-        return Estimates(
-            wait=self._estimators["wait"].estimate(features), run=self._estimators["run"].estimate(features)
-        )
-
-    def _learn(self, target: Target, row: int, now: float, label: float) -> None:
-        job_id = int(self._jobs.table.job_id[self._jobs.first + row])
-        self._estimators[target].add(self._features[row], label, time=now, job_id=job_id)
-
-    def _taught(self, target: Target, now: float) -> KnnEstimator:
-        past = self.past
-        labels = past.first_wait if target == "wait" else past.whole_run
-        times = past.submit + labels if target == "wait" else past.end
-        known = np.flatnonzero((past.run > 0) & (labels >= 0) & (times < now))
-        known = known[np.argsort(times[known], kind="stable")]
-        estimator = KnnEstimator(self._parameters[target], self._encoder.schema)
-        estimator.add_many(
-            self._past_features[known], labels[known], times=times[known], job_ids=past.job_id[known]
-        )
-        return estimator
+        job, run = self.job(row), float(self._jobs.run[row])
+        features = self._encoder.encode(job, self._states.pop(row))
+        self._predictor.run.add(features, run, time=now, job_id=job.job_id)
 
     def _tuned(self, states: StateColumns, target: Target, generations: int) -> KnnParameters:
         start = KnnParameters.untuned(self._encoder.schema)
