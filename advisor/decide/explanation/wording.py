@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
@@ -120,16 +120,23 @@ def explanation(advice: Advice) -> str:
             "",
             f"{HEADINGS[answer.question]} {verdict}",
             f"  {sentence(answer)} [{clean(answer.reason)}]",
+            *_number_lines((name, quantity(value)) for name, value in answer.numbers),
         ]
-        width = max((len(NAMES.get(name, name)) for name, _ in answer.numbers), default=0)
-        for name, value in answer.numbers:
-            lines.append(f"    {clean(NAMES.get(name, name)):<{width}}  {quantity(value)}")
-    if limit := advice.time_limit:
-        lines += ["", time_limit_sentence(limit)]
-    if advice.hedge:
-        lines += ["", f"{hedge_sentence(advice.hedge)}."]
-    lines += ["", f"Size class: {clean(advice.size)}. Advice {clean(advice.advice_id)}."]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_last_lines(advice)])
+
+
+def _number_lines(shown: Iterable[tuple[str, str]]) -> list[str]:
+    """Numbers in words, each on a line with its name."""
+    rows = [(clean(NAMES.get(name, name)), value) for name, value in shown]
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"    {name:<{width}}  {value}" for name, value in rows]
+
+
+def _last_lines(said: Advice | RecordedAdvice) -> list[str]:
+    """What an explanation says after the answers."""
+    lines = ["", time_limit_sentence(said.time_limit)] if said.time_limit else []
+    lines += ["", f"{hedge_sentence(said.hedge)}."] if said.hedge else []
+    return [*lines, "", f"Size class: {clean(said.size)}. Advice {clean(said.advice_id)}."]
 
 
 def time_limit_sentence(limit: TimeLimit) -> str:
@@ -191,18 +198,7 @@ def recorded_explanation(recorded: RecordedAdvice) -> str:
     """Everything that an AdminComment says; ``advisor why`` prints it if the ledger has no record."""
     said = recorded_why(recorded) if "start_there" in recorded.numbers else recorded_sentence(recorded)
     lines = [recorded_headline(recorded), "", f"  {said} [{clean(recorded.reason)}]"]
-    shown = [
-        (clean(NAMES.get(name, name)), quantity(Quantity(value, UNITS.get(name, "s"))))
-        for name, value in recorded.numbers.items()
-    ]
-    width = max((len(name) for name, _ in shown), default=0)
-    lines += [f"    {name:<{width}}  {value}" for name, value in shown]
-    if recorded.time_limit:
-        lines += ["", time_limit_sentence(recorded.time_limit)]
-    if recorded.hedge:
-        lines += ["", f"{hedge_sentence(recorded.hedge)}."]
-    lines += ["", f"Size class: {clean(recorded.size)}. Advice {clean(recorded.advice_id)}."]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_number_lines(_shown(recorded).items()), *_last_lines(recorded)])
 
 
 def in_general(reason: str) -> str:
