@@ -11,17 +11,15 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import Reservation
-from advisor.slurm.commands import Commands, reservations_of
+from advisor.slurm.commands import Commands, delete_reservation, reservations_of, reserve_nodes
 
 PREFIX: Final = "advisor_end_"
 _MINUTES: Final = 30
 """As long as EC2 takes to clear a block."""
 _SAME_SECONDS: Final = 60.0
 """A reservation that begins so close to a block's end is left alone; slurmctld counts whole seconds."""
-_OWNER: Final = "root"
 
 
 class BlockEnds:
@@ -43,28 +41,17 @@ class BlockEnds:
         """
         known = self.known()
         for block, (nodes, ends_at) in wanted.items():
-            name = f"reservationname={PREFIX}{block}"
             if not nodes or ends_at <= now:
                 continue
             which = f"nodes={fold(sorted(nodes))}"
             if block in known and abs(known[block].begin - ends_at) > _SAME_SECONDS:
                 # a block was extended; slurmctld does not move a reservation that has begun
-                self._clear(block)
+                delete_reservation(self._commands, f"{PREFIX}{block}")
                 del known[block]
             if block not in known:
-                # ignore_jobs: a job that got one of these nodes a moment ago keeps it
                 begin = f"starttime=now+{max(1, math.floor(ends_at - now)):d}"
-                length = f"duration={_MINUTES:d}"
-                options = (which, begin, length, f"users={_OWNER}", "flags=ignore_jobs")
-                self._commands.text("scontrol", "create", "reservation", name, *options)
+                reserve_nodes(self._commands, f"{PREFIX}{block}", which, begin, f"duration={_MINUTES:d}")
             elif known[block].nodes != frozenset(nodes):
-                self._commands.text("scontrol", "update", name, which)
+                self._commands.text("scontrol", "update", f"reservationname={PREFIX}{block}", which)
         for block in known.keys() - {block for block, (nodes, _) in wanted.items() if nodes}:
-            self._clear(block)
-
-    def _clear(self, block: str) -> None:
-        try:
-            self._commands.text("scontrol", "delete", f"reservationname={PREFIX}{block}")
-        except RetryLater:
-            if block in self.known():
-                raise
+            delete_reservation(self._commands, f"{PREFIX}{block}")

@@ -230,6 +230,21 @@ def named(commands: Commands, job_ids: str) -> str:
     return ",".join(tasks.get(job_id, job_id) for job_id in job_ids.split(","))
 
 
+def reserve_nodes(commands: Commands, name: str, *words: str) -> None:
+    """Make a reservation of nodes; a job that got one of them a moment ago keeps it (``ignore_jobs``)."""
+    options = (f"reservationname={name}", *words, "users=root", "flags=ignore_jobs")
+    commands.text("scontrol", "create", "reservation", *options)
+
+
+def delete_reservation(commands: Commands, name: str) -> None:
+    """Delete a reservation; no error where there is none."""
+    try:
+        commands.text("scontrol", "delete", f"reservationname={name}")
+    except RetryLater:
+        if any(one.name == name for one in reservations_of(commands)):
+            raise
+
+
 def reservations_of(commands: Commands) -> tuple[Reservation, ...]:
     """All reservations; RetryLater when slurmctld does not say."""
     return parsing.reservations(commands.text("scontrol", "--oneliner", "show", "reservations"))

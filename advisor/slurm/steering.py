@@ -15,11 +15,10 @@ from advisor.model.errors import RetryLater
 from advisor.model.job_words import mebibytes
 from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands, reservations_of
+from advisor.slurm.commands import Commands, delete_reservation, reservations_of, reserve_nodes
 from advisor.slurm.records import Layout, Unread
 
 RESERVATION: Final = "advisor_portfolio"
-_OWNER: Final = "root"
 _COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of these nodes
 _JOBS_A_CALL: Final = 500
 _GENERIC: Final = ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task")
@@ -90,30 +89,17 @@ class BurstSteering:
         if not nodes:
             msg = "no node is named: open() is meant"
             raise ValueError(msg)
-        changes = [f"reservationname={RESERVATION}", f"endtime=now+{max(1, round(seconds)):d}"]
+        changes = [f"endtime=now+{max(1, round(seconds)):d}"]
         if known is None or known.nodes != frozenset(nodes):
             changes.append(f"nodes={fold(sorted(nodes))}")
         if known is not None:
-            self._commands.text("scontrol", "update", *changes)
-            return
-        # ignore_jobs: a job that got one of these nodes a moment ago keeps it
-        self._commands.text(
-            "scontrol",
-            "create",
-            "reservation",
-            *changes,
-            "starttime=now",
-            f"users={_OWNER}",
-            "flags=ignore_jobs",
-        )
+            self._commands.text("scontrol", "update", f"reservationname={RESERVATION}", *changes)
+        else:
+            reserve_nodes(self._commands, RESERVATION, *changes, "starttime=now")
 
     def open(self) -> None:
         """Open all nodes; no error when none are closed."""
-        try:
-            self._commands.text("scontrol", "delete", f"reservationname={RESERVATION}")
-        except RetryLater:
-            if self.closed() is not None:
-                raise
+        delete_reservation(self._commands, RESERVATION)
 
     @property
     def knows_site_factors(self) -> bool:
