@@ -6,12 +6,10 @@ from typing import Self
 
 from advisor.history._jobs import Attempt, FinishedJobs
 from advisor.history.database import Database
-from advisor.history.ledger import Decision
-from advisor.history.ledger_rows import LedgerRow
 from advisor.history.ledger_summaries import LedgerSummaries
 from advisor.history.paid_time import PaidTimes
 
-__all__ = ["Attempt", "Decision", "HistoryStore", "LedgerRow"]
+__all__ = ["Attempt", "HistoryStore"]
 
 
 class HistoryStore(FinishedJobs, LedgerSummaries, PaidTimes):

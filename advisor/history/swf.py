@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from advisor.files.log_file import (
     Malformed,
-    MalformedLine,
     MalformedLines,
     Progress,
     Report,
@@ -31,10 +30,8 @@ from advisor.model.table import UNKNOWN_CODE, JobTable
 __all__ = [
     "STATUS_OF_STATE",
     "Malformed",
-    "MalformedLine",
     "MalformedLines",
     "Progress",
-    "Report",
     "SwfHeader",
     "iter_outcomes",
     "read_header",

@@ -32,8 +32,6 @@ __all__ = [
     "BudgetSettings",
     "CapacitySettings",
     "ClusterSettings",
-    "DataSettings",
-    "DriftSettings",
     "Ec2Settings",
     "EstimatorSettings",
     "HedgeSettings",
@@ -43,15 +41,12 @@ __all__ = [
     "PathSettings",
     "PlacementSettings",
     "PortfolioSettings",
-    "PriceSettings",
     "RuleSettings",
-    "Section",
     "Settings",
     "SizeSettings",
     "SubmitSettings",
     "WaitingSettings",
     "WebSettings",
-    "setting",
 ]
 
 
