@@ -13,7 +13,6 @@ from msgspec.structs import asdict, replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.table import JobTable
-from advisor.predict.knn import _states
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow, states_of
 
 NAN = math.nan
@@ -160,23 +159,6 @@ def test_size_of_an_unknown_machine_is_the_most_seen_busy(rows):
     states = states_of(table)
     assert [states.state(row) for row in range(len(table))] == states_by_tracker(table)
     assert np.all(states.free_processors >= 0)
-
-
-def test_compiled_sweep_equals_its_python(interpreted):
-    generator = np.random.default_rng(5)
-    rows = np.column_stack(
-        [
-            np.sort(generator.integers(0, 500, 300)),
-            generator.integers(-1, 60, 300),
-            generator.integers(-1, 90, 300),
-            generator.integers(1, 8, 300),
-            np.where(generator.random(300) < 0.2, NAN, generator.integers(1, 90, 300)),
-        ]
-    )
-    compiled = states_of(table_of(rows.tolist()))
-    interpreted(_states)
-    plain = states_of(table_of(rows.tolist()))
-    assert [compiled.state(row) for row in range(300)] == [plain.state(row) for row in range(300)]
 
 
 def test_states_keep_the_row_order_of_the_table():
