@@ -15,12 +15,13 @@ from sklearn.ensemble import RandomForestClassifier
 
 from advisor.compiled import compiled
 from advisor.predict.size import _size_state as s
-from advisor.predict.size._size_rows import CALENDAR, START, SUBMISSION
+from advisor.predict.size._size_rows import START, SUBMISSION
 from advisor.predict.size._size_state import KINDS, State, empty_state, with_room
 from advisor.predict.size.size_features import Events, events_of
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size.size_training import SizeTraining
 
+CALENDAR: Final = ("hour", "day_of_week", "day_of_month", "month", "week", "quarter")
 PAPER_KINDS: Final = (s.USER_REQUEST, s.USER_PROCESSORS, s.USER_DAY)
 PAPER_NAMES: Final = (
     "requested_seconds",
@@ -63,8 +64,30 @@ def paper_rows(history: SizeHistory, dividers: WeeklyDividers) -> NDArray[np.flo
     state, submissions = empty_state(), np.full(count, -1, np.int64)
     for events in events_of(history, ends, dividers):
         state = with_room(state, KINDS * len(events[0]))
-        _replay(state, events, history.names, numbers, history.calendars, rows, submissions)
+        _replay(state, events, history.names, numbers, history.local, rows, submissions)
+    rows[:, 2:8] = _calendar(history.local)
     return rows
+
+
+def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Hour, day of week (Monday 0), day of month, month, week of the year, quarter; shape (n, 6).
+
+    ``local`` is the site's local time in seconds since the epoch.
+    """
+    days = np.floor(local / 86400.0)
+    date = days.astype(np.int64).astype("datetime64[D]")
+    month = date.astype("datetime64[M]")
+    of_year = month.astype(np.int64) % 12
+    return np.column_stack(
+        [
+            np.floor((local - 86400.0 * days) / 3600.0),
+            (days + 3) % 7,
+            (date - month).astype(np.int64) + 1,
+            of_year + 1,
+            (date - date.astype("datetime64[Y]")).astype(np.int64) // 7 + 1,
+            of_year // 3 + 1,
+        ]
+    ).astype(np.float64)
 
 
 @compiled
@@ -72,17 +95,15 @@ def paper_row(
     state: State,
     keys: NDArray[np.uint64],
     numbers: NDArray[np.float64],
-    calendar: NDArray[np.float64],
     divider: float,
     row: NDArray[np.float32],
 ) -> None:
-    """Zrigui et al., Table 4; NaN where the category has no such job."""
+    """Zrigui et al., Table 4, without the calendar; NaN where the category has no such job."""
     request, processors = numbers[0], numbers[1]
     row[:] = np.nan
     if request > 0:
         row[0] = request
     row[1] = processors
-    row[2:8] = calendar
     log_divider = math.log(divider)
     base = 8
     for kind in PAPER_KINDS:
@@ -104,7 +125,7 @@ def _replay(
     events: Events,
     names: NDArray[np.uint64],
     numbers: NDArray[np.float64],
-    calendars: NDArray[np.float64],
+    local: NDArray[np.float64],
     rows: NDArray[np.float32],
     submissions: NDArray[np.int64],
 ) -> None:
@@ -115,9 +136,8 @@ def _replay(
         job = which[i]
         request, processors, run = numbers[job, 0], numbers[job, 1], numbers[job, 2]
         if what[i] == SUBMISSION:
-            calendar = calendars[job]
-            s.categories_of(names[job], request, processors, calendar[1], keys)
-            paper_row(state, keys, numbers[job], calendar, dividers[i], rows[job])
+            s.categories_of(names[job], request, processors, local[job], keys)
+            paper_row(state, keys, numbers[job], dividers[i], rows[job])
             submissions[job] = s.submit(state, keys, when[i], request, processors)
         elif what[i] == START:
             s.start(state, submissions[job], when[i])

@@ -12,8 +12,6 @@ from advisor.compiled import compiled
 from advisor.predict.size import _size_state as s
 from advisor.predict.size._size_state import State
 
-CALENDAR: Final = ("hour", "day_of_week", "day_of_month", "month", "week", "quarter")
-
 OWN_NAMES: Final = (
     "log_requested",
     "processors",
@@ -56,7 +54,7 @@ def advisor_row(
     keys: NDArray[np.uint64],
     numbers: NDArray[np.float64],
     time: float,
-    calendar: NDArray[np.float64],
+    local: float,
     divider: float,
     row: NDArray[np.float32],
 ) -> None:
@@ -67,8 +65,8 @@ def advisor_row(
     request, processors, labelled = numbers[0], numbers[1], numbers[3] > 0
     row[:] = np.nan
     _own(state, keys, request, processors, divider, row)
-    row[2] = calendar[0]
-    row[3] = calendar[1]
+    row[2] = local % 86400.0 // 3600.0
+    row[3] = s.day_of_week(local)
     base = _OWN
     for kind in ADVISOR_KINDS:
         index = s.find(state, keys[kind])
@@ -89,15 +87,11 @@ def live_row(
     site's local time and the divider.
     """
     time, request, processors, local, divider = asked
-    days = local // 86400.0
-    calendar = np.zeros(len(CALENDAR))
-    calendar[0] = (local - 86400.0 * days) // 3600.0
-    calendar[1] = (days + 3) % 7
     is_labelled = names[1] != 0 or names[2] != 0
     numbers = np.array([request, processors, np.nan, 1.0 if is_labelled else 0.0])
     keys = np.empty(s.KINDS, np.uint64)
-    s.categories_of(names, request, processors, calendar[1], keys)
-    advisor_row(state, keys, numbers, time, calendar, divider, row)
+    s.categories_of(names, request, processors, local, keys)
+    advisor_row(state, keys, numbers, time, local, divider, row)
 
 
 @compiled
@@ -202,14 +196,15 @@ def replay(
     events: tuple[NDArray[np.int8], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]],
     names: NDArray[np.uint64],
     numbers: NDArray[np.float64],
-    calendars: NDArray[np.float64],
+    local: NDArray[np.float64],
     rows: NDArray[np.float32],
     submissions: NDArray[np.int64],
 ) -> None:
     """Process events in order and write one row of features at each submission.
 
     ``events`` are kind, time, job and divider; ``numbers`` each job's request, processors, run time (below 0:
-    it never ran) and whether it has a queue or a name. ``submissions`` receives each job's submission number.
+    it never ran) and whether it has a queue or a name; ``local`` its submission in the site's local time.
+    ``submissions`` receives each job's submission number.
     """
     what, when, which, dividers = events
     keys = np.empty(s.KINDS, np.uint64)
@@ -217,9 +212,8 @@ def replay(
         job = which[i]
         request, processors, run = numbers[job, 0], numbers[job, 1], numbers[job, 2]
         if what[i] == SUBMISSION:
-            calendar = calendars[job]
-            s.categories_of(names[job], request, processors, calendar[1], keys)
-            advisor_row(state, keys, numbers[job], when[i], calendar, dividers[i], rows[job])
+            s.categories_of(names[job], request, processors, local[job], keys)
+            advisor_row(state, keys, numbers[job], when[i], local[job], dividers[i], rows[job])
             submissions[job] = s.submit(state, keys, when[i], request, processors)
         elif what[i] == START:
             s.start(state, submissions[job], when[i])

@@ -156,16 +156,25 @@ def mix(first: np.uint64, second: np.uint64) -> np.uint64:
 
 
 @compiled
+def day_of_week(local: float) -> float:
+    """The day of the week, 0 is Monday, of a local time in seconds since the epoch, which was a Thursday."""
+    return (local // 86400.0 + 3.0) % 7.0
+
+
+@compiled
 def categories_of(
-    names: NDArray[np.uint64], request: float, processors: float, day: float, keys: NDArray[np.uint64]
+    names: NDArray[np.uint64], request: float, processors: float, local: float, keys: NDArray[np.uint64]
 ) -> None:
-    """Write a job's categories into ``keys``, one per kind; ``names``: hashes of user, queue and job name."""
+    """Write a job's categories into ``keys``, one per kind.
+
+    ``names``: hashes of user, queue and job name; ``local``: the site's local time of its submission.
+    """
     user, queue, name = names[0], names[1], names[2]
     requested, width = np.uint64(request), np.uint64(processors)
     shape = mix(mix(np.uint64(SHAPE + 1), requested), width)
     keys[USER_REQUEST] = mix(mix(np.uint64(USER_REQUEST + 1), user), requested)
     keys[USER_PROCESSORS] = mix(mix(np.uint64(USER_PROCESSORS + 1), user), width)
-    keys[USER_DAY] = mix(mix(np.uint64(USER_DAY + 1), user), np.uint64(day))
+    keys[USER_DAY] = mix(mix(np.uint64(USER_DAY + 1), user), np.uint64(day_of_week(local)))
     keys[USER] = mix(np.uint64(USER + 1), user)
     keys[USER_SHAPE] = mix(mix(np.uint64(USER_SHAPE + 1), user), shape)
     keys[USER_WORK] = mix(mix(mix(np.uint64(USER_WORK + 1), user), queue), name)

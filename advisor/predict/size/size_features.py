@@ -60,5 +60,5 @@ def replay_features(history: SizeHistory, dividers: WeeklyDividers) -> Replayed:
     state, submissions = empty_state(), np.full(count, -1, np.int64)
     for events in events_of(history, history.end, dividers):
         state = with_room(state, KINDS * len(events[0]))
-        kernel.replay(state, events, history.names, numbers, history.calendars, rows, submissions)
+        kernel.replay(state, events, history.names, numbers, history.local, rows, submissions)
     return Replayed(rows, state, submissions)

@@ -16,27 +16,6 @@ from advisor.predict.size._size_state import hash_of, hashes_of
 WEEK_SECONDS: Final = 7 * 86400.0
 
 
-def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Hour, day of week (Monday 0), day of month, month, week of the year, quarter; shape (n, 6).
-
-    ``local`` is the site's local time in seconds since the epoch.
-    """
-    days = np.floor(local / 86400.0)
-    date = days.astype(np.int64).astype("datetime64[D]")
-    month = date.astype("datetime64[M]")
-    of_year = month.astype(np.int64) % 12
-    return np.column_stack(
-        [
-            np.floor((local - 86400.0 * days) / 3600.0),
-            (days + 3) % 7,
-            (date - month).astype(np.int64) + 1,
-            of_year + 1,
-            (date - date.astype("datetime64[Y]")).astype(np.int64) // 7 + 1,
-            of_year // 3 + 1,
-        ]
-    ).astype(np.float64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizeHistory:
     """Jobs in submission order, all columns of length n.
@@ -46,7 +25,7 @@ class SizeHistory:
         request, processors: Requested time in seconds (0 where unknown) and processors.
         names: uint64, shape (n, 3): Hashes of user, queue and job name.
         labelled: Whether the job has a queue or a name.
-        calendars: float64, shape (n, 6): See ``CALENDAR`` in :mod:`advisor.predict.size._size_rows`.
+        local: The site's local times of the submissions, seconds since the epoch.
         order: Row of the source from which each row was made.
     """
 
@@ -57,7 +36,7 @@ class SizeHistory:
     processors: NDArray[np.float64]
     names: NDArray[np.uint64]
     labelled: NDArray[np.bool_]
-    calendars: NDArray[np.float64]
+    local: NDArray[np.float64]
     order: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -97,7 +76,7 @@ class SizeHistory:
             processors=table.processors[order].astype(np.float64),
             names=names[order],
             labelled=((table.queue >= 0) | (table.executable >= 0))[order],
-            calendars=_calendar(table.submit[order] + table.start_of_log + table.utc_offset_seconds),
+            local=table.submit[order] + table.start_of_log + table.utc_offset_seconds,
             order=order,
         )
 
@@ -128,7 +107,7 @@ class SizeHistory:
             processors=processors,
             names=hashed[order],
             labelled=(hashed[order, 1] != 0) | (hashed[order, 2] != 0),
-            calendars=_calendar(submit + start_of_log + utc_offset_seconds),
+            local=submit + start_of_log + utc_offset_seconds,
             order=order,
         )
 

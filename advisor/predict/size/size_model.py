@@ -80,7 +80,7 @@ class LiveFeatures:
         request, processors = job.requested_time or 0.0, float(job.processors)
         names = np.array(hashes_of(job), np.uint64)
         keys = np.empty(KINDS, np.uint64)
-        _size_state.categories_of(names, request, processors, self._day_of_week(job), keys)
+        _size_state.categories_of(names, request, processors, job.submit_time + self._clock, keys)
         return int(_size_state.submit(self._state, keys, job.submit_time, request, processors))
 
     def start(self, number: int, time: float) -> None:
@@ -95,9 +95,6 @@ class LiveFeatures:
     def end(self, number: int, time: float, run_seconds: float, divider: float) -> None:
         """Note that the job ended; ``run_seconds`` below 0: it never ran."""
         _size_state.end(self._state, number, time, run_seconds, divider)
-
-    def _day_of_week(self, job: Job) -> float:
-        return ((job.submit_time + self._clock) // 86400.0 + 3) % 7  # 0 is Monday; 1970 began on a Thursday
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, no longer than the part in use."""
