@@ -96,7 +96,7 @@ def classify_table(
     probability, seconds = _weekly(history, dividers, rows, training, progress)
     divider = dividers.at(history.submit)
     back = np.empty(len(table), np.int64)
-    back[history.order] = np.arange(len(table))
+    back[np.argsort(table.submit, kind="stable")] = np.arange(len(table))
     with np.errstate(invalid="ignore"):
         truly_small = history.run < divider
     return ClassifiedJobs(

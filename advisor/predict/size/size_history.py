@@ -24,9 +24,7 @@ class SizeHistory:
         submit, start, end: Seconds on one clock; ``start`` and ``end`` are infinite while unknown.
         request, processors: Requested time in seconds (0 where unknown) and processors.
         names: uint64, shape (n, 3): Hashes of user, queue and job name.
-        labelled: Whether the job has a queue or a name.
         local: The site's local times of the submissions, seconds since the epoch.
-        order: Row of the source from which each row was made.
     """
 
     submit: NDArray[np.float64]
@@ -35,9 +33,7 @@ class SizeHistory:
     request: NDArray[np.float64]
     processors: NDArray[np.float64]
     names: NDArray[np.uint64]
-    labelled: NDArray[np.bool_]
     local: NDArray[np.float64]
-    order: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -75,9 +71,7 @@ class SizeHistory:
             request=np.nan_to_num(table.requested_time)[order],
             processors=table.processors[order].astype(np.float64),
             names=names[order],
-            labelled=((table.queue >= 0) | (table.executable >= 0))[order],
             local=table.submit[order] + table.start_of_log + table.utc_offset_seconds,
-            order=order,
         )
 
     @classmethod
@@ -106,18 +100,17 @@ class SizeHistory:
             request=request,
             processors=processors,
             names=hashed[order],
-            labelled=(hashed[order, 1] != 0) | (hashed[order, 2] != 0),
             local=submit + start_of_log + utc_offset_seconds,
-            order=order,
         )
 
     def numbers(self) -> NDArray[np.float64]:
         """The numbers that `_size_rows.replay` needs, shape (n, 4).
 
-        Requested seconds, processors, run time in seconds (-1: never ran; NaN: unknown), labelled or not.
+        Requested seconds, processors, run time in seconds (-1: never ran; NaN: unknown), and whether it has a
+        queue or a name.
         """
         run = np.where(self.run <= 0, -1.0, self.run)
-        return np.column_stack([self.request, self.processors, run, self.labelled])
+        return np.column_stack([self.request, self.processors, run, self.names[:, 1:].any(axis=1)])
 
 
 def _hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:

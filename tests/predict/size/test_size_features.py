@@ -30,8 +30,8 @@ def features_of(table: JobTable, flavour: str = "advisor") -> np.ndarray:
     history = SizeHistory.from_table(table)
     dividers = WeeklyDividers.of(history)
     rows = paper_rows(history, dividers) if flavour == "paper" else replay_features(history, dividers).rows
-    back = np.empty_like(history.order)
-    back[history.order] = np.arange(len(table))
+    back = np.empty(len(table), np.int64)
+    back[np.argsort(table.submit, kind="stable")] = np.arange(len(table))
     return rows[back]
 
 

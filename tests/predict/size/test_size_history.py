@@ -37,7 +37,7 @@ def test_outcomes_give_the_same_history_as_their_table():
     ours, theirs = SizeHistory.from_outcomes(reversed(outcomes), **clock), SizeHistory.from_table(table)
     order = np.lexsort((ours.run, ours.start, ours.submit))
     expected = np.lexsort((theirs.run, theirs.start, theirs.submit))
-    for column in ("submit", "start", "end", "request", "names", "labelled", "local"):
+    for column in ("submit", "start", "end", "request", "names", "local"):
         np.testing.assert_array_equal(getattr(ours, column)[order], getattr(theirs, column)[expected])
 
 
