@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 from advisor.compiled import compiled
+from advisor.papers.forests.sklearn_forest import grown
 from advisor.predict.size import _size_state as s
 from advisor.predict.size._size_rows import START, SUBMISSION
 from advisor.predict.size._size_state import KINDS, State, empty_state, with_room
 from advisor.predict.size.size_features import Events, events_of
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size.size_training import SizeTraining
+from advisor.predict.trees.forest import TreeEnsemble
 
 CALENDAR: Final = ("hour", "day_of_week", "day_of_month", "month", "week", "quarter")
 PAPER_KINDS: Final = (s.USER_REQUEST, s.USER_PROCESSORS, s.USER_DAY)
@@ -44,14 +46,15 @@ class PaperTraining(SizeTraining):
     learns_running: bool = False
     forest_sample: int = 5_000
 
-    def model(self, jobs: int) -> RandomForestClassifier:
+    def trees_on(self, rows: NDArray[np.float32], small: NDArray[np.bool_]) -> TreeEnsemble:
         """See :class:`SizeTraining`."""
-        return RandomForestClassifier(
+        model = RandomForestClassifier(
             n_estimators=self.trees,
-            max_samples=min(jobs, self.forest_sample),
+            max_samples=min(len(rows), self.forest_sample),
             n_jobs=self.threads,
             random_state=self.seed,
         )
+        return grown(model.fit(rows, small))
 
 
 def paper_rows(history: SizeHistory, dividers: WeeklyDividers) -> NDArray[np.float32]:

@@ -150,7 +150,7 @@ class DistributionForest:
         """
         from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 (training only)
 
-        from advisor.predict.trees._sklearn_trees import flatten  # noqa: PLC0415 (as above)
+        from advisor.papers.forests.sklearn_forest import grown  # noqa: PLC0415 (as above)
 
         chosen = settings or ForestSettings()
         x, y = features[-chosen.most_jobs :], seconds[-chosen.most_jobs :]
@@ -165,14 +165,14 @@ class DistributionForest:
             n_jobs=1,
             random_state=chosen.seed,
         ).fit(x, np.log1p(y))
-        flat = flatten(model)
-        nodes = model.apply(x) + flat["roots"]
-        leaf, means, masses = _leaf_tables(nodes, y, len(flat["feature"]))
+        flat = grown(model)
+        nodes = model.apply(x) + flat.roots
+        leaf, means, masses = _leaf_tables(nodes, y, len(flat.feature))
         return cls(
-            roots=flat["roots"],
-            feature=flat["feature"],
-            threshold=flat["threshold"],
-            children=np.ascontiguousarray(flat["children"][:, :2]),
+            roots=flat.roots,
+            feature=flat.feature,
+            threshold=flat.threshold,
+            children=np.ascontiguousarray(flat.children[:, :2]),
             leaf=leaf,
             leaf_mean=means,
             leaf_mass=masses,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from advisor.predict.size._size_state import State
 from advisor.predict.size.size_features import replay_features
 from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
+from advisor.predict.trees.boosting import boosted
 from advisor.predict.trees.forest import TreeEnsemble
 
 MIN_JOBS: Final = 100
@@ -44,9 +45,9 @@ class SizeTraining:
     threads: int = 1
     seed: int = 0
 
-    def model(self, jobs: int) -> Any:  # noqa: ARG002
-        """The scikit-learn model to fit on so many jobs."""
-        return HistGradientBoostingClassifier(
+    def trees_on(self, rows: NDArray[np.float32], small: NDArray[np.bool_]) -> TreeEnsemble:
+        """Train on rows (n, features) and classes (n,), of which there are both."""
+        model = HistGradientBoostingClassifier(
             max_iter=self.trees,
             learning_rate=self.learning_rate,
             max_leaf_nodes=self.leaves,
@@ -57,6 +58,7 @@ class SizeTraining:
             early_stopping=False,
             random_state=self.seed,
         )
+        return boosted(model.fit(rows, small))
 
 
 ADVISOR: Final = SizeTraining()
@@ -98,9 +100,7 @@ def fit(rows: NDArray[np.float32], small: NDArray[np.bool_], parameters: SizeTra
     # scikit-learn 1.9 cannot bin a feature that is always NaN; a constant is never split on
     known = np.where(np.isnan(rows).all(axis=0), np.float32(0.0), rows)
     with threadpool_limits(limits=parameters.threads):
-        model = parameters.model(len(rows))
-        model.fit(known, small)
-    return TreeEnsemble.from_sklearn(model)
+        return parameters.trees_on(known, small)
 
 
 def constant(probability: float, features: int) -> TreeEnsemble:

@@ -97,18 +97,6 @@ class TreeEnsemble:
         """Number of trees."""
         return len(self.roots)
 
-    @classmethod
-    def from_sklearn(cls, model: Any) -> Self:
-        """Flatten a fitted scikit-learn model.
-
-        It is a ``RandomForestClassifier`` or ``HistGradientBoostingClassifier`` of two classes (the
-        prediction is the probability of the second), or a ``RandomForestRegressor`` of one value. Raises
-        TypeError for others, and for splits on categories.
-        """
-        from advisor.predict.trees._sklearn_trees import flatten  # noqa: PLC0415 (scikit-learn: training only)
-
-        return cls(**flatten(model))
-
     def predict_one(self, row: NDArray[np.float32] | NDArray[np.float64]) -> float:
         """Prediction for one row of shape (features,), NaN where unknown; the shape is not checked."""
         total = _walk(

@@ -19,7 +19,7 @@ from advisor.papers.forests.distribution import (
     Distributions,
     ForestSettings,
 )
-from advisor.predict.trees._sklearn_trees import flatten
+from advisor.papers.forests.sklearn_forest import grown
 
 SMALL = ForestSettings(trees=5, leaf_jobs=3)
 
@@ -61,7 +61,7 @@ def test_a_prediction_is_the_mean_over_the_leaves_a_job_falls_into(forest: Distr
         assert found.mean[row] == pytest.approx(np.mean([leaf.mean() for leaf in leaves]))
         masses = [np.histogram(leaf, EDGES)[0] / len(leaf) for leaf in leaves]
         np.testing.assert_allclose(found.mass[row], np.mean(masses, axis=0), atol=1e-6)
-    assert flatten(model)["feature"].shape == forest.feature.shape
+    assert grown(model).feature.shape == forest.feature.shape
 
 
 def test_masses_sum_to_one_and_quantiles_ascend(forest: DistributionForest) -> None:

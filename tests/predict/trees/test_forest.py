@@ -7,16 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
-from sklearn.svm import LinearSVC
 
 from advisor.model.errors import BadInput
+from advisor.papers.forests.sklearn_forest import grown
 from advisor.predict.trees import forest
+from advisor.predict.trees.boosting import boosted
 from advisor.predict.trees.forest import TreeEnsemble
 
 CLASSIFIERS = (
     RandomForestClassifier(n_estimators=7, random_state=1),
     HistGradientBoostingClassifier(max_iter=12, min_samples_leaf=5, random_state=1),
 )
+
+
+def ensemble_of(model):
+    return boosted(model) if isinstance(model, HistGradientBoostingClassifier) else grown(model)
 
 
 def rows_of(seed: int, count: int, *, unknowns: bool) -> np.ndarray:
@@ -37,7 +42,7 @@ def labels_of(rows: np.ndarray) -> np.ndarray:
 def test_classifiers_equal_scikit_learn(model):
     rows = rows_of(3, 400, unknowns=True)
     model.fit(rows, labels_of(rows))
-    ensemble = TreeEnsemble.from_sklearn(model)
+    ensemble = ensemble_of(model)
     fresh = rows_of(4, 500, unknowns=True)
     expected = model.predict_proba(fresh)[:, 1]
     np.testing.assert_allclose(ensemble.predict(fresh), expected, rtol=1e-12, atol=1e-12)
@@ -50,7 +55,7 @@ def test_a_regression_forest_equals_scikit_learn():
     rows = rows_of(5, 400, unknowns=True)
     target = np.exp(np.nan_to_num(rows[:, 0])) + labels_of(rows)
     model.fit(rows, target)
-    ensemble = TreeEnsemble.from_sklearn(model)
+    ensemble = ensemble_of(model)
     fresh = rows_of(6, 300, unknowns=True)
     expected = model.predict(fresh)
     np.testing.assert_allclose(ensemble.predict(fresh), expected, rtol=1e-10)
@@ -68,7 +73,7 @@ def test_any_small_model_survives_storage_and_equals_scikit_learn(seed, depth, b
         if boosted
         else RandomForestClassifier(n_estimators=3, max_depth=depth, random_state=seed)
     ).fit(rows, labels)
-    ensemble = TreeEnsemble.from_arrays(TreeEnsemble.from_sklearn(model).to_arrays())
+    ensemble = TreeEnsemble.from_arrays(ensemble_of(model).to_arrays())
     fresh = rows_of(seed + 1, 40, unknowns=True)
     np.testing.assert_allclose(
         ensemble.predict(fresh), model.predict_proba(fresh)[:, 1], rtol=1e-12, atol=1e-12
@@ -79,28 +84,14 @@ def test_forests_compare_in_single_precision_as_scikit_learn_does():
     """A threshold between two numbers that only double precision tells apart."""
     rows = np.array([[1.0], [1.0 + 1e-9], [2.0], [3.0]])
     model = RandomForestRegressor(n_estimators=1, bootstrap=False).fit(rows, [0.0, 0.0, 1.0, 2.0])
-    ensemble = TreeEnsemble.from_sklearn(model)
+    ensemble = ensemble_of(model)
     edge = np.nextafter(np.float64(ensemble.threshold[0]), np.inf)
     assert ensemble.predict_one(np.array([edge])) == model.predict([[edge]])[0]
 
 
-def test_what_is_not_two_classes_or_no_trees_is_refused():
-    rows = rows_of(1, 90, unknowns=False)
-    with pytest.raises(TypeError, match="3 classes"):
-        TreeEnsemble.from_sklearn(RandomForestClassifier(n_estimators=2).fit(rows, np.arange(90) % 3))
-    with pytest.raises(TypeError, match="LinearSVC"):
-        TreeEnsemble.from_sklearn(LinearSVC().fit(rows, np.arange(90) % 2))
-    with pytest.raises(TypeError, match="2 outputs"):
-        TreeEnsemble.from_sklearn(RandomForestRegressor(n_estimators=2).fit(rows, rows[:, :2]))
-    categories = HistGradientBoostingClassifier(max_iter=2, categorical_features=[3])
-    rows[:, 3] = np.arange(90) % 4
-    with pytest.raises(TypeError, match="categories"):
-        TreeEnsemble.from_sklearn(categories.fit(rows, np.arange(90) % 2))
-
-
 def test_rows_of_another_width_are_refused():
     rows = rows_of(1, 60, unknowns=False)
-    ensemble = TreeEnsemble.from_sklearn(RandomForestRegressor(n_estimators=1).fit(rows, rows[:, 0]))
+    ensemble = grown(RandomForestRegressor(n_estimators=1).fit(rows, rows[:, 0]))
     with pytest.raises(ValueError, match=r"rows of shape \(60, 3\)"):
         ensemble.predict(rows[:, :3])
 
@@ -119,9 +110,7 @@ def test_rows_of_another_width_are_refused():
 )
 def test_damaged_arrays_are_refused_before_they_are_walked(damage):
     rows = rows_of(1, 60, unknowns=False)
-    arrays = TreeEnsemble.from_sklearn(
-        RandomForestRegressor(n_estimators=1).fit(rows, rows[:, 0])
-    ).to_arrays()
+    arrays = grown(RandomForestRegressor(n_estimators=1).fit(rows, rows[:, 0])).to_arrays()
     damage(arrays)
     with pytest.raises(BadInput, match="damaged trees"):
         TreeEnsemble.from_arrays(arrays)
@@ -151,7 +140,7 @@ def test_compiled_walk_equals_its_python(single_precision, interpreted):
         if single_precision
         else HistGradientBoostingClassifier(max_iter=2)
     ).fit(rows, labels_of(rows))
-    ensemble = TreeEnsemble.from_sklearn(model)
+    ensemble = ensemble_of(model)
     compiled = ensemble.predict(rows)
     interpreted(forest)
     np.testing.assert_array_equal(ensemble.predict(rows), compiled)
