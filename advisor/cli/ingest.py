@@ -17,7 +17,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 
 if TYPE_CHECKING:
-    from advisor.history.ingest import IngestReport
+    from advisor.history.ingest_report import IngestReport
 
 group = typer.Typer(no_args_is_help=True, help="Add finished jobs to the history.")
 

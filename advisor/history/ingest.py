@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from advisor.files.log_file import MalformedLine
 from advisor.history import sacct, swf
+from advisor.history.ingest_report import IngestReport
 from advisor.history.store import Attempt, HistoryStore
 from advisor.model.job import JobOutcome
 
@@ -21,30 +22,6 @@ OVERLAP_SECONDS = 3600.0
 """Overlap of a sacct call with the last one: slurmdbd gets records late and unordered."""
 SHORT_OVERLAP_SECONDS = 120.0
 """Overlap of most calls of `advisor control`, which uses the long one from time to time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestReport:
-    """Counts of one ingestion.
-
-    Attributes:
-        read, added: Finished jobs read; those that were new.
-        malformed: Lines or records that cannot be read.
-        problems: The first of them: where and why.
-        never_started: Jobs cancelled before their start (sacct, lsb.acct).
-        other_records, unended: Records of other types, and files whose last line is incomplete (lsb.acct).
-        restarted: Ended jobs that had been requeued; the end of a known one may have changed.
-    """
-
-    source: str
-    read: int = 0
-    added: int = 0
-    malformed: int = 0
-    problems: tuple[str, ...] = field(default=())
-    never_started: int = 0
-    other_records: int = 0
-    unended: int = 0
-    restarted: frozenset[int] = frozenset()
 
 
 def ingest_swf(
@@ -65,24 +42,22 @@ def ingest_swf(
     """
     path = Path(path)
     source = source or f"swf:{path.name.removesuffix('.gz').removesuffix('.swf')}"
-    problems = swf.MalformedLines()
-    outcomes = swf.iter_outcomes(path, clock="epoch", malformed=malformed, report=problems, progress=progress)
+    report = IngestReport(source=source)
+
+    def skip(line: MalformedLine) -> None:
+        report.malformed_record(f"line {line.number}: {line.reason}: {line.text}")
+
+    outcomes = swf.iter_outcomes(path, clock="epoch", malformed=malformed, report=skip, progress=progress)
     first = next(outcomes, None)  # before the file's size is read: this reports a folder or missing file
     size = path.stat().st_size if path.is_file() else 0
     done = _rows_done(store.cursor(source), size)
     stream = chain([] if first is None else [first], outcomes)
-    read = sum(1 for _ in islice(stream, done))
-    added = 0
+    report.read = sum(1 for _ in islice(stream, done))
     while batch := list(islice(stream, _BATCH_JOBS)):
-        read += len(batch)
-        added += store.add(batch, source=source, cursor=json.dumps({"bytes": size, "rows": read}))
-    return IngestReport(
-        source=source,
-        read=read,
-        added=added,
-        malformed=problems.count,
-        problems=tuple(f"line {line.number}: {line.reason}: {line.text}" for line in problems.first),
-    )
+        report.read += len(batch)
+        cursor = json.dumps({"bytes": size, "rows": report.read})
+        report.added += store.add(batch, source=source, cursor=cursor)
+    return report
 
 
 def _rows_done(cursor: str | None, size: int) -> int:
@@ -115,38 +90,32 @@ def ingest_sacct(
     *,
     fields: Sequence[str],
     delimited_by: str,
-    source: str = "slurm",
+    report: IngestReport | None = None,
 ) -> IngestReport:
     """Add ended jobs from sacct's output, called with :func:`advisor.history.sacct.arguments`.
 
     The runs of a requeued job become one outcome: first submission, last start, number of restarts. Raises
     RetryLater when the database is locked or does not answer; the next call then reads the same period.
+
+    Args:
+        report: The counts of earlier calls, to which those of this one are added.
     """
-    report = sacct.SacctReport()
+    report = report or IngestReport(source="slurm")
+    source = report.source
     runs = sacct.parse(lines, fields, delimited_by, report)
-    read = added = 0
-    restarted = set[int]()
     last_end = float("-inf")
     while batch := list(islice(runs, _BATCH_JOBS)):
         outcomes, attempts = _join_runs(batch, store.attempts([run.job_id for run in batch], source=source))
         if attempts:
             store.add_attempts(attempts, source=source)
-        read += len(outcomes)
-        added += store.add(outcomes, source=source)
-        restarted |= {outcome.job.job_id for outcome in outcomes if outcome.restarts}
+        report.read += len(outcomes)
+        report.added += store.add(outcomes, source=source)
+        report.restarted |= {outcome.job.job_id for outcome in outcomes if outcome.restarts}
         last_end = max(last_end, *(run.end_time for run in batch))
     known = _last_end(store.cursor(source))
     if last_end > float("-inf") and (known is None or known < last_end):
         store.set_cursor(source, repr(last_end))
-    return IngestReport(
-        source=source,
-        read=read,
-        added=added,
-        malformed=report.malformed,
-        problems=tuple(report.problems),
-        never_started=report.never_started,
-        restarted=frozenset(restarted),
-    )
+    return report
 
 
 def _last_end(cursor: str | None) -> float | None:

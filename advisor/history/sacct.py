@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
+from advisor.history.ingest_report import IngestReport
 from advisor.model.errors import BadInput
 from advisor.model.job import PLACEHOLDER_COMMENT, Job, JobOutcome, JobState, placeholder_target
 from advisor.model.job_words import MEBIBYTES
@@ -106,32 +107,6 @@ class EndedRun:
     nodes: str | None = None
 
 
-@dataclass(slots=True)
-class SacctReport:
-    """Counts of an ingestion.
-
-    Attributes:
-        steps, unfinished, never_started, placeholders, malformed: Job steps; jobs that are pending, running
-            or incomplete in slurmdbd; jobs cancelled before their start; placeholders of hedged jobs; records
-            that cannot be read.
-        problems: The first records that cannot be read, and why.
-    """
-
-    records: int = 0
-    steps: int = 0
-    unfinished: int = 0
-    never_started: int = 0
-    placeholders: int = 0
-    malformed: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def malformed_record(self, why: str) -> None:
-        """Count a record that cannot be read."""
-        self.malformed += 1
-        if len(self.problems) < 20:
-            self.problems.append(why)
-
-
 def choose_fields(helpformat: str) -> tuple[str, ...]:
     """The columns to request, of those that ``sacct --helpformat`` prints; 22.05 has no ``Restarts``.
 
@@ -180,22 +155,21 @@ def arguments(
 
 
 def parse(
-    lines: Iterable[str], fields: Sequence[str], delimited_by: str, report: SacctReport | None = None
+    lines: Iterable[str], fields: Sequence[str], delimited_by: str, report: IngestReport
 ) -> Iterator[EndedRun]:
     """Read the ended runs in sacct's output, given as lines with or without their line ends.
 
-    ``fields`` and ``delimited_by`` are those given to :func:`arguments`; ``report`` counts the other records.
+    ``fields`` and ``delimited_by`` are those given to :func:`arguments`. ``report`` counts the records that
+    cannot be read, and the jobs that never started.
     """
-    report = report or SacctReport()
     for record in _records(lines, len(fields), delimited_by, report):
-        report.records += 1
         run = _run_of(dict(zip(fields, record, strict=True)), report)
         if run is not None:
             yield run
 
 
 def _records(
-    lines: Iterable[str], columns: int, delimited_by: str, report: SacctReport
+    lines: Iterable[str], columns: int, delimited_by: str, report: IngestReport
 ) -> Iterator[list[str]]:
     """Join the lines of each record: names may contain line ends."""
     held = ""
@@ -213,9 +187,8 @@ def _records(
         report.malformed_record(f"the output ends inside a record: {held[:80]!a}")
 
 
-def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
+def _run_of(record: dict[str, str], report: IngestReport) -> EndedRun | None:
     if "." in record["JobIDRaw"]:
-        report.steps += 1
         return None
     words = record["State"].split()  # "CANCELLED by 1000"
     state = words[0].rstrip("+") if words else ""
@@ -224,7 +197,6 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     # A short job's end may reach slurmdbd seconds before its start, which has the partition, limit etc.
     # (tried on 22.05): an incomplete record is read again by the next call, whose period overlaps.
     if state in _UNFINISHED or not record["Partition"]:
-        report.unfinished += 1
         return None
     if job_id is None or submit is None or end is None or state not in _STATES.keys() | _INTERRUPTED:
         why = ", ".join(f"{name}={record[name][:40]!a}" for name in ("JobIDRaw", "State", "Submit", "End"))
@@ -234,7 +206,6 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     if state in _INTERRUPTED:
         outcome = None
     elif _is_placeholder(record, job_id, start, end):  # it only slept: nothing to learn
-        report.placeholders += 1
         return None
     elif started and start is not None:
         outcome = _outcome_of(record, job_id, (submit, start, end), _STATES[state])

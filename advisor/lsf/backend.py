@@ -16,7 +16,7 @@ import structlog
 
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.files.state_file import StateFile
-from advisor.history.ingest import IngestReport
+from advisor.history.ingest_report import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.lsf import answers
 from advisor.lsf.bjobs_fields import BjobsOfWaiting

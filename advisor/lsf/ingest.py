@@ -12,10 +12,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from advisor.files.log_file import Malformed, Progress
-from advisor.history.ingest import IngestReport
+from advisor.history.ingest_report import IngestReport
 from advisor.history.sacct import EndedRun
 from advisor.history.store import Attempt, HistoryStore
-from advisor.lsf.lsb_acct import AcctReader, AcctReport, Place, find_files
+from advisor.lsf.lsb_acct import AcctReader, Place, find_files
 from advisor.lsf.resource_request import MemoryUnit
 from advisor.model.job import JobOutcome
 
@@ -52,8 +52,7 @@ def ingest_lsb_acct(
         RetryLater: The database is locked or does not answer; batches that were added before stay.
     """
     places = _places(store.cursor(source))
-    report = AcctReport()
-    read = added = 0
+    report = IngestReport(source=source)
     for file in find_files(paths):
         reader = AcctReader(
             file,
@@ -64,30 +63,27 @@ def ingest_lsb_acct(
             progress=progress,
         )
         runs = (_with_advice(run, advice_of) for run in reader)
-        found, new = _add_runs(store, runs, reader, source, places, file.fingerprint)
-        read += found
-        added += new
-    return _ingested(report, source, read, added)
+        _add_runs(store, runs, reader, report, places, file.fingerprint)
+    return report
 
 
 def _add_runs(
     store: HistoryStore,
     runs: Iterator[EndedRun],
     reader: AcctReader,
-    source: str,
+    report: IngestReport,
     places: dict[str, Place],
     fingerprint: str,
-) -> tuple[int, int]:
-    """Add a file's runs, and with each batch the place up to which it is read; jobs read, and new ones."""
-    read = added = 0
+) -> None:
+    """Add a file's runs, and with each batch the place up to which it is read."""
+    source = report.source
     while batch := list(islice(runs, _BATCH_RUNS)):
         outcomes = _remember_runs(store, batch, source)
         places[fingerprint] = reader.place
-        read += len(outcomes)
-        added += store.add(outcomes, source=source, cursor=_cursor(places))
+        report.read += len(outcomes)
+        report.added += store.add(outcomes, source=source, cursor=_cursor(places))
     places[fingerprint] = reader.place
     store.set_cursor(source, _cursor(places))
-    return read, added
 
 
 def _with_advice(run: EndedRun, advice_of: Callable[[int], str | None]) -> EndedRun:
@@ -95,20 +91,6 @@ def _with_advice(run: EndedRun, advice_of: Callable[[int], str | None]) -> Ended
     if run.outcome is None or found is None:
         return run
     return dataclasses.replace(run, outcome=replace(run.outcome, advice_id=found))
-
-
-def _ingested(report: AcctReport, source: str, read: int, added: int) -> IngestReport:
-    """The counts of all files."""
-    return IngestReport(
-        source=source,
-        read=read,
-        added=added,
-        malformed=report.malformed,
-        problems=tuple(report.problems),
-        never_started=report.never_started,
-        other_records=report.others.total(),
-        unended=report.unended,
-    )
 
 
 def _remember_runs(store: HistoryStore, runs: list[EndedRun], source: str) -> list[JobOutcome]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from advisor.files.log_file import Malformed, Progress, iter_bytes, unreadable
+from advisor.history.ingest_report import IngestReport
 from advisor.history.sacct import EndedRun
 from advisor.lsf.fields import Fields, MalformedRecord
 from advisor.lsf.job_finish import RECORD_TYPE, JobFinish, read_job_finish, record_type
@@ -25,7 +26,6 @@ _NAME: Final = "lsb.acct"
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024  # a host name for each of 100,000 slots, twice
 _NOT_LSB_ACCT_AFTER: Final = 1000  # after so many malformed lines without a good one the file is refused
 _ONLY_IN_LSB_EVENTS: Final = "JOB_NEW"
-_MAX_PROBLEMS: Final = 20
 
 
 class Place(NamedTuple):
@@ -48,27 +48,6 @@ class AcctFile:
     path: Path
     fingerprint: str
     time: int
-
-
-@dataclass(slots=True)
-class AcctReport:
-    """Counts of an ingestion.
-
-    Attributes:
-        finished: ``JOB_FINISH`` records.
-        others: Records of other types.
-        never_started: Jobs that were killed in the queue.
-        malformed: Lines that cannot be read.
-        unended: Files whose last line is incomplete.
-        problems: The first lines that cannot be read, and why.
-    """
-
-    finished: int = 0
-    others: Counter[str] = field(default_factory=Counter)
-    never_started: int = 0
-    malformed: int = 0
-    unended: int = 0
-    problems: list[str] = field(default_factory=list)
 
 
 def find_files(paths: Sequence[Path]) -> list[AcctFile]:
@@ -149,7 +128,7 @@ class AcctReader:
         self,
         file: AcctFile,
         *,
-        report: AcctReport,
+        report: IngestReport,
         place: Place = Place(),  # noqa: B008 - a tuple
         malformed: Malformed = "skip",
         memory_unit: MemoryUnit = "MB",
@@ -200,7 +179,6 @@ class AcctReader:
         if record is None:
             return None
         self._good += 1
-        self._report.finished += 1
         run = run_of(record, self._memory_unit)
         if run is None:
             self._report.never_started += 1
@@ -213,7 +191,7 @@ class AcctReader:
         kind = record_type(found)
         self._types[kind] += 1
         if kind != RECORD_TYPE:
-            self._report.others[kind] += 1
+            self._report.other_records += 1
             return None
         record = read_job_finish(found)
         if not has_ended(record):
@@ -231,9 +209,7 @@ class AcctReader:
                 mend="Correct or remove the line, or leave out --refuse-malformed, which skips such lines",
                 code="lsf.malformed",
             )
-        self._report.malformed += 1
-        if len(self._report.problems) < _MAX_PROBLEMS:
-            self._report.problems.append(f"{self._path.name}, line {self.place.line}: {said}")
+        self._report.malformed_record(f"{self._path.name}, line {self.place.line}: {said}")
         if not self._good and self._rejected >= _NOT_LSB_ACCT_AFTER:
             self._refuse_other_files()
 

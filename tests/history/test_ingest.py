@@ -98,7 +98,7 @@ def test_malformed_lines_are_named(store: HistoryStore, tmp_path: Path) -> None:
     path.write_text(path.read_text() + "1 2 3\n")
     report = ingest.ingest_swf(store, path, source="mine")
     assert (report.malformed, report.added, report.source) == (1, 5, "mine")
-    assert report.problems == ("line 7: 3 columns instead of 18: 1 2 3",)
+    assert report.problems == ["line 7: 3 columns instead of 18: 1 2 3"]
     with pytest.raises(BadInput, match="line 7"):
         ingest.ingest_swf(store, path, malformed="refuse")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.history import sacct
-from advisor.history.sacct import SacctReport
+from advisor.history.ingest_report import IngestReport
 from advisor.model import BadInput, JobOutcome, JobState
 from advisor.model.job import PLACEHOLDER_COMMENT
 
@@ -55,8 +55,8 @@ def text_of(*changes: dict[str, str]) -> list[str]:
     return "\n".join(records).split("\n")
 
 
-def parse(*changes: dict[str, str]) -> tuple[list[sacct.EndedRun], SacctReport]:
-    report = SacctReport()
+def parse(*changes: dict[str, str]) -> tuple[list[sacct.EndedRun], IngestReport]:
+    report = IngestReport(source="slurm")
     return list(sacct.parse(text_of(*changes), FIELDS, DELIMITER, report)), report
 
 
@@ -68,10 +68,10 @@ def only(**change: str) -> JobOutcome:
 
 def test_what_a_real_slurmdbd_said() -> None:
     """Arrays, a heterogeneous job, a requeue, a cancelled job, a name with line ends in it."""
-    report = SacctReport()
+    report = IngestReport(source="slurm")
     with (DATA / "sacct-22.05.txt").open(newline="\n") as lines:
         runs = list(sacct.parse(lines, RECORDED, "\x1efieldend", report))
-    assert (report.records, report.malformed, report.never_started, report.unfinished) == (11, 0, 0, 0)
+    assert (len(runs), report.malformed, report.never_started) == (11, 0, 0)
     outcomes = {run.job_id: run.outcome for run in runs if run.outcome}
     assert sorted(outcomes) == [1, 2, 3, 4, 7, 8, 10, 11, 12, 13]
     assert outcomes[1].job.processors == 2
@@ -199,14 +199,14 @@ def test_jobs_that_gave_nothing_to_learn_are_counted() -> None:
         {"JobIDRaw": "13"},
     )
     assert [run.job_id for run in runs] == [13]
-    assert (report.unfinished, report.never_started, report.steps, report.malformed) == (2, 4, 2, 4)
+    assert (report.never_started, report.malformed) == (4, 4)
     assert all(problem.isprintable() for problem in report.problems)
 
 
 def test_half_a_record_is_no_job_yet() -> None:
     runs, report = parse({"Partition": "", "TimelimitRaw": "", "User": ""}, {"JobIDRaw": "11"})
     assert [run.job_id for run in runs] == [11]
-    assert (report.unfinished, report.malformed) == (1, 0)
+    assert report.malformed == 0
 
 
 def test_a_requeued_run_that_never_started_is_still_a_run() -> None:
@@ -260,11 +260,13 @@ def test_nothing_a_user_types_tears_a_record(names: list[tuple[str, str]]) -> No
 
 @given(st.text(max_size=500))
 def test_any_text_is_survived(text: str) -> None:
-    assert isinstance(list(sacct.parse(text.split("\n"), FIELDS, DELIMITER)), list)
+    assert isinstance(
+        list(sacct.parse(text.split("\n"), FIELDS, DELIMITER, IngestReport(source="slurm"))), list
+    )
 
 
 def test_endless_output_is_not_held_in_memory() -> None:
-    report = SacctReport()
+    report = IngestReport(source="slurm")
     lines = ["x" * 100_000] * 30
     assert list(sacct.parse(lines, FIELDS, DELIMITER, report)) == []
     assert report.malformed >= 2
@@ -282,7 +284,7 @@ def test_endless_output_is_not_held_in_memory() -> None:
 )
 def test_nobody_hides_his_work_by_a_placeholders_name(change: dict[str, str], *, is_hidden: bool) -> None:
     runs, report = parse({"JobName": "place-of-7", "Comment": PLACEHOLDER_COMMENT} | change)
-    assert (len(runs), report.placeholders) == ((0, 1) if is_hidden else (1, 0))
+    assert (len(runs), report.malformed) == (0 if is_hidden else 1, 0)
 
 
 def test_long_names_are_cut() -> None:
@@ -309,7 +311,7 @@ def test_other_programs_are_not_sacct(text: str) -> None:
 def test_restarts_of_releases_that_count_them() -> None:
     fields = sacct.choose_fields(HELP_22_05 + " Restarts Licenses")
     line = DELIMITER.join({**USUAL, "Restarts": "3", "Licenses": "matlab:2"}[name] for name in fields)
-    (run,) = sacct.parse([line], fields, DELIMITER)
+    (run,) = sacct.parse([line], fields, DELIMITER, IngestReport(source="slurm"))
     assert run.outcome is not None
     assert (run.outcome.restarts, run.outcome.job.licenses) == (3, "matlab:2")
 

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.files import log_file
+from advisor.history.ingest_report import IngestReport
 from advisor.lsf import lsb_acct
-from advisor.lsf.lsb_acct import AcctReader, AcctReport, Place, find_files
+from advisor.lsf.lsb_acct import AcctReader, Place, find_files
 from advisor.model import BadInput
 
 Write = Callable[..., str]
@@ -29,8 +30,8 @@ def lines(write: Write, count: int, first: int = 1) -> list[str]:
 BEGINNING = Place()
 
 
-def read(path: Path, place: Place = BEGINNING, **options: object) -> tuple[list[int], AcctReport, Place]:
-    report = AcctReport()
+def read(path: Path, place: Place = BEGINNING, **options: object) -> tuple[list[int], IngestReport, Place]:
+    report = IngestReport(source="lsf")
     (file,) = find_files([path])
     reader = AcctReader(file, place=place, report=report, **options)
     return [run.job_id for run in reader], report, reader.place
@@ -44,8 +45,8 @@ def test_lines_of_every_kind(tmp_path: Path, write_record: Write) -> None:
     path.write_text("\n".join(text))
     jobs, report, place = read(path)
     assert jobs == [1, 2, 3]
-    assert (report.finished, report.never_started, report.malformed, report.unended) == (4, 1, 2, 0)
-    assert report.others == {"EVENT_ADRSV_FINISH": 1}
+    assert (report.never_started, report.malformed, report.unended) == (1, 2, 0)
+    assert report.other_records == 1
     assert place == Place(path.stat().st_size, 9)
     nonsense, torn = report.problems
     assert nonsense.startswith("lsb.acct, line 5: field 1 (record type) is 'nonsense'")
@@ -124,7 +125,7 @@ def test_blocks_and_stops_anywhere(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_file, "_BLOCK_BYTES", size)
         for stop in [*stops, 100]:
-            reader = AcctReader(file, place=place, report=AcctReport())
+            reader = AcctReader(file, place=place, report=IngestReport(source="lsf"))
             jobs += [run.job_id for _, run in zip(range(stop), reader, strict=False)]
             place = reader.place if stop == 100 else Place(*place_behind(path, len(jobs)))
     assert jobs == list(range(1, 13))
@@ -178,7 +179,7 @@ def test_an_empty_file_and_one_without_jobs_are_none_of_these(tmp_path: Path) ->
     assert find_files([tmp_path]) == []
     (tmp_path / "lsb.acct").write_text(RESERVATION + "\n")
     jobs, report, _ = read(tmp_path / "lsb.acct")
-    assert (jobs, report.others.total()) == ([], 1)
+    assert (jobs, report.other_records) == ([], 1)
 
 
 def test_a_line_without_end_is_not_held_in_memory(

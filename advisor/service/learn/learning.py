@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
+from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, sacct_since
+from advisor.history.ingest_report import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from advisor.history.ingest import IngestReport, ingest_sacct
+from advisor.history.ingest import ingest_sacct
+from advisor.history.ingest_report import IngestReport
 from advisor.history.store import HistoryStore
 from advisor.slurm.protocol import SlurmBackend
 
@@ -26,7 +26,6 @@ class OwnAccounting(Protocol):
 Accounting: TypeAlias = SlurmBackend | OwnAccounting
 
 _WINDOW_SECONDS: Final = 7 * 86400.0
-_MAX_PROBLEMS: Final = 20
 
 
 def ingest_accounting(
@@ -54,24 +53,11 @@ def ingest_accounting(
         end = begin + _WINDOW_SECONDS
         # the last window has no end: jobs that end while it is read are included
         with slurm.accounting(begin, end if end < now else None) as export:
-            report = ingest_sacct(
-                store, export.lines, fields=export.fields, delimited_by=export.delimited_by, source=SOURCE
+            ingest_sacct(
+                store, export.lines, fields=export.fields, delimited_by=export.delimited_by, report=total
             )
-        total = _sum(total, report)
         if progress is not None:
             progress(int(min(end, now) - since), int(now - since))
         if end >= now:
             return total
         begin = end
-
-
-def _sum(total: IngestReport, report: IngestReport) -> IngestReport:
-    return replace(
-        report,
-        read=total.read + report.read,
-        added=total.added + report.added,
-        malformed=total.malformed + report.malformed,
-        problems=(*total.problems, *report.problems)[:_MAX_PROBLEMS],
-        never_started=total.never_started + report.never_started,
-        restarted=total.restarted | report.restarted,
-    )
