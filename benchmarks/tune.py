@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.optimize import differential_evolution
 
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.knn.fitness import Fitness, SearchSpace, Target, TuningProblem
+from advisor.predict.knn.fitness import Fitness, SearchSpace, TuningProblem
+from advisor.predict.knn.known import Target
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
 from advisor.predict.knn.tuning import GeneticSettings, TuningResult, tune

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from advisor.model.settings import Settings
     from advisor.model.table import JobTable
     from advisor.predict.knn.features import Encoder
-    from advisor.predict.knn.fitness import Target, TuningProblem
+    from advisor.predict.knn.fitness import TuningProblem
+    from advisor.predict.knn.known import Target
     from advisor.predict.knn.parameters import KnnParameters
     from advisor.predict.knn.tracker import StateColumns
     from advisor.predict.knn.tuning import GeneticSettings, TuningResult
@@ -119,8 +120,9 @@ def _tuned(task: _Task, trace: Path | None, at: int | None) -> dict[str, Any]:
 
 def _tuned_weekly(task: _Task, trace: Path | None) -> dict[str, Any]:
     """Tune without the newest jobs; put in force what is better on them; the summary."""
-    from advisor.history.parameters import CUTOFF_KIND, PARAMETERS_KIND, TARGETS
+    from advisor.history.parameters import CUTOFF_KIND, PARAMETERS_KIND
     from advisor.history.tuning_backtest import judge, row_before_newest
+    from advisor.predict.knn.known import TARGETS
 
     os.nice(10)  # the submit server on the same host comes first
     if task.store is not None:
@@ -250,8 +252,8 @@ def _in_force(
 
 
 def _problems(log: _Log, at: int | None, entries: int) -> dict[Target, TuningProblem]:
-    from advisor.history.parameters import TARGETS
     from advisor.predict.knn.fitness import TuningProblem
+    from advisor.predict.knn.known import TARGETS
 
     return {
         target: TuningProblem.from_log(log.table, log.states, log.encoder, target, at=at, entries=entries)
@@ -271,8 +273,9 @@ def _search(problem: TuningProblem, target: Target, task: _Task) -> TuningResult
     """Tune one estimator, with a bar."""
     import numpy as np
 
-    from advisor.history.parameters import TARGETS, untuned_of
+    from advisor.history.parameters import untuned_of
     from advisor.predict.knn import tuning
+    from advisor.predict.knn.known import TARGETS
 
     what = f"tuning {target}"
     with ticking(what) as tick:

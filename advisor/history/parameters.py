@@ -13,12 +13,11 @@ from advisor.model.errors import BadInput, UseFallback
 from advisor.model.settings import EstimatorSettings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import FeatureSchema
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import TARGETS, Target
 from advisor.predict.knn.parameters import KnnParameters
 
 PARAMETERS_KIND: Final = "parameters"
 CUTOFF_KIND: Final = "cutoff"
-TARGETS: Final[tuple[Target, ...]] = ("wait", "run")
 
 
 def save_parameters(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.history.parameters import TARGETS
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.fitness import Fitness, Target, TuningProblem
+from advisor.predict.knn.fitness import Fitness, TuningProblem
+from advisor.predict.knn.known import TARGETS, Known, Target
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 
@@ -36,9 +36,7 @@ def row_before_newest(table: JobTable, entries: int) -> int:
 
     Of requeued jobs, or ones that were cut short, not both are known.
     """
-    known = [
-        np.flatnonzero((table.run > 0) & (labels >= 0)) for labels in (table.first_wait, table.whole_run)
-    ]
+    known = [np.sort(Known.of(table, target).rows) for target in TARGETS]
     if min(map(len, known)) < entries:
         return 1
     return max(1, min(int(rows[-entries]) for rows in known))

@@ -16,7 +16,7 @@ from advisor.model.settings import PlacementSettings
 from advisor.model.site import Cutoff
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import Target
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 from advisor.replay.cutoff_choice import PastJobs, choose_cutoff

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from advisor.model.estimate import Estimate
 from advisor.model.table import JobTable
 from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import Known, Target
 from advisor.predict.knn.parameters import KnnParameters
 
 Rows = NDArray[np.int64]
@@ -22,32 +22,6 @@ Tick: TypeAlias = Callable[[int], None]
 
 _STEP: Final = 256
 """Rows between two ticks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
-    """The cases of one target in a log, in the order in which they become known.
-
-    Attributes:
-        times: When each becomes known, seconds: a wait when the job starts, a run time when it ends.
-        labels: The true value of each row of the table, seconds.
-    """
-
-    rows: Rows
-    times: Floats
-    labels: Floats
-
-    @classmethod
-    def of(cls, table: JobTable, target: Target) -> Self:
-        """Every job that ran and whose label is known and not negative (from clocks that disagreed).
-
-        A requeued job has the wait for its first start; one that was cut short has no run time.
-        """
-        labels = table.first_wait if target == "wait" else table.whole_run
-        times = table.submit + labels if target == "wait" else table.end
-        usable = np.flatnonzero((table.run > 0) & (labels >= 0) & np.isfinite(labels))
-        rows = usable[np.argsort(times[usable], kind="stable")]
-        return cls(rows=rows, times=times[rows], labels=labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

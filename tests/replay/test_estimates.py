@@ -11,9 +11,10 @@ import pytest
 from advisor.model import JobTable
 from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.known import Known
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
-from advisor.replay.estimates import Known, estimate_rows
+from advisor.replay.estimates import estimate_rows
 
 
 def make_table(seed: int = 0, n: int = 120) -> JobTable:

@@ -25,7 +25,7 @@ from advisor.replay.traces import find_trace
 if TYPE_CHECKING:
     from advisor.papers.placement.placement import PlacementOptions
     from advisor.papers.placement.placement_results import EstimatorQuality, Outcome, PlacementReplay
-    from advisor.predict.knn.fitness import Target
+    from advisor.predict.knn.known import Target
 
 _SKIP = 10_000
 """Rows before the window of the paper's tables."""

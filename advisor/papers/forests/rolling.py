@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 
 from advisor.arrays import Floats
 from advisor.papers.forests.distribution import DistributionForest, Distributions, ForestSettings
-from advisor.predict.knn.fitness import Target
-from advisor.replay.estimates import Known
-
-TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
+from advisor.predict.knn.known import TARGETS, Known, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +56,7 @@ class RollingForests:
         """
         forest = self.options.forest
         for target in TARGETS:
-            past = known[target].rows[: np.searchsorted(known[target].times, now, side="left")]
+            past = known[target].rows[known[target].before(now)]
             past = past[np.isfinite(features[past, 0])][-forest.most_jobs :]
             if len(past):
                 settings = replace(forest, seed=forest.seed + number)

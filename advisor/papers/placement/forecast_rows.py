@@ -14,10 +14,9 @@ from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import BINS, Distributions
 from advisor.papers.forests.placement_replay import features_of
-from advisor.papers.forests.rolling import TARGETS, ForecastOptions, RollingForests
+from advisor.papers.forests.rolling import ForecastOptions, RollingForests
 from advisor.papers.placement.calibration import COVERAGE, IntervalCalibration, cut_interval
-from advisor.predict.knn.fitness import Target
-from advisor.replay.estimates import Known
+from advisor.predict.knn.known import TARGETS, Known, Target
 
 Rows = NDArray[np.int64]
 

@@ -18,7 +18,7 @@ from advisor.papers.placement.forecast_rows import ForecastColumns
 from advisor.papers.placement.hedge_lives import HedgeLives, HedgeTable
 from advisor.papers.placement.hedging import PRICES, STOPS
 from advisor.papers.placement.pacing import Pacer
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import Target
 
 Rows = NDArray[np.int64]
 

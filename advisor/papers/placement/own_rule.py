@@ -12,7 +12,7 @@ from advisor.papers.placement.forecast_rows import ForecastColumns, estimates_at
 from advisor.papers.placement.proven import ProvenCase, candidate_chance, proven, worst_seconds
 from advisor.papers.placement.record import RuleTerms
 from advisor.papers.placement.record_in_time import Outcome, RecordInTime
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import Target
 
 _TERMS = RuleTerms()
 

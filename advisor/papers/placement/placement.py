@@ -39,7 +39,8 @@ from advisor.papers.placement.placement_results import (
 )
 from advisor.parallel import Tick, side_by_side
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.fitness import TEST_ENTRIES, Target, TuningProblem
+from advisor.predict.knn.fitness import TEST_ENTRIES, TuningProblem
+from advisor.predict.knn.known import TARGETS, Target
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns, states_of
 from advisor.predict.knn.tuning import GeneticSettings, tune
@@ -50,7 +51,6 @@ Rows = NDArray[np.int64]
 
 FACTORS: Final = (0.01, 0.05, 0.10, 0.20, 0.30, 0.40, 0.50, 0.75, 1.00, 10.00)
 """Overheads per processor of the paper's Tables III to V."""
-TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 
 
 class Progress(Protocol):

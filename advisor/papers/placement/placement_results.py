@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Bools, Floats
 from advisor.papers.placement.hedged import HedgeOutcome, HedgePoint
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import Target
 from advisor.replay.cutoff_choice import ChosenCutoff
 
 

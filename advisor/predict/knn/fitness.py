@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,9 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.knn import _search
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder, FeatureSchema
+from advisor.predict.knn.known import Known, Target
 from advisor.predict.knn.parameters import MAX_NEIGHBOURS, KnnParameters
 from advisor.predict.knn.tracker import StateColumns
-
-Target: TypeAlias = Literal["wait", "run"]
 
 TEST_ENTRIES: Final = 500
 """Log entries on which the fitness is measured (section V-A)."""
@@ -69,22 +68,21 @@ class TuningProblem:
         Raises:
             BadInput: The log is too short.
         """
-        labels = table.first_wait if target == "wait" else table.whole_run
-        known = table.submit + labels if target == "wait" else table.end
-        usable = np.flatnonzero((table.run > 0) & (labels >= 0))
+        known = Known.of(table, target)
+        usable = np.sort(known.rows)
         test = usable[usable < (len(table) if at is None else at)][-entries:]
-        base = usable[known[usable] < table.submit[test[0]]] if len(test) == entries else test[:0]
+        before = known.before(table.submit[test[0]]) if len(test) == entries else slice(0, 0)
+        base = known.rows[before]
         if len(base) == 0:
             raise _too_short(table, len(test), entries)
-        base = base[np.argsort(known[base], kind="stable")]
         features = encoder.encode_table(table, states)
         return cls(
             cases=features[base],
-            labels=labels[base].astype(np.float64),
-            times=known[base],
+            labels=known.labels[base].astype(np.float64),
+            times=known.times[before],
             job_ids=table.job_id[base],
             queries=np.ascontiguousarray(features[test]),
-            truths=labels[test].astype(np.float64),
+            truths=known.labels[test].astype(np.float64),
             schema=encoder.schema,
         )
 

@@ -19,6 +19,7 @@ from advisor.model.job import Job, JobOutcome
 from advisor.model.table import JobTable
 from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder, FeatureSchema
+from advisor.predict.knn.known import TARGETS, Known
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 from advisor.predict.size.size_model import SizeModel, part_of
@@ -112,16 +113,12 @@ class Predictor:
         """
         features = self.encoder.encode_table(table, states)
         to_our_clock = table.start_of_log - self.encoder.start_of_log
-        ran = table.run > 0
-        for estimator, labels, known in (
-            (self.wait, table.first_wait, table.submit + table.first_wait),
-            (self.run, table.whole_run, table.end),
-        ):
-            rows = np.flatnonzero(ran & (labels >= 0) & (known < until))
-            rows = rows[np.argsort(known[rows], kind="stable")]
-            estimator.add_many(
-                features[rows], labels[rows], times=known[rows] + to_our_clock, job_ids=table.job_id[rows]
-            )
+        for estimator, target in ((self.wait, TARGETS[0]), (self.run, TARGETS[1])):
+            known = Known.of(table, target)
+            before = known.before(until)
+            rows = known.rows[before]
+            times = known.times[before] + to_our_clock
+            estimator.add_many(features[rows], known.labels[rows], times=times, job_ids=table.job_id[rows])
 
     def settle(self) -> None:
         """Prepare both estimators for many queries (:meth:`KnnEstimator.settle`)."""

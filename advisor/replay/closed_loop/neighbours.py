@@ -19,7 +19,8 @@ from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.fitness import Target, TuningProblem
+from advisor.predict.knn.fitness import TuningProblem
+from advisor.predict.knn.known import TARGETS, Target
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import ClusterTracker, StateColumns, states_of
@@ -27,7 +28,6 @@ from advisor.predict.knn.tuning import GeneticSettings, tune
 from advisor.replay.closed_loop.world import World
 from advisor.replay.estimates import EstimateColumns, estimate_rows
 
-TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 MAX_TUNED_ROWS: Final = 3_000
 """Rows before the first job on which the GA works: 500 are the test entries, the others the cases."""
 GENERATIONS: Final = 20

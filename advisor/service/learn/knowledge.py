@@ -20,7 +20,7 @@ from advisor.model.settings import Settings
 from advisor.model.site import Cutoff
 from advisor.model.snapshot import RUNNING, QueuedJob
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.known import Target
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
 from advisor.service.learn.on_premise_equivalents import AskRatio, on_premise_outcome

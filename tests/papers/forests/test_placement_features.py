@@ -17,7 +17,7 @@ from advisor.papers.forests import placement_features, submission_features
 from advisor.papers.forests.placement_features import EventKind, PlacementFeatures
 from advisor.papers.forests.placement_replay import features_of
 from advisor.papers.forests.submission_features import FEATURES, Submission
-from advisor.replay.estimates import Known
+from advisor.predict.knn.known import Known
 
 
 def submission(time: float, processors: int = 4, request: float = 600.0, user: int = 1, queue: int = 0):
