@@ -20,12 +20,12 @@ from advisor.ec2.clients import LAUNCH_CONFIG, client
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
-from advisor.ec2.launch_batches import LaunchBatches
+from advisor.ec2.launch_batches import Asked, LaunchBatches
 from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order
 from advisor.ec2.launching import Launcher
 from advisor.ec2.listing import described
 from advisor.ec2.pools import Rounds, UnavailablePools
-from advisor.ec2.reports import Launched, LaunchReport, as_if_listed, as_launched, in_blocks, pool_of
+from advisor.ec2.reports import Launched, LaunchReport, as_if_listed, as_launched, pool_of
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.ec2.terminating import terminate
 from advisor.model.advice import Capacity
@@ -134,15 +134,15 @@ class Fleet:
             if refuse is not None and missing:
                 report.failed.update(refuse(missing, [*listed, *as_if_listed(self._unlisted(listed))]))
             capacities = {node: (capacity_of or {}).get(node, Capacity.ON_DEMAND) for node in missing}
-            self._batches.launch(
-                capacities,
+            asked = Asked(
+                capacities=capacities,
                 listed=listed,
-                report=report,
                 jobs=jobs,
                 ends=ends or {},
                 pools_of=pools_of or {},
                 refuse=None if refuse is None else lambda nodes: refuse(nodes, None),
             )
+            self._batches.launch(asked, report)
             failures = (*report.failed.values(), *report.parked)
             refused = [one for one in failures if one.kind is FailureClass.ADMIN]
             is_done = any(item.node in missing for item in report.launched)
@@ -226,7 +226,11 @@ class Fleet:
 
     def in_blocks(self) -> dict[str, set[str]]:
         """The nodes whose instances were launched in capacity blocks, by block."""
-        return in_blocks(self.journal.instances().values())
+        found: dict[str, set[str]] = {}
+        for node, intent in self.journal.instances().values():
+            if intent.target is not None and intent.target.is_block:
+                found.setdefault(intent.target.reservation_id, set()).add(node)
+        return found
 
     def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
         """Nodes whose instances are so new that EC2 may not list them yet (F06)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from advisor.ec2.account import Account
@@ -28,6 +28,28 @@ _TWO_ZONES: Final = Failure(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of one launch.
+
+    Attributes:
+        capacities: Node without an instance to its requested capacity.
+        listed: The cluster's instances that EC2 lists.
+        jobs: The nodes of each job that has several. Of these nodes all or none are launched.
+        ends: When the jobs of a node end at the latest, epoch seconds.
+        pools_of: The spot pools that a node may use; any for others.
+        refuse: Returns the nodes, of those that a capacity reservation has no place for, that may not be
+            launched elsewhere, where they cost money.
+    """
+
+    capacities: Mapping[str, Capacity]
+    listed: Sequence[Instance]
+    jobs: Iterable[Sequence[str]]
+    ends: Mapping[str, float]
+    pools_of: Mapping[str, Rounds]
+    refuse: Callable[[Sequence[str]], Mapping[str, Failure]] | None = None
+
+
 class LaunchBatches:
     """Launches instances for the nodes that have none. Its caller holds the lock of launches.
 
@@ -43,45 +65,27 @@ class LaunchBatches:
         self._launches = launches
         self._account = account
         self._class_of = class_of_nodes(settings)
-        self._refuse: Callable[[Sequence[str]], Mapping[str, Failure]] | None = None
 
-    def launch(
-        self,
-        capacities: Mapping[str, Capacity],
-        *,
-        listed: Sequence[Instance],
-        report: LaunchReport,
-        jobs: Iterable[Sequence[str]],
-        ends: Mapping[str, float],
-        pools_of: Mapping[str, Rounds],
-        refuse: Callable[[Sequence[str]], Mapping[str, Failure]] | None = None,
-    ) -> None:
+    def launch(self, asked: Asked, report: LaunchReport) -> None:
         """Launch an instance for each node that has not failed in the report, and complete the report.
 
         Args:
-            capacities: Node without an instance to its requested capacity.
             report: Nodes that may not be launched are in it; launched and failed nodes are added.
-            jobs: The nodes of each job that has several. Of these nodes all or none are launched.
-            ends: When the jobs of a node end at the latest, epoch seconds.
-            pools_of: The spot pools that a node may use; any for others.
-            refuse: Returns the nodes, of those that a capacity reservation has no place for, that may not be
-                launched elsewhere, where they cost money.
 
         Raises:
             TellAdmin: The user data cannot be read. Nothing was launched.
         """
-        self._refuse = refuse
-        together = [job for job in jobs if not capacities.keys().isdisjoint(job)]
+        together = [job for job in asked.jobs if not asked.capacities.keys().isdisjoint(job)]
         for job in together:
-            self._fail_all_or_none(job, capacities, report)
-        left = {node: how for node, how in capacities.items() if node not in report.failed}
+            self._fail_all_or_none(job, asked.capacities, report)
+        left = {node: how for node, how in asked.capacities.items() if node not in report.failed}
         if left:
             user_data(self._settings)  # raises before an intent is written that could not be repeated
         for job in together:
             if mates := {node: left.pop(node) for node in job if node in left}:
-                self._launch_job(job, mates, listed, report, ends, pools_of)
-        self._launch_paid(left, listed, report, ends)
-        for part in self._parts(left, pools_of):
+                self._launch_job(job, mates, asked, report)
+        self._launch_paid(left, asked, report)
+        for part in self._parts(left, asked.pools_of):
             self._launches.launch(part, report)
 
     @staticmethod
@@ -92,25 +96,19 @@ class LaunchBatches:
             report.failed |= {node: most_careful(failed) for node in job if node in missing}
 
     def _launch_job(
-        self,
-        job: Sequence[str],
-        missing: Mapping[str, Capacity],
-        listed: Sequence[Instance],
-        report: LaunchReport,
-        ends: Mapping[str, float],
-        pools_of: Mapping[str, Rounds],
+        self, job: Sequence[str], missing: Mapping[str, Capacity], asked: Asked, report: LaunchReport
     ) -> None:
         """Launch the missing nodes of a job, all or none, in the zone of its nodes that are up."""
-        up = [item for item in listed if item.is_alive and item.node in set(job) - missing.keys()]
+        up = [item for item in asked.listed if item.is_alive and item.node in set(job) - missing.keys()]
         if len({item.zone for item in up}) > 1:
             report.failed |= dict.fromkeys(missing, _TWO_ZONES)
             return
         near = next(iter(up), None)
         parts = [
             replace(part, is_whole=True, group_of=self._group_of(part))
-            for part in self._parts(missing, pools_of)
+            for part in self._parts(missing, asked.pools_of)
         ]
-        if len(parts) == 1 and self._launch_in_reservation(parts[0], listed, report, ends, near):
+        if len(parts) == 1 and self._launch_in_reservation(parts[0], asked, report, near):
             return
         subnet = None if near is None else near.subnet_id
         self._launches.launch_together([replace(part, subnet_id=subnet) for part in parts], report)
@@ -120,32 +118,22 @@ class LaunchBatches:
         name = self._class_of.get(part.nodes[0])
         return name if name is not None and self._settings.classes[name].placement_group else ""
 
-    def _launch_paid(
-        self,
-        left: dict[str, Capacity],
-        listed: Sequence[Instance],
-        report: LaunchReport,
-        ends: Mapping[str, float],
-    ) -> None:
+    def _launch_paid(self, left: dict[str, Capacity], asked: Asked, report: LaunchReport) -> None:
         """Launch in capacity reservations the nodes for which they have room; others stay in ``left``."""
         for part in self._parts(left, {}) if self._account().reservations else ():
-            self._launch_in_reservation(part, listed, report, ends)
+            self._launch_in_reservation(part, asked, report)
         done = {item.node for item in report.launched} | report.failed.keys()
         for node in done & left.keys():
             del left[node]
 
     def _launch_in_reservation(
-        self,
-        part: Wanted,
-        listed: Sequence[Instance],
-        report: LaunchReport,
-        ends: Mapping[str, float],
-        near: Instance | None = None,
+        self, part: Wanted, asked: Asked, report: LaunchReport, near: Instance | None = None
     ) -> bool:
         """Launch nodes in capacity reservations; False if some are left for other pools."""
         nodes, has_refused = list(part.nodes), False
-        for slots in slots_of(self._account(), listed, self._journal.instances(), part.instance_types, near):
-            some = [node for node in nodes if ends.get(node, math.inf) <= slots.ends_at][: slots.number]
+        launched, types = self._journal.instances(), part.instance_types
+        for slots in slots_of(self._account(), asked.listed, launched, types, near):
+            some = [node for node in nodes if asked.ends.get(node, math.inf) <= slots.ends_at][: slots.number]
             if not some or (part.is_whole and len(some) < len(nodes)):
                 continue
             tried = LaunchReport()
@@ -160,7 +148,7 @@ class LaunchBatches:
             if not nodes or (part.is_whole and unsure):
                 return True
             has_refused |= bool(tried.failed)
-        if has_refused and self._refuse is not None and (why := dict(self._refuse(nodes))):
+        if has_refused and asked.refuse is not None and (why := dict(asked.refuse(nodes))):
             report.failed |= dict.fromkeys(nodes, most_careful(list(why.values()))) if part.is_whole else why
             nodes = [node for node in nodes if node not in report.failed]
         return not nodes

@@ -234,21 +234,15 @@ class PriceCache:
 
     def _keep(self, **changes: Any) -> None:
         self._prices = replace(self._prices, **changes)
-        known = {
-            name: value
-            for name in ("spot", "on_demand")
-            if (value := getattr(self._prices, name)) is not None and value.time > 0.0
-        }
-        read = {
-            name: both
-            for name, both in self._prices.others.items()
-            if both.spot.is_read or both.on_demand.is_read
-        }
+        now = self._prices
         found = ReadPrices(
-            others=read,
             read_for=_what(self._settings),
-            spot_of_pools=dict(self._prices.spot_of_pools),
-            **known,
+            spot=now.spot if now.spot.is_read else None,
+            on_demand=now.on_demand if now.on_demand.is_read else None,
+            others={
+                name: both for name, both in now.others.items() if both.spot.is_read or both.on_demand.is_read
+            },
+            spot_of_pools=dict(now.spot_of_pools),
         )
         self._state.keep(found, "prices.not_saved")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.ec2.errors import Failure
@@ -82,16 +82,3 @@ def as_if_listed(unlisted: Mapping[str, tuple[str, Intent]]) -> list[Instance]:
         )
         for instance_id, (node, intent) in unlisted.items()
     ]
-
-
-def in_blocks(launched: Iterable[tuple[str, Intent]]) -> dict[str, set[str]]:
-    """Id of each capacity block to the nodes whose instances were launched in it.
-
-    Args:
-        launched: Pairs of node and launch.
-    """
-    found: dict[str, set[str]] = {}
-    for node, intent in launched:
-        if intent.target is not None and intent.target.is_block:
-            found.setdefault(intent.target.reservation_id, set()).add(node)
-    return found
