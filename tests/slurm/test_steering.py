@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from advisor.model.errors import BadInput, RetryLater
+from advisor.model.errors import RetryLater
 from advisor.slurm.records import Layout
 from advisor.slurm.steering import BurstSteering, Closed, Demand, PowerSaving, Priority
 
@@ -67,7 +67,7 @@ def test_a_reservation_is_put_off_without_naming_nodes_again() -> None:
 
 
 def test_closing_nothing_is_refused() -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(ValueError, match="no node is named"):
         steering(Said()).close([], seconds=60.0, known=None)
 
 
