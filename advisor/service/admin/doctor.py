@@ -7,8 +7,8 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -47,44 +47,44 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A finding of a check, and how to mend it (empty when nothing is wrong)."""
+    """A finding of a check, and how to mend it (empty when nothing is wrong); `guarded` names the check."""
 
-    check: str
+    check: str = ""
     level: Level
     what: str
     mend: str = ""
 
 
-def ok(check: str, what: str) -> Diagnosis:
+def ok(what: str) -> Diagnosis:
     """Nothing is wrong."""
-    return Diagnosis(check=check, level=Level.OK, what=what)
+    return Diagnosis(level=Level.OK, what=what)
 
 
-def warning(check: str, what: str, mend: str) -> Diagnosis:
+def warning(what: str, mend: str) -> Diagnosis:
     """It works, but not as it should."""
-    return Diagnosis(check=check, level=Level.WARNING, what=what, mend=mend)
+    return Diagnosis(level=Level.WARNING, what=what, mend=mend)
 
 
-def error(check: str, what: str, mend: str) -> Diagnosis:
+def error(what: str, mend: str) -> Diagnosis:
     """It does not work."""
-    return Diagnosis(check=check, level=Level.ERROR, what=what, mend=mend)
+    return Diagnosis(level=Level.ERROR, what=what, mend=mend)
 
 
-Check = Callable[[], Iterator[Diagnosis]]
-
-
-def guarded(name: str, run: Check) -> Iterator[Diagnosis]:
+def guarded(name: str, found: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
     """A check's findings; a check that fails is itself a finding and does not stop the others."""
+    for each in _unfailing(found):
+        yield each if each.check else replace(each, check=name)
+
+
+def _unfailing(found: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
     try:
-        yield from run()
+        yield from found
     except AdvisorError as problem:
-        yield error(name, str(problem), "See the message; then run `advisor doctor` again")
+        yield error(str(problem), "See the message; then run `advisor doctor` again")
     except PermissionError as problem:
-        yield error(name, str(denied(Path(problem.filename or ""))), "Run the doctor as the service's user")
+        yield error(str(denied(Path(problem.filename or ""))), "Run the doctor as the service's user")
     except Exception as problem:  # noqa: BLE001 - the other checks must still run
-        yield error(
-            name, f"the check itself failed: {type(problem).__name__}: {problem}", "Please report this"
-        )
+        yield error(f"the check itself failed: {type(problem).__name__}: {problem}", "Please report this")
 
 
 def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[Diagnosis]:
@@ -93,35 +93,33 @@ def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iter
     `partitions` are the cluster's; None when Slurm did not answer.
     """
     settings = loaded.settings
-    yield from guarded("settings", lambda: _settings(loaded, partitions))
-    yield from guarded("folders", lambda: _folders(settings))
-    yield from guarded("state files", lambda: _state_files(settings))
-    yield from guarded("controllers", lambda: _controllers(settings))
-    yield from guarded("history", lambda: _history(settings))
-    yield from guarded("drift", lambda: _drift(settings))
-    yield from guarded("models", lambda: _models(settings))
-    yield from guarded("submit socket", lambda: _submit_socket(settings))
-    yield from guarded("control socket", lambda: _control_socket(settings))
-    yield from guarded("snapshot", lambda: _snapshot(settings))
+    yield from guarded("settings", _settings(loaded, partitions))
+    yield from guarded("folders", _folders(settings))
+    yield from guarded("state files", _state_files(settings))
+    yield from guarded("controllers", _controllers(settings))
+    yield from guarded("history", _history(settings))
+    yield from guarded("drift", _drift(settings))
+    yield from guarded("models", _models(settings))
+    yield from guarded("submit socket", _submit_socket(settings))
+    yield from guarded("control socket", _control_socket(settings))
+    yield from guarded("snapshot", _snapshot(settings))
 
 
 def _settings(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[Diagnosis]:
     findings = check(loaded, partitions)
     for finding in findings:
         make = error if finding.severity == "error" else warning
-        yield make("settings", f"{finding.key} ({finding.where}): {finding.what}", finding.mend)
+        yield make(f"{finding.key} ({finding.where}): {finding.what}", finding.mend)
     if not findings:
-        yield ok("settings", f"{loaded.path or 'defaults'}: no errors")
+        yield ok(f"{loaded.path or 'defaults'}: no errors")
     cluster, budget = loaded.settings.cluster, loaded.settings.budget
     if cluster.policy == "price" and not budget.is_set:
         yield warning(
-            "settings",
             "no budget is set: jobs get advice, and none is moved",
             "Set budget.usd; `advisor recommend` shows what each budget would have bought",
         )
     if not loaded.settings.cluster.moves_jobs:
         yield warning(
-            "settings",
             "every partition is in shadow mode, or less: jobs get advice, and none is moved",
             'Set cluster.default_mode = "act" when the results in `advisor ledger` satisfy you',
         )
@@ -130,20 +128,18 @@ def _settings(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[D
 def _folders(settings: Settings) -> Iterator[Diagnosis]:
     for name, path in (("paths.state", settings.paths.state), ("paths.run", settings.paths.run)):
         if not path.is_dir():
-            yield error(
-                "folders", f"{name} = {path} does not exist", f"mkdir {path}; chown it to the service's user"
-            )
+            yield error(f"{name} = {path} does not exist", f"mkdir {path}; chown it to the service's user")
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            yield error("folders", f"{path} is writable by all users", f"chmod o-w {path}")
+            yield error(f"{path} is writable by all users", f"chmod o-w {path}")
         elif not os.access(path, os.W_OK):
-            yield warning("folders", f"you cannot write {path}", "Run the doctor as the service's user")
+            yield warning(f"you cannot write {path}", "Run the doctor as the service's user")
         elif (free := shutil.disk_usage(path).free) < _LOW_BYTES:
             mend = "Make room; launches, the ledger and learning then go on by themselves"
-            yield error("folders", f"the disk of {path} has only {free / 1e6:.1f} MB left", mend)
+            yield error(f"the disk of {path} has only {free / 1e6:.1f} MB left", mend)
         else:
-            yield ok("folders", f"{path} is writable")
+            yield ok(f"{path} is writable")
 
 
 def _state_files(settings: Settings) -> Iterator[Diagnosis]:
@@ -152,7 +148,6 @@ def _state_files(settings: Settings) -> Iterator[Diagnosis]:
         known = dict.fromkeys(file for name in damaged if (file := known_file(name)) is not None)
         costs = "".join(f" {file.name}: {file.loss}" for file in known)
         yield warning(
-            "state files",
             f"damaged files were set aside in {settings.paths.state}: {', '.join(damaged[:10])}.{costs}",
             "The journal of advisor-control says what was lost; find the cause, then remove the files",
         )
@@ -162,9 +157,9 @@ def _drift(settings: Settings) -> Iterator[Diagnosis]:
     """Partitions whose jobs stay on-premise, since forecasts have not held for a week."""
     fallen = DRIFT.at(settings.paths.state).load() or Drift()
     for name, one in fallen.fallen_back.items():
-        yield warning("drift", f"jobs of the partition {name} stay on-premise: {one.words}", MEND_DRIFT)
+        yield warning(f"jobs of the partition {name} stay on-premise: {one.words}", MEND_DRIFT)
     if not fallen.fallen_back:
-        yield ok("drift", "no partition has fallen back to on-premise")
+        yield ok("no partition has fallen back to on-premise")
 
 
 def _controllers(settings: Settings) -> Iterator[Diagnosis]:
@@ -176,15 +171,14 @@ def _controllers(settings: Settings) -> Iterator[Diagnosis]:
         holder = read_holder(paths.state)
     except FileNotFoundError:
         mend = f"Mount it; at the first installation, `touch {paths.state / LEASE}` as the service's user"
-        yield error("controllers", f"{paths.state} has no {LEASE}: is it mounted?", mend)
+        yield error(f"{paths.state} has no {LEASE}: is it mounted?", mend)
         return
     if holder.host:
-        yield ok("controllers", f"{holder.host} acts (takeover {holder.fence})")
+        yield ok(f"{holder.host} acts (takeover {holder.fence})")
     else:
-        yield warning("controllers", "no host acts yet", "Start `advisor control` on both")
+        yield warning("no host acts yet", "Start `advisor control` on both")
     if paths.database_url is None:
         yield warning(
-            "controllers",
             "the history is an SQLite file, which two hosts must not open over NFS",
             "Set paths.database_url to a PostgreSQL database that both reach",
         )
@@ -200,17 +194,16 @@ def _history(settings: Settings) -> Iterator[Diagnosis]:
             jobs = store.count()
     except AdvisorError as problem:
         mend = "Learning and the ledger pause until this is mended; then they continue by themselves"
-        yield error("history", str(problem), mend)
+        yield error(str(problem), mend)
         return
     if jobs < settings.estimator.min_finished_jobs:
         yield warning(
-            "history",
             f"it has only {jobs} finished jobs to learn from",
             f"`advisor ingest {_accounting(settings)}` adds jobs from the accounting, `advisor ingest swf` "
             "from a log",
         )
     else:
-        yield ok("history", f"it has {jobs:,} finished jobs")
+        yield ok(f"it has {jobs:,} finished jobs")
 
 
 def _models(settings: Settings) -> Iterator[Diagnosis]:
@@ -218,36 +211,33 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
     try:
         if settings.cluster.policy == "price":
             RunTimesOfJobs.from_arrays(store.load(RUN_TIMES_KIND)[0])
-            yield ok("models", "run times are learned")
+            yield ok("run times are learned")
         else:
             yield _knowledge_base(Predictor.from_arrays(*store.load(PREDICTOR_KIND)), settings)
     except UseFallback:
-        yield error(
-            "models", "there are no forecasts: every job stays", "Start `advisor control`, which builds them"
-        )
+        yield error("there are no forecasts: every job stays", "Start `advisor control`, which builds them")
     try:
         store.load(SIZE_KIND)
     except UseFallback:
         yield warning(
-            "models",
             "no size model: every job counts as large",
             f"`advisor retrain` makes one from {settings.estimator.min_finished_jobs} finished jobs on, and "
             "so does its weekly timer",
         )
     else:
-        yield ok("models", "there is a size model")
+        yield ok("there is a size model")
 
 
 def _knowledge_base(predictor: Predictor, settings: Settings) -> Diagnosis:
     if cases := len(predictor.run):
-        return ok("models", f"knowledge base of {cases:,} jobs")
+        return ok(f"knowledge base of {cases:,} jobs")
     mend = f"Run `advisor ingest {_accounting(settings)}`, or wait for jobs to end"
-    return warning("models", "the knowledge base is empty", mend)
+    return warning("the knowledge base is empty", mend)
 
 
 def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.paths.submit_socket
-    yield from _socket_mode("submit socket", path, "advisor serve", every_user=settings.submit.every_user)
+    yield from _socket_mode(path, "advisor serve", every_user=settings.submit.every_user)
     if not path.is_socket():
         return
     try:
@@ -259,24 +249,20 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
     except AdvisorError as problem:
         if problem.code == DENIED:
             raise
-        yield error("submit socket", str(problem), "Restart `advisor serve`; its journal has the reason")
+        yield error(str(problem), "Restart `advisor serve`; its journal has the reason")
         return
     text = f"answers in {1000 * seconds:.2f} ms; {reply.advice_given:,} jobs advised"
     if seconds > _SLOW_SECONDS:
-        yield warning(
-            "submit socket", text, "Reduce this host's load: the hook stops waiting at its time limit"
-        )
+        yield warning(text, "Reduce this host's load: the hook stops waiting at its time limit")
     else:
-        yield ok("submit socket", text)
+        yield ok(text)
     if reply.spool_dropped:
         yield error(
-            "submit socket",
             f"{reply.spool_dropped} advice records could not be written",
             f"Check whether the disk of {settings.paths.spool} is full",
         )
     if reply.hedges_not_announced > reply.hedges_announced:
         yield warning(
-            "submit socket",
             f"`advisor control` was notified of {reply.hedges_announced} hedged jobs, and not of "
             f"{reply.hedges_not_announced} others: their placeholders are late",
             f"Check that it runs, and that both services run as one user and share {settings.paths.run}",
@@ -285,14 +271,13 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
 
 def _control_socket(settings: Settings) -> Iterator[Diagnosis]:
     if not (settings.paths.shared and _acts_elsewhere(settings)):
-        yield from _socket_mode("control socket", settings.paths.control_socket, "advisor control")
+        yield from _socket_mode(settings.paths.control_socket, "advisor control")
     folder = settings.paths.state / "handover"
     waiting = len(list(folder.glob("*.json")))
     if waiting > 10:
-        yield warning("control socket", f"{waiting} hand-overs wait", "`advisor status` shows what fails")
+        yield warning(f"{waiting} hand-overs wait", "`advisor status` shows what fails")
     if damaged := sorted(path.name for path in folder.glob("*.bad")):
         yield warning(
-            "control socket",
             f"{len(damaged)} hand-overs were set aside in {folder}, the last one {damaged[-1]}",
             "The journal of advisor-control has the reason (handover.set_aside); then remove the files",
         )
@@ -306,20 +291,20 @@ def _acts_elsewhere(settings: Settings) -> bool:
         return False
 
 
-def _socket_mode(name: str, path: Path, service: str, *, every_user: bool = False) -> Iterator[Diagnosis]:
+def _socket_mode(path: Path, service: str, *, every_user: bool = False) -> Iterator[Diagnosis]:
     if not path.is_socket():
         yield error(
-            name, f"{path} does not exist", f"Start `{service}` (systemctl status says why it does not run)"
+            f"{path} does not exist", f"Start `{service}` (systemctl status says why it does not run)"
         )
         return
     mode = stat.S_IMODE(path.stat().st_mode)
     is_for_all = bool(mode & (stat.S_IROTH | stat.S_IWOTH))
     if every_user and not is_for_all:
-        yield error(name, f"users cannot use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0666")
+        yield error(f"users cannot use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0666")
     elif is_for_all and not every_user:
-        yield error(name, f"all users can use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0660")
+        yield error(f"all users can use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0660")
     else:
-        yield ok(name, f"{path}, mode {mode:04o}")
+        yield ok(f"{path}, mode {mode:04o}")
 
 
 def _snapshot(settings: Settings) -> Iterator[Diagnosis]:
@@ -328,19 +313,16 @@ def _snapshot(settings: Settings) -> Iterator[Diagnosis]:
     limit = settings.submit.snapshot_max_age_seconds
     if age < -1.0:
         yield error(
-            "snapshot",
-            f"its time is {-age:.0f} s in the future",
-            "The clock was set back: restart `advisor control`",
+            f"its time is {-age:.0f} s in the future", "The clock was set back: restart `advisor control`"
         )
     elif age > limit:
         yield error(
-            "snapshot",
             f"{age:.0f} s old: no job is moved",
             "Check that `advisor control` runs; `advisor status` shows more",
         )
     else:
-        yield ok("snapshot", f"{age:.0f} s old")
+        yield ok(f"{age:.0f} s old")
     protected = snapshot.state.cloud.protected
     if protected:
         mend = "For a file, make room on its disk; where nodes do not boot, read their boot logs"
-        yield error("snapshot", f"no job is sent to the cloud: {protected}", mend)
+        yield error(f"no job is sent to the cloud: {protected}", mend)

@@ -26,11 +26,12 @@ _SKEW_SECONDS: Final = 60.0
 def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
     """Check whether this host can read EC2."""
     if not settings.ec2.image_id:
-        yield warning("ec2", "ec2.image_id is empty: no cloud node is started", "Set it to the nodes' AMI")
+        why = "ec2.image_id is empty: no cloud node is started"
+        yield from guarded("ec2", [warning(why, "Set it to the nodes' AMI")])
         return
-    yield from guarded("ec2", lambda: _reach(settings))
-    yield from guarded("ec2", lambda: _may_list(settings))
-    yield from guarded("paid capacity", lambda: _account(settings))
+    yield from guarded("ec2", _reach(settings))
+    yield from guarded("ec2", _may_list(settings))
+    yield from guarded("paid capacity", _account(settings))
 
 
 def _reach(settings: Settings) -> Iterator[Diagnosis]:
@@ -47,20 +48,20 @@ def _reach(settings: Settings) -> Iterator[Diagnosis]:
         mend = "Give this host an instance profile or other credentials that botocore finds; check ec2.region"
         if failure.code.startswith("InvalidAMIID"):
             mend = "Correct ec2.image_id or ec2.region"
-        yield error("ec2", f"{failure.code}: {failure.message}", mend)
+        yield error(f"{failure.code}: {failure.message}", mend)
     elif not answer.get("Images"):
-        yield error("ec2", f"there is no image {settings.ec2.image_id}", "Correct ec2.image_id or ec2.region")
+        yield error(f"there is no image {settings.ec2.image_id}", "Correct ec2.image_id or ec2.region")
     else:
-        yield ok("ec2", f"reached in {settings.ec2.region}; image {settings.ec2.image_id} exists")
-    yield from map(_clock, stamps[-1:])
+        yield ok(f"reached in {settings.ec2.region}; image {settings.ec2.image_id} exists")
+    yield from guarded("clock", map(_clock, stamps[-1:]))
 
 
 def _clock(stamp: str) -> Diagnosis:
     skew = time.time() - parsedate_to_datetime(stamp).timestamp()
     if abs(skew) > _SKEW_SECONDS:
         what = f"this host's clock differs by {skew:+.0f} s from EC2's"
-        return error("clock", what, "Run chrony or ntpd here")
-    return ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")
+        return error(what, "Run chrony or ntpd here")
+    return ok(f"within {abs(skew) + 1:.0f} s of EC2's")
 
 
 def _may_list(settings: Settings) -> Iterator[Diagnosis]:
@@ -69,14 +70,14 @@ def _may_list(settings: Settings) -> Iterator[Diagnosis]:
     call = partial(client("ec2", settings.ec2).describe_instances, Filters=ours, MaxResults=5)
     _, failure = answer_or_failure(call)
     if failure is None:
-        yield ok("ec2", "instances can be listed")
+        yield ok("instances can be listed")
     else:
         what = (
             f"instances cannot be listed, so no node is launched or ended ({failure.code}: {failure.message})"
         )
         is_refused = failure.code in REFUSED_CREDENTIALS
         mend = "Renew the credentials" if is_refused else "Give the policy of docs/iam.md to this host's role"
-        yield error("ec2", what, mend)
+        yield error(what, mend)
 
 
 def _account(settings: Settings) -> Iterator[Diagnosis]:
@@ -93,10 +94,10 @@ def _account(settings: Settings) -> Iterator[Diagnosis]:
             refresh()
         except AdvisorError as problem:
             mend = "Give the policy of docs/iam.md to this host: what cannot be read counts as not there"
-            yield warning("paid capacity", f"{name}: {problem}", mend)
+            yield warning(f"{name}: {problem}", mend)
     prices = Prices.of_settings(settings.ec2)
     rows = paid_book(cache.account, settings, prices, (), frozenset()).rows
     kinds = Counter(row.kind.value for row in rows)
     bought = ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items()))
     quotas = ", ".join(f"{code} {vcpus:.0f} vCPUs" for code, vcpus in sorted(cache.account.quotas.items()))
-    yield ok("paid capacity", f"{bought or 'nothing is paid for'}; quotas: {quotas or 'not known'}")
+    yield ok(f"{bought or 'nothing is paid for'}; quotas: {quotas or 'not known'}")

@@ -33,18 +33,17 @@ def hook(folder: Path, settings: Settings) -> Iterator[Diagnosis]:
     yield from _scripts(folder)
     yield from _told_settings(folder / "advisor_hook.conf", settings)
     if not any(list(Path(place).glob("5.*/socket.lua")) for place in _LUA_SOCKET):
-        yield error("hook", "lua-socket is not installed", "apt-get install lua-socket on slurmctld's host")
+        yield error("lua-socket is not installed", "apt-get install lua-socket on slurmctld's host")
 
 
 def without_hook(folder: Path | None) -> Diagnosis:
     """The finding about slurm.conf's folder on a site without the hook; None: slurmctld loads no Lua."""
     script = None if folder is None else folder / hook_files.HOOK
     if script is None or not loads_module(script):
-        return ok("hook", "there is none, as cluster.hook says: new jobs are advised from the queue")
+        return ok("there is none, as cluster.hook says: new jobs are advised from the queue")
     return ok(
-        "hook",
         f"{script} advises jobs though cluster.hook is false; none is advised twice. Set it to true, which "
-        "saves slurmctld a poll a second",
+        "saves slurmctld a poll a second"
     )
 
 
@@ -63,9 +62,7 @@ def _scripts(folder: Path) -> Iterator[Diagnosis]:
     ours = hook_files.is_ours(script, hook_files.HOOK)
     release = hook_files.folder()
     if ours is None:
-        yield error(
-            "hook", f"{script} cannot be read", f"Copy {release / hook_files.HOOK} and the module there"
-        )
+        yield error(f"{script} cannot be read", f"Copy {release / hook_files.HOOK} and the module there")
         return
     module = folder / hook_files.HOOK_MODULE
     if not ours:
@@ -73,14 +70,12 @@ def _scripts(folder: Path) -> Iterator[Diagnosis]:
         loaded = module_loaded_by(text)
         if loaded is None and _OURS in text:
             yield warning(
-                "hook",
                 f"{script} is not this release's version",
                 f"Copy {release / hook_files.HOOK} and {hook_files.HOOK_MODULE} there",
             )
             return
         if loaded is None:
             yield error(
-                "hook",
                 f"{script} is the site's own and does not load {hook_files.HOOK_MODULE}: no job gets advice",
                 "Append the lines of docs/install.md, 'You have a job_submit.lua already'",
             )
@@ -93,20 +88,17 @@ def _module(script: Path, module: Path, *, is_own: bool) -> Iterator[Diagnosis]:
     release = hook_files.folder() / hook_files.HOOK_MODULE
     found = hook_files.is_ours(module, hook_files.HOOK_MODULE)
     if found is None:
-        yield error("hook", f"{module} cannot be read: no job gets advice", f"Copy {release} there")
+        yield error(f"{module} cannot be read: no job gets advice", f"Copy {release} there")
     elif not found:
-        yield warning(
-            "hook", f"{module} is not this release's version", f"Copy {release} there, then touch {script}"
-        )
+        yield warning(f"{module} is not this release's version", f"Copy {release} there, then touch {script}")
     elif module.stat().st_mtime > script.stat().st_mtime + 1.0:
         yield warning(
-            "hook",
             f"{module} is newer than {script}: slurmctld may still run the old one",
             f"touch {script}, after which slurmctld loads both again",
         )
     else:
         who = "the site's own and loads this release's " + module.name if is_own else "this release's"
-        yield ok("hook", f"{script} is {who}")
+        yield ok(f"{script} is {who}")
 
 
 def module_loaded_by(text: str) -> str | None:
@@ -124,27 +116,24 @@ def _told_settings(path: Path, settings: Settings) -> Iterator[Diagnosis]:
         found = told.get(name, HOOK_DEFAULTS[name])
         if name == "socket" and found != wanted:
             yield error(
-                "hook",
                 f"it connects to {found}, but the server listens on {wanted}",
                 f"Set `socket = {wanted}` in {path}",
             )
         elif name != "socket" and not _is_same_number(found, wanted):
             yield warning(
-                "hook",
                 f"its {name} is {found}, but the settings say {wanted}",
                 f"advisor config hook > {path} && touch {path.parent / hook_files.HOOK}",
             )
     if told.get("enabled") in _SWITCHED_OFF:
-        yield warning("hook", f"{path} switches it off: no job gets advice", "Remove `enabled` from it")
-    yield from unknown_keys("hook", path, (*HOOK_DEFAULTS, "enabled"))
+        yield warning(f"{path} switches it off: no job gets advice", "Remove `enabled` from it")
+    yield from unknown_keys(path, (*HOOK_DEFAULTS, "enabled"))
 
 
-def unknown_keys(subject: str, path: Path, known: Collection[str]) -> Iterator[Diagnosis]:
+def unknown_keys(path: Path, known: Collection[str]) -> Iterator[Diagnosis]:
     """Tell of the keys in a settings file that no program of ours reads, such as misspelt ones."""
     unknown = [key for key in told_by(path) if key not in known]
     if unknown:
         yield warning(
-            subject,
             f"{path} sets {', '.join(unknown[:5])}, which nothing reads",
             f"Correct or remove that; there are {', '.join(sorted(known))}",
         )

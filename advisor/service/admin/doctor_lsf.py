@@ -24,11 +24,11 @@ class LsfExamination:
 
     def run(self) -> Iterator[Diagnosis]:
         """Make all checks; only the first one if LSF cannot be asked."""
-        yield from guarded("lsf", self._reach)
+        yield from guarded("lsf", self._reach())
         if self.partitions:
-            yield from guarded("rights", self._rights)
-            yield from guarded("small jobs first", self._small_first)
-            yield from guarded("price", self._price)
+            yield from guarded("rights", self._rights())
+            yield from guarded("small jobs first", self._small_first())
+            yield from guarded("price", self._price())
 
     def _reach(self) -> Iterator[Diagnosis]:
         state = self._settings.paths.state
@@ -42,10 +42,9 @@ class LsfExamination:
             self._with_shares = [name for name, order in orders if order.default_shares is not None]
         finally:
             backend.close()
-        yield ok("lsf", f"{len(snapshot.nodes)} hosts, {len(snapshot.jobs)} rows of jobs in lsb.events")
+        yield ok(f"{len(snapshot.nodes)} hosts, {len(snapshot.jobs)} rows of jobs in lsb.events")
         if snapshot.malformed:
             yield warning(
-                "lsf",
                 f"{snapshot.malformed} records of lsb.events or rows of bhosts cannot be read",
                 "These jobs or hosts are left out: please report the release of your LSF",
             )
@@ -54,23 +53,20 @@ class LsfExamination:
         cloud = [node for node in nodes if node.is_cloud]
         if burst in self.partitions and len(cloud) < len(nodes):
             yield warning(
-                "lsf",
                 f"{len(nodes) - len(cloud)} of {len(nodes)} hosts of the queue {burst} are on-premise, too",
                 "Give the burst queue hosts of its own (HOSTS in lsb.queues), or jobs are moved for nothing",
             )
         elif burst in self.partitions and not cloud:
             yield warning(
-                "lsf",
                 f"the queue {burst} has no host at the moment",
                 "Jobs move only where a host is, or is known to come: see docs/lsf.md",
             )
 
     def _rights(self) -> Iterator[Diagnosis]:
         if os.getuid() == 0:
-            yield ok("rights", "root may change jobs")
+            yield ok("root may change jobs")
         else:
             yield warning(
-                "rights",
                 "whether this user may move the jobs of others is not known",
                 "Run advisor control as root, or as one of Administrators in lsf.cluster",
             )
@@ -81,14 +77,13 @@ class LsfExamination:
             return
         if self._max_priority is None:
             yield warning(
-                "small jobs first",
                 "jobs have no priorities of their own here, so that small ones are not put first",
                 "Set MAX_USER_PRIORITY in lsb.params, or size.small_priority_offset = 0",
             )
         else:
             queues = set(self._settings.cluster.on_premise_partitions).intersection(self._with_shares)
             within = f"; with FAIRSHARE only among the jobs of one user: {', '.join(sorted(queues))}"
-            yield ok("small jobs first", f"by bmod -sp {self._max_priority}{within if queues else ''}")
+            yield ok(f"by bmod -sp {self._max_priority}{within if queues else ''}")
 
     def _price(self) -> Iterator[Diagnosis]:
         settings = self._settings
@@ -96,7 +91,6 @@ class LsfExamination:
         is_ours = bool(settings.ec2.image_id)
         if cluster.policy == "price" and budget.usd and not budget.usd_per_hour_saved and not is_ours:
             yield error(
-                "price",
                 "others launch the cloud's hosts: what is spent is unknown, and a budget alone moves no job",
                 "Set budget.usd_per_hour_saved, or let the resource connector get its hosts from the advisor",
             )

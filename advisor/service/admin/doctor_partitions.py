@@ -26,13 +26,12 @@ def unmanaged_partitions(settings: Settings, partitions: Mapping[str, Partition]
     ]
     if beside:
         yield warning(
-            "partitions",
             f"jobs of {', '.join(beside)} have nodes of on-premise partitions",
             "Add them to cluster.on_premise_partitions, with the mode off in cluster.modes where their jobs "
             "must not move: forecast waits do not know jobs that wait in a partition that is not named there",
         )
     else:
-        yield ok("partitions", "no other partition has nodes of the on-premise ones")
+        yield ok("no other partition has nodes of the on-premise ones")
 
 
 def _nodes(partition: Partition) -> frozenset[str]:

@@ -22,19 +22,19 @@ _TIMEOUT_SECONDS: Final = 15.0
 
 def examine_places(settings: Settings) -> Iterator[Diagnosis]:
     """Check whether placeholders can be submitted, where the settings need them."""
-    yield from guarded(_CHECK, lambda: _examine(settings))
+    yield from guarded(_CHECK, _examine(settings))
 
 
 def _examine(settings: Settings) -> Iterator[Diagnosis]:
     if not (settings.hedge.enabled or settings.speculates):
-        yield ok(_CHECK, "not needed: hedge.enabled is false, and cluster.policy is not ambati2021")
+        yield ok("not needed: hedge.enabled is false, and cluster.policy is not ambati2021")
         return
     if _owner(settings.paths.control_socket) == 0:
-        yield ok(_CHECK, "not needed: `advisor control` runs as root")
+        yield ok("not needed: `advisor control` runs as root")
         return
     path = settings.hedge.helper_socket
     if not path.is_socket():
-        yield error(_CHECK, f"{path} does not exist: jobs in the cloud get no placeholder here", _ENABLE)
+        yield error(f"{path} does not exist: jobs in the cloud get no placeholder here", _ENABLE)
         return
     yield from _permissions(path, settings.paths.state)
     yield from _answer(path)
@@ -46,12 +46,9 @@ def _permissions(path: Path, state: Path) -> Iterator[Diagnosis]:
     mode = stat.S_IMODE(found.st_mode)
     service = _owner(state)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield error(
-            _CHECK, f"other users can use {path} (mode {mode:04o})", "Set SocketMode=0600 in its unit"
-        )
+        yield error(f"other users can use {path} (mode {mode:04o})", "Set SocketMode=0600 in its unit")
     if service is not None and found.st_uid != service:
         yield error(
-            _CHECK,
             f"{path} belongs to user id {found.st_uid}, but the service runs as user id {service}",
             "Set SocketUser= in advisor-places.socket to the service's user, and restart it",
         )
@@ -60,21 +57,17 @@ def _permissions(path: Path, state: Path) -> Iterator[Diagnosis]:
 def _answer(path: Path) -> Iterator[Diagnosis]:
     """Send an empty request, which a working helper refuses."""
     if not os.access(path, os.W_OK):
-        yield warning(_CHECK, f"you may not use {path}", "Run the doctor as the service's user")
+        yield warning(f"you may not use {path}", "Run the doctor as the service's user")
         return
     try:
         code = ask(path, b"", _TIMEOUT_SECONDS).code
     except (OSError, msgspec.DecodeError) as problem:
-        yield error(
-            _CHECK, f"{path} does not answer ({problem})", "journalctl -u 'advisor-places@*' has the reason"
-        )
+        yield error(f"{path} does not answer ({problem})", "journalctl -u 'advisor-places@*' has the reason")
         return
     if code == "hedge.bad_request":
-        yield ok(_CHECK, f"{path} answers")
+        yield ok(f"{path} answers")
     else:
-        yield error(
-            _CHECK, f"{path} answers {code or 'nothing'}", "Install the unit of this release, and restart it"
-        )
+        yield error(f"{path} answers {code or 'nothing'}", "Install the unit of this release, and restart it")
 
 
 def _owner(path: Path) -> int | None:

@@ -48,20 +48,20 @@ class SlurmExamination:
 
     def run(self) -> Iterator[Diagnosis]:
         """Make all checks; only the first one if slurmctld does not answer."""
-        found = list(guarded("slurm", self._reach))
-        yield from found
+        yield from guarded("slurm", self._reach())
         if not self._config:
             return
-        yield from guarded("pyslurm", self._pyslurm)
-        yield from guarded("slurm.conf", self._slurm_conf)
-        yield from guarded("rights", self._rights)
-        yield from unmanaged_partitions(self._settings, self.partitions)
-        yield from guarded("hook", self._hook)
+        yield from guarded("pyslurm", self._pyslurm())
+        yield from guarded("slurm.conf", self._slurm_conf())
+        yield from guarded("rights", self._rights())
+        yield from guarded("partitions", unmanaged_partitions(self._settings, self.partitions))
+        yield from guarded("hook", self._hook())
         if self._has_no_cloud_yet():
-            yield ok("cloud nodes", "not needed: no partition has any, and shadow mode moves no job")
+            none = ok("not needed: no partition has any, and shadow mode moves no job")
+            yield from guarded("cloud nodes", [none])
             return
-        yield from guarded("cloud programs", self._cloud_programs)
-        yield from guarded("cloud nodes", self._cloud_nodes)
+        yield from guarded("cloud programs", self._cloud_programs())
+        yield from guarded("cloud nodes", self._cloud_nodes())
 
     def _has_no_cloud_yet(self) -> bool:
         """Whether a site begins in shadow mode, without a burst partition."""
@@ -71,9 +71,7 @@ class SlurmExamination:
     def _reach(self) -> Iterator[Diagnosis]:
         version = self._slurm.version()
         if not self._slurm.ping():
-            yield error(
-                "slurm", "no slurmctld answers", "Start it, or check paths.slurm_conf and paths.slurm_bin"
-            )
+            yield error("no slurmctld answers", "Start it, or check paths.slurm_conf and paths.slurm_bin")
             return
         self._config = self._slurm.config()
         self.partitions = {partition.name: partition for partition in self._slurm.partitions()}
@@ -81,17 +79,16 @@ class SlurmExamination:
         text = ".".join(map(str, version))
         if version < _OLDEST:
             yield warning(
-                "slurm",
                 f"release {text} is older than 22.05",
                 "The advisor was not tested with this release: test it before use",
             )
         else:
-            yield ok("slurm", f"slurmctld answers, release {text}")
+            yield ok(f"slurmctld answers, release {text}")
 
     def _pyslurm(self) -> Iterator[Diagnosis]:
         if self._settings.cluster.slurm_api == "pyslurm":
             module = load_pyslurm(self._settings.paths.slurm_conf, self._version)
-            yield ok("pyslurm", f"pyslurm {module.__version__} can be imported, and is for this release")
+            yield ok(f"pyslurm {module.__version__} can be imported, and is for this release")
 
     def _slurm_conf(self) -> Iterator[Diagnosis]:
         mend = "Use slurmdbd: without it the advisor cannot learn from ended jobs"
@@ -106,13 +103,12 @@ class SlurmExamination:
         for name, word, mend in wanted:
             value = self._config.get(name, "")
             if word in value:
-                yield ok("slurm.conf", f"{name}={value}")
+                yield ok(f"{name}={value}")
             else:
-                yield error("slurm.conf", f"{name}={value or '(null)'} has no {word}", mend)
+                yield error(f"{name}={value or '(null)'} has no {word}", mend)
         said, ours = self._config.get("JobRequeue", ""), self._settings.cluster.requeue_default
         if said in ("0", "1") and (said == "1") != ours:
             yield error(
-                "slurm.conf",
                 f"JobRequeue={said}, but cluster.requeue_default is {str(ours).lower()}",
                 f"Set cluster.requeue_default = {str(not ours).lower()}",
             )
@@ -132,14 +128,13 @@ class SlurmExamination:
         }
         for word, mend in wanted.items():
             if word not in self._config.get("SlurmctldParameters", ""):
-                yield warning("slurm.conf", f"SlurmctldParameters has no {word}", mend)
+                yield warning(f"SlurmctldParameters has no {word}", mend)
 
     def _controllers(self) -> Iterator[Diagnosis]:
         """Check what a second controller needs."""
         second = self._config.get("SlurmctldHost[1]")
         if second and not self._settings.paths.shared:
             yield warning(
-                "slurm.conf",
                 f"there is a second controller, {second}",
                 "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
             )
@@ -149,7 +144,6 @@ class SlurmExamination:
         parameters = dict(_PARAMETER.findall(self._config.get("SchedulerParameters", "")))
         if self._version >= _REQUEUES_UNBOOTED and "requeue_on_resume_failure" not in parameters:
             yield warning(
-                "slurm.conf",
                 "SchedulerParameters has no requeue_on_resume_failure: a job with --no-requeue ends if its "
                 "cloud node does not boot while advisor control is down",
                 "Add it: such a job has not begun, and is requeued then like any other",
@@ -157,7 +151,6 @@ class SlurmExamination:
         delay, needed = parameters.get("requeue_delay", ""), 2.0 * self._settings.loops.snapshot_seconds
         if delay.isdecimal() and int(delay) < needed:
             yield warning(
-                "slurm.conf",
                 f"requeue_delay={delay} in SchedulerParameters: a job that is requeued to return may "
                 "start in the cloud again before it is moved",
                 f"Set it to {needed:g} (seconds, twice loops.snapshot_seconds) or more, or leave it out: "
@@ -171,13 +164,11 @@ class SlurmExamination:
         ours = self._settings.portfolio
         if self._settings.size.small_priority_offset:
             yield warning(
-                "slurm.conf",
                 "PriorityType is not priority/multifactor: small jobs cannot be put first by the site factor",
                 "Use priority/multifactor, or set size.small_priority_offset = 0",
             )
         if ours.enabled and ours.order_jobs:
             yield warning(
-                "slurm.conf",
                 "PriorityType is not priority/multifactor: burst jobs cannot be put in the policy's order",
                 "Use priority/multifactor, or set portfolio.order_jobs = false",
             )
@@ -189,13 +180,10 @@ class SlurmExamination:
         if not self._settings.size.enabled or not offset:
             return
         if offset > most:
-            yield ok(
-                "slurm.conf", f"small jobs go first: {offset} is more than the sum of all weights, {most}"
-            )
+            yield ok(f"small jobs go first: {offset} is more than the sum of all weights, {most}")
             return
         names = ", ".join(f"{name} {weight}" for name, weight in weights.items())
         yield warning(
-            "slurm.conf",
             f"small jobs may still start after large ones: size.small_priority_offset is {offset}, and the "
             f"other factors differ by up to {most} ({names})",
             f"size.small_priority_offset = {most + 1} always puts small jobs first; keep it smaller if age, "
@@ -210,11 +198,10 @@ class SlurmExamination:
             user = str(os.getuid())
         slurm_user = self._config.get("SlurmUser", "").partition("(")[0]
         if os.getuid() == 0 or user == slurm_user or self._slurm.is_administrator(user):
-            yield ok("rights", f"{user} may change nodes and jobs")
+            yield ok(f"{user} may change nodes and jobs")
             return
         only_reads = self._has_no_cloud_yet() and self._settings.cluster.hook
         yield (warning if only_reads else error)(
-            "rights",
             f"{user} may not change nodes and jobs: no cloud node can start, and no job can be requeued",
             f"sacctmgr -i add user {user} account=root adminlevel=Admin, or, if slurmdbd knows the user, "
             f"sacctmgr -i modify user {user} set adminlevel=Admin"
@@ -236,25 +223,19 @@ class SlurmExamination:
             path = Path(self._config.get(setting, ""))
             if path.name != name:
                 yield error(
-                    "cloud programs",
-                    f"{setting}={path} is not the advisor's",
-                    f"{setting}={hook_files.installed(name)}",
+                    f"{setting}={path} is not the advisor's", f"{setting}={hook_files.installed(name)}"
                 )
             elif hook_files.is_ours(path, name) is not True or not os.access(path, os.X_OK):
                 yield warning(
-                    "cloud programs",
-                    f"{path} is not this release's version",
-                    f"Copy {hook_files.folder() / name} there",
+                    f"{path} is not this release's version", f"Copy {hook_files.folder() / name} there"
                 )
             else:
-                yield ok("cloud programs", f"{setting}={path}")
+                yield ok(f"{setting}={path}")
         yield from self._program_settings(Path(self._config.get("ResumeProgram", "")).parent)
         prolog = Path(self._config.get("PrologSlurmctld", ""))
         if prolog.name == hook_files.PROLOG and hook_files.is_ours(prolog, prolog.name) is not True:
             yield warning(
-                "cloud programs",
-                f"{prolog} is not this release's version",
-                f"Copy {hook_files.folder() / prolog.name} there",
+                f"{prolog} is not this release's version", f"Copy {hook_files.folder() / prolog.name} there"
             )
 
     def _program_settings(self, own: Path) -> Iterator[Diagnosis]:
@@ -277,11 +258,10 @@ class SlurmExamination:
             if found != value:
                 # prolog_slurmctld finds its jobs by the partition; without it they only start later
                 yield (warning if name in {"burst_partition", "stage_in"} else error)(
-                    "cloud programs",
                     f"their {name} is {found or 'not set'}, but the settings say {value or 'none'}",
                     f"Set `{name} = {value}` in {path}",
                 )
-        yield from unknown_keys("cloud programs", path, defaults)
+        yield from unknown_keys(path, defaults)
 
     def _cloud_nodes(self) -> Iterator[Diagnosis]:
         name = self._settings.cluster.burst_partition
@@ -289,27 +269,19 @@ class SlurmExamination:
         if partition is None:
             return  # the check of the settings reports it
         if not partition.is_up:
-            yield error(
-                "cloud nodes", f"partition {name} is not up", f"scontrol update partition={name} state=up"
-            )
+            yield error(f"partition {name} is not up", f"scontrol update partition={name} state=up")
         snapshot = self._slurm.snapshot(0.0)
         nodes = [node for node in snapshot.nodes if name in node.partitions]
         fixed = [node.name for node in nodes if not node.is_cloud]
         down = [node.name for node in nodes if node.is_down or node.is_draining]
         if not nodes:
-            yield error(
-                "cloud nodes",
-                f"partition {name} has no node",
-                "Add lines NodeName=... State=CLOUD to slurm.conf",
-            )
+            yield error(f"partition {name} has no node", "Add lines NodeName=... State=CLOUD to slurm.conf")
         if fixed:
-            yield error(
-                "cloud nodes", f"{', '.join(fixed[:5])} are not State=CLOUD", "Add State=CLOUD to them"
-            )
+            yield error(f"{', '.join(fixed[:5])} are not State=CLOUD", "Add State=CLOUD to them")
         if down:
-            yield warning("cloud nodes", f"{', '.join(down[:5])} are down or drained", "See `sinfo -R`")
+            yield warning(f"{', '.join(down[:5])} are down or drained", "See `sinfo -R`")
         if nodes and not fixed and not down:
-            yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
+            yield ok(f"{len(nodes)} nodes, all State=CLOUD and usable")
         yield from self._capacity_features(nodes)
         yield from self._steady_feature(nodes)
         yield from self._reservations(nodes)
@@ -318,7 +290,6 @@ class SlurmExamination:
         boot = self._settings.placement.boot_seconds
         if timeout and timeout[0].isdigit() and float(timeout[0]) < boot:
             yield error(
-                "cloud nodes",
                 f"ResumeTimeout={timeout[0]} s is shorter than the expected boot of {boot:g} s",
                 "Raise ResumeTimeout; 600 s is a good start",
             )
@@ -340,7 +311,6 @@ class SlurmExamination:
         for key, seconds in wanted.items():
             if said < seconds:
                 yield warning(
-                    "cloud nodes",
                     f"SuspendTime of partition {partition.name} is {said:.0f} s: slurmctld powers idle nodes "
                     f"down before {key} has decided about them",
                     f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
@@ -353,7 +323,6 @@ class SlurmExamination:
         closes_at = next((at for at, left in closings if not left), None)
         if closes_at is not None:
             yield warning(
-                "cloud nodes",
                 f"all are in a reservation that begins in {duration(max(0.0, closes_at - now))}: "
                 "no job moves that might run into it",
                 "Reserve the on-premise nodes alone, and the cloud goes on (docs/operate.md)",
@@ -365,7 +334,6 @@ class SlurmExamination:
         feature = matching.long_lived_feature
         if nodes and matching.enabled and feature and not any(feature in node.features for node in nodes):
             yield warning(
-                "cloud nodes",
                 f"none has the feature {feature}: long jobs cannot prefer nodes that are likely to survive",
                 f"Give them Feature=...,{feature} in slurm.conf, or empty matching.long_lived_feature",
             )
@@ -377,13 +345,11 @@ class SlurmExamination:
         stable = [node for node in nodes if is_never_spot(node.features)]
         if not stable:
             yield warning(
-                "cloud nodes",
                 "none has the feature on-demand: jobs with --no-requeue are never moved",
                 "Give some of them Feature=...,on-demand in slurm.conf: they are then never spot instances",
             )
         elif len(stable) == len(nodes):
             yield warning(
-                "cloud nodes",
                 "all have the feature on-demand or reserved: none can be a spot instance",
                 "Remove it from some of them in slurm.conf, or set capacity.use_spot = false",
             )
