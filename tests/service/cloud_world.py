@@ -193,14 +193,7 @@ class CloudWorld(CloudEvents):
         self.reconcile = reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
         )
-        interruptions = InterruptionLoop(
-            settings,
-            instances=lambda: reconcile.last_listed,
-            jobs=slurm,
-            record=record,
-            tries=context.spot_tries,
-            **shared,
-        )
+        interruptions = InterruptionLoop(context, instances=lambda: reconcile.last_listed, jobs=slurm)
         notices = NoticeLoop(
             source=Interruptions(settings.ec2, CLUSTER, connect=self.ec2.connect),
             has_listed=lambda: reconcile.listed_at is not None,

@@ -5,27 +5,17 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from advisor.ec2.fleet import Fleet
-from advisor.service.cloud.paid_now import AskAccount
-from advisor.service.running.clock import Clock
-from advisor.slurm.block_ends import BlockEnds
+from advisor.service.cloud.cloud_context import CloudContext
 
 _LOOK_SECONDS: Final = 60.0
 """Until Slurm is looked at again although nothing has changed: somebody may have deleted what it was told."""
 
 
 class BlockKeeper:
-    """Tells Slurm when the nodes of capacity blocks end.
+    """Tells Slurm when the nodes of capacity blocks end."""
 
-    Args:
-        ends: Tells it; None: this Slurm cannot be told.
-    """
-
-    def __init__(self, fleet: Fleet, account: AskAccount, ends: BlockEnds | None, clock: Clock) -> None:
-        self._fleet = fleet
-        self._account = account
-        self._ends = ends
-        self._clock = clock
+    def __init__(self, context: CloudContext) -> None:
+        self._context = context
         self._told: object = None  # an earlier process may have told Slurm of a block
         self._look_at = -math.inf
 
@@ -35,16 +25,17 @@ class BlockKeeper:
         Raises:
             RetryLater: slurmctld refused; the next call tries again.
         """
-        if self._ends is None:
+        ends = self._context.block_ends
+        if ends is None:
             return
-        nodes = self._fleet.in_blocks()
+        nodes = self._context.fleet.in_blocks()
         wanted = {
             each.reservation_id: (nodes.get(each.reservation_id, ()), each.ends_at)
-            for each in self._account().reservations
+            for each in self._context.account().reservations
             if each.is_block and nodes.get(each.reservation_id)
         }
-        now = self._clock.monotonic()
+        now = self._context.clock.monotonic()
         if wanted == self._told and (not wanted or now < self._look_at):
             return
-        self._ends.keep(wanted, self._clock.wall())
+        ends.keep(wanted, self._context.clock.wall())
         self._told, self._look_at = wanted, now + _LOOK_SECONDS

@@ -8,45 +8,20 @@ from advisor.ec2.instances import Instance
 from advisor.model.bill import PaidTime, midnight
 from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.periods import period_span
-from advisor.model.settings import Settings
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node, running_nodes, usd_per_hour
-from advisor.service.cloud.paid_now import PaidNow
-from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.reckoning import Reckoning
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.running.clock import Clock
-from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode, limits_of
-
-AskPaid = Callable[[float], Iterable[PaidTime]]
-"""Returns the paid time after a moment (epoch seconds), from the history."""
 
 
 class Bookkeeping:
     """Keeps the budget up to date."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: SpendingBudget,
-        view: SharedView,
-        prices: AskPrices,
-        clock: Clock,
-        paid_since: AskPaid,
-        paid: PaidNow,
-        reckoning: Reckoning,
-    ) -> None:
-        self._settings = settings
-        self._budget = budget
-        self._view = view
-        self._prices = prices
-        self._clock = clock
-        self._paid_since = paid_since
-        self._paid = paid
-        self._reckoning = reckoning
-        self._limits = limits_of(settings)
+    def __init__(self, context: CloudContext) -> None:
+        self._context = context
+        self._settings, self._budget = context.settings, context.cloud.budget
+        self._paid, self._reckoning = context.paid_now(), context.reckoning()
+        self._limits = limits_of(context.settings)
 
     def count(self, listed: Sequence[Instance]) -> None:
         """Add the cost of the instances that EC2 lists to the spending of the accounts that use them.
@@ -77,12 +52,12 @@ class Bookkeeping:
 
     def _rebuild(self, listed: Sequence[Instance]) -> None:
         paid: Iterable[PaidTime] | None = None
-        now = self._clock.wall()
+        now = self._context.clock.wall()
         begins = [period_span(now, limit.period)[0] for limit in self._limits]
         since = min(begins, default=midnight(now))
         if self._budget.needs_history(since):
             try:
-                paid = self._paid_since(since)
+                paid = self._context.paid_since(since)
             except AdvisorError as error:
                 if self._limits:
                     raise TellAdmin(
@@ -92,7 +67,7 @@ class Bookkeeping:
                         code="budget.unknown",
                     ) from error
                 paid = ()
-        prices = self._prices()
+        prices = self._context.prices_now()
         ended = [
             RunningNode(
                 instance_id=item.instance_id,
@@ -106,9 +81,9 @@ class Bookkeeping:
         self._budget.rebuild(self._running(listed, promises_lost=True), ended, paid, since)
 
     def _running(self, listed: Sequence[Instance], *, promises_lost: bool = False) -> list[RunningNode]:
-        snapshot = self._view.fresh()
+        snapshot = self._context.view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
-        prices = self._prices()
+        prices = self._context.prices_now()
         covered = self._paid.at_launch(listed).covered
         alive = alive_by_node(listed, nodes)
         found = running_nodes(

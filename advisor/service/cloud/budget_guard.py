@@ -11,18 +11,12 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
-from advisor.model.scheduler import CloudScheduler
-from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
-from advisor.service.cloud.paid_now import PaidNow
-from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.reckoning import Reckoning
 from advisor.service.observation.advice_of_jobs import moved_by_us
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.state.budget_records import LaunchRequest, limits_of
-from advisor.service.state.cloud_record import CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -36,25 +30,11 @@ _FALLBACK: Final = {
 class BudgetGuard:
     """Keeps spending within the budget."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        cloud: CloudRecord,
-        slurm: CloudScheduler,
-        view: SharedView,
-        prices: AskPrices,
-        paid: PaidNow,
-        reckoning: Reckoning,
-    ) -> None:
-        self._settings = settings
-        self._cloud = cloud
-        self._slurm = slurm
-        self._view = view
-        self._prices = prices
-        self._reckoning = reckoning
-        self._limits = limits_of(settings)
-        self._paid = paid
+    def __init__(self, context: CloudContext) -> None:
+        self._context = context
+        self._settings, self._cloud = context.settings, context.cloud
+        self._paid, self._reckoning = context.paid_now(), context.reckoning()
+        self._limits = limits_of(context.settings)
 
     def put_aside(
         self,
@@ -77,7 +57,7 @@ class BudgetGuard:
         Raises:
             TellAdmin: There is a budget and promises cannot be written to disk: nothing may be launched.
         """
-        prices = self._prices()
+        prices = self._context.prices_now()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
         idle = self._reckoning.idle_seconds
         asked = {node: capacity_of.get(node, Capacity.ON_DEMAND) for node in nodes}
@@ -112,7 +92,7 @@ class BudgetGuard:
         everything, payers = self._cloud.budget.exhausted(self._limits)
         if not everything and not payers:
             return set()
-        snapshot = self._view.fresh()
+        snapshot = self._context.view.fresh()
         if everything:
             up = [
                 node.name
@@ -121,7 +101,7 @@ class BudgetGuard:
             ]
             if up:
                 log.warning("cloud.budget_spent", nodes=up)
-                self._slurm.update_node(
+                self._context.slurm.update_node(
                     up, state="POWER_DOWN_ASAP", reason="burst advisor: the budget is spent"
                 )
         return {

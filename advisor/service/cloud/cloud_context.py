@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from msgspec import structs
 
@@ -12,23 +11,24 @@ from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.account import Account
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.prices import Prices
-from advisor.model.advice import Capacity
+from advisor.model.bill import PaidTime
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
-from advisor.service.cloud.addresses import Addresses
-from advisor.service.cloud.block_keeper import BlockKeeper
-from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
-from advisor.service.cloud.budget_guard import BudgetGuard
+from advisor.model.spot_pools import SpotPool
 from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.reckoning import AskStop, Reckoning
-from advisor.service.cloud.spot_choice import AskPools, SpotChoice
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.block_ends import BlockEnds
+
+AskPaid = Callable[[float], Iterable[PaidTime]]
+"""Returns the paid time after a moment (epoch seconds), from the history."""
+AskPools = Callable[[], Sequence[SpotPool]]
+"""Returns how long instances of spot pools last; nothing until enough instances were observed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +70,6 @@ class CloudContext:
     account: AskAccount = Account
     block_ends: BlockEnds | None = None
 
-    def block_keeper(self) -> BlockKeeper:
-        """Return what keeps jobs from running past the end of their capacity block."""
-        return BlockKeeper(self.fleet, self.account, self.block_ends, self.clock)
-
     def paid_now(self) -> PaidNow:
         """Return what counts the capacity that is paid for already."""
         return PaidNow(self.settings, self.account, self.prices_now)
@@ -82,51 +78,12 @@ class CloudContext:
         """Return the prices in force, without a call to EC2."""
         return Prices.of_settings(self.settings.ec2) if self.prices is None else self.prices()
 
-    def bookkeeping(self) -> Bookkeeping:
-        """Return what keeps the record of the day's spending up to date."""
-        return Bookkeeping(
-            self.settings,
-            budget=self.cloud.budget,
-            view=self.view,
-            prices=self.prices_now,
-            clock=self.clock,
-            paid_since=self.paid_since,
-            paid=self.paid_now(),
-            reckoning=self._reckoning(),
-        )
-
-    def budget_guard(self) -> BudgetGuard:
-        """Return what keeps spending within the budget."""
-        return BudgetGuard(
-            self.settings,
-            cloud=self.cloud,
-            slurm=self.slurm,
-            view=self.view,
-            prices=self.prices_now,
-            paid=self.paid_now(),
-            reckoning=self._reckoning(),
-        )
-
     def spot_tries(self, queued: QueuedJob) -> int:
         """Return how often a job in the queue may still be launched as spot."""
         lost = self.interruptions.interruptions_of(queued.job.job_id)
         tries = spot_tries(structs.replace(queued.job, interruptions=lost), self.settings)
         return tries if not (lost and tries) or self.leaves_time(queued) else 0
 
-    def spot_choice(self) -> SpotChoice:
-        """Return what chooses the pools of launches."""
-        return SpotChoice(
-            self.settings,
-            known=self.spot_pools,
-            prices=self.prices_now,
-            tries=self.spot_tries,
-            boot_seconds=partial(self.cloud.boot_seconds_of, Capacity.SPOT.value),
-        )
-
-    def _reckoning(self) -> Reckoning:
+    def reckoning(self) -> Reckoning:
         """Return what says for how long jobs and idle nodes are assumed to cost money."""
         return Reckoning(self.settings, slurm=self.slurm, clock=self.clock, stop_of=self.stop_of)
-
-    def addresses(self) -> Addresses:
-        """Return what sets the addresses of nodes."""
-        return Addresses(self.settings, self.slurm)

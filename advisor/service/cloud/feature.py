@@ -54,9 +54,7 @@ class CloudFeature(Feature):
         self._clock = context.clock
         self.interruptions = context.interruptions
         provision = ProvisionLoop(context, folder=folder, kept=kept_nodes)
-        self._stage_ins = StageIns(
-            context.settings, view=context.view, cloud=context.cloud, give_back=provision.give_back
-        )
+        self._stage_ins = StageIns(context, give_back=provision.give_back)
         self._reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
         )
@@ -83,27 +81,24 @@ class CloudFeature(Feature):
         return LoopRunner(loop, self._clock)
 
     def _interruption_runners(self, context: CloudContext, spot: SpotParts) -> tuple[LoopRunner, LoopRunner]:
-        shared: dict[str, Any] = {
-            "instances": lambda: self._reconcile.last_listed,
-            "record": self.interruptions,
-            "clock": self._clock,
-        }
+        def instances() -> Sequence[Instance]:
+            return self._reconcile.last_listed
+
         interruptions = self._runner(
             InterruptionLoop(
-                context.settings,
-                slurm=context.slurm,
+                context,
+                instances=instances,
                 jobs=spot.jobs,
-                view=context.view,
-                tries=context.spot_tries,
-                back_to_spot=BackToSpot(context, instances=shared["instances"]).consider,
-                **shared,
+                back_to_spot=BackToSpot(context, instances=instances).consider,
             )
         )
         notices = NoticeLoop(
             source=spot.source,
+            instances=instances,
             has_listed=lambda: self._reconcile.listed_at is not None,
+            record=self.interruptions,
             heard=interruptions.wake,
-            **shared,
+            clock=self._clock,
         )
         return interruptions, self._runner(notices)
 

@@ -22,17 +22,13 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.limits import never_starts
 from advisor.model.node_sets import fold
-from advisor.model.scheduler import CloudScheduler
-from advisor.model.settings import Settings
 from advisor.model.snapshot import PARTITION_CLOSED, PENDING, RUNNING, ClusterSnapshot, QueuedJob
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.reserved_nodes import is_shut_out, open_cloud_nodes
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 
 log = structlog.get_logger(__name__)
@@ -81,8 +77,6 @@ class InterruptionLoop:
     Args:
         instances: Our instances as the reconcile loop last listed them: no other machine's node is ever
             touched.
-        record: Notices and what was done; the reconcile loop reads it as its second source.
-        tries: How often a job may still be launched as spot.
         back_to_spot: Sends jobs that run on-demand back to spot.
     """
 
@@ -91,25 +85,17 @@ class InterruptionLoop:
 
     def __init__(
         self,
-        settings: Settings,
+        context: CloudContext,
         *,
         instances: Callable[[], Sequence[Instance]],
-        slurm: CloudScheduler,
         jobs: JobWarnings,
-        view: SharedView,
-        record: InterruptionRecord,
-        clock: Clock,
-        tries: Callable[[QueuedJob], int],
         back_to_spot: Callable[[], None] = lambda: None,
     ) -> None:
-        self._settings = settings
+        self._settings, self._slurm = context.settings, context.slurm
+        self._view, self._clock = context.view, context.clock
+        self._record, self._tries = context.interruptions, context.spot_tries
         self._instances = instances
-        self._slurm = slurm
         self._jobs = jobs
-        self._view = view
-        self._record = record
-        self._clock = clock
-        self._tries = tries
         self._back_to_spot = back_to_spot
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost

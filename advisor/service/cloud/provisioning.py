@@ -16,12 +16,15 @@ from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
-from advisor.service.cloud.addresses import UNREACHABLE
+from advisor.service.cloud.addresses import UNREACHABLE, Addresses
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes, reason_of
+from advisor.service.cloud.block_keeper import BlockKeeper
+from advisor.service.cloud.bookkeeping import Bookkeeping
+from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.late_requests import LateRequests
 from advisor.service.cloud.resumed_jobs import ResumedJobs
-from advisor.service.cloud.spot_choice import Narrowed, spot_pools_of
+from advisor.service.cloud.spot_choice import Narrowed, SpotChoice, spot_pools_of
 from advisor.service.cloud.unbegun import UnbegunJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder, in_turn
 from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
@@ -63,13 +66,9 @@ class ProvisionLoop:
         settings, slurm, view, clock = context.settings, context.slurm, context.view, context.clock
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
         self._fleet, self._cloud, self._interruptions = context.fleet, context.cloud, context.interruptions
-        self._books, self._guard, self._addresses = (
-            context.bookkeeping(),
-            context.budget_guard(),
-            context.addresses(),
-        )
-        self._choice = context.spot_choice()
-        self._blocks = context.block_keeper()
+        self._books, self._guard = Bookkeeping(context), BudgetGuard(context)
+        self._addresses = Addresses(settings, slurm)
+        self._choice, self._blocks = SpotChoice(context), BlockKeeper(context)
         self.folder = folder
         self._kept = kept
         self._resumed_jobs = ResumedJobs(settings, view, self._cloud, clock)
@@ -84,7 +83,7 @@ class ProvisionLoop:
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
         self.resuming: frozenset[str] = frozenset()
-        self.unbegun = UnbegunJobs(settings, slurm=slurm, view=view, record=self._cloud, clock=clock)
+        self.unbegun = UnbegunJobs(context)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

@@ -17,6 +17,8 @@ from advisor.ec2.interruptions import NoticeKind
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
+from advisor.service.cloud.addresses import Addresses
+from advisor.service.cloud.bookkeeping import Bookkeeping
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node
 from advisor.service.observation.site_view import burst_nodes
@@ -70,7 +72,7 @@ class ReconcileLoop:
         self.period_seconds = context.settings.loops.reconcile_seconds
         self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
         self._interruptions = context.interruptions
-        self._books, self._addresses = context.bookkeeping(), context.addresses()
+        self._books, self._addresses = Bookkeeping(context), Addresses(context.settings, context.slurm)
         self._orphans_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
         self._unlisted_since: dict[str, float] = {}  # node: monotonic seconds

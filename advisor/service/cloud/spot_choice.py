@@ -22,19 +22,14 @@ from advisor.decide.submission.rules import deadline_for
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Rounds, pools_for
-from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
-from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
-from advisor.model.spot_pools import SpotPool
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
 
 log = structlog.get_logger(__name__)
-
-AskPools = Callable[[], Sequence[SpotPool]]
-"""Returns how long instances of spot pools last; nothing until enough instances were observed."""
 
 
 class Narrowed(NamedTuple):
@@ -45,30 +40,12 @@ class Narrowed(NamedTuple):
 
 
 class SpotChoice:
-    """Reads what the nodes' jobs were advised, and narrows the launches of those that were advised spot.
+    """Reads what the nodes' jobs were advised, and narrows the launches of those that were advised spot."""
 
-    Args:
-        known: Survival and prices by pool.
-        prices: The prices in force.
-        tries: How often a job may still be launched as spot.
-        boot_seconds: How long instances of some types take to boot; None while too few were seen.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        known: AskPools,
-        prices: Callable[[], Prices],
-        tries: Callable[[QueuedJob], int],
-        boot_seconds: Callable[[Sequence[str]], float | None],
-    ) -> None:
-        self._settings = settings
-        self._known = known
-        self._prices = prices
-        self._tries = tries
-        self._boot_seconds = boot_seconds
-        self._class_of = class_of_nodes(settings.ec2)
+    def __init__(self, context: CloudContext) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._class_of = class_of_nodes(context.settings.ec2)
 
     def advised(self, jobs: Mapping[str, QueuedJob], nodes: Iterable[Node]) -> dict[str, Capacity]:
         """Node to the capacity that its job was advised, unless the node's features forbid spot.
@@ -97,7 +74,7 @@ class SpotChoice:
         capacity = Capacity(recorded.capacity)
         if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
             return Capacity.ON_DEMAND  # advised before the setting was changed
-        if capacity is Capacity.SPOT and not self._tries(queued):
+        if capacity is Capacity.SPOT and not self._context.spot_tries(queued):
             return Capacity.ON_DEMAND
         return capacity
 
@@ -193,7 +170,7 @@ class SpotChoice:
         for node in sorted(jobs, key=lambda node: -(runs[node] or 0.0)):
             job, kind = jobs[node].job, self._class_of.get(node)
             lost = seconds_lost(job, self._boot_of(kind))
-            rounds = worth(kind, runs[node], self._tries(jobs[node]), lost)
+            rounds = worth(kind, runs[node], self._context.spot_tries(jobs[node]), lost)
             if deadline_for(job, self._settings) is not None:
                 found[node] = rounds[:1]
             else:
@@ -202,7 +179,8 @@ class SpotChoice:
 
     def _boot_of(self, kind: str | None) -> float:
         """The boot time with which the job was advised, seconds."""
-        learned = self._boot_seconds(instance_types_of(self._settings.ec2, kind))
+        types = instance_types_of(self._settings.ec2, kind)
+        learned = self._context.cloud.boot_seconds_of(Capacity.SPOT.value, types)
         return self._settings.placement.boot_seconds if learned is None else learned
 
     def _worth(self) -> Callable[[str | None, float | None, int, float], Rounds]:
@@ -210,8 +188,8 @@ class SpotChoice:
 
         All pools of the class while too little is known of them, or nothing of the run.
         """
-        ec2, prices = self._settings.ec2, self._prices()
-        known = {pool.key: pool for pool in self._known()}
+        ec2, prices = self._settings.ec2, self._context.prices_now()
+        known = {pool.key: pool for pool in self._context.spot_pools()}
 
         @cache
         def worth(kind: str | None, run: float | None, tries: int, lost: float) -> Rounds:

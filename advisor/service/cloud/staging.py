@@ -8,10 +8,8 @@ import structlog
 
 from advisor.decide.submission.cloud_terms import needed_data
 from advisor.model.errors import AdvisorError
-from advisor.model.settings import Settings
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.exchange.staged import Staged
-from advisor.service.observation.poll_view import SharedView
-from advisor.service.state.cloud_record import CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -24,12 +22,8 @@ class StageIns:
             is.
     """
 
-    def __init__(
-        self, settings: Settings, *, view: SharedView, cloud: CloudRecord, give_back: Callable[[int], None]
-    ) -> None:
-        self._settings = settings
-        self._view = view
-        self._cloud = cloud
+    def __init__(self, context: CloudContext, *, give_back: Callable[[int], None]) -> None:
+        self._context = context
         self._give_back = give_back
 
     def ended(self, staged: Staged) -> bool:
@@ -40,14 +34,14 @@ class StageIns:
             stage-in has failed must not be requeued then, for slurmctld would end it if it may not be.
         """
         try:
-            jobs = {queued.job.job_id: queued for queued in self._view.fresh().jobs}
+            jobs = {queued.job.job_id: queued for queued in self._context.view.fresh().jobs}
             queued = jobs.get(staged.job)
             if queued is None:
                 return False
             if staged.ok:
-                need = needed_data(queued.job, self._settings)
+                need = needed_data(queued.job, self._context.settings)
                 if need is not None and need.gb_in > 0.0 and staged.seconds > 0.0:
-                    self._cloud.staged(1000.0 * need.gb_in / staged.seconds)
+                    self._context.cloud.staged(1000.0 * need.gb_in / staged.seconds)
                 return True
             self._give_back(staged.job)
         except AdvisorError as error:

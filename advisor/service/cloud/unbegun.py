@@ -17,15 +17,11 @@ import structlog
 
 from advisor.decide.submission.rules import requeueable
 from advisor.model.cluster import NodePower
-from advisor.model.scheduler import CloudScheduler
-from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, RUNNING, ClusterSnapshot, QueuedJob
-from advisor.service.observation.poll_view import SharedView
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.records import leading
 
 log = structlog.get_logger(__name__)
@@ -42,18 +38,10 @@ class UnbegunJobs:
 
     name = "unbegun"
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        slurm: CloudScheduler,
-        view: SharedView,
-        record: CloudRecord,
-        clock: Clock,
-    ) -> None:
-        self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
-        self.period_seconds = settings.loops.snapshot_seconds
-        self._record = record
+    def __init__(self, context: CloudContext) -> None:
+        self._settings, self._slurm = context.settings, context.slurm
+        self._view, self._clock, self._record = context.view, context.clock, context.cloud
+        self.period_seconds = context.settings.loops.snapshot_seconds
         self._lock = threading.RLock()
         self._told: set[int] = set()  # jobs of the record that this process told Slurm of
         self._noted_at: dict[int, float] = {}  # job that this process put into the record: monotonic seconds

@@ -90,16 +90,7 @@ class Rig:
         self.context = context = CloudContext(settings=self.settings, **parts)
         self.provision = ProvisionLoop(context, folder=self.folder)
         self.reconcile = ReconcileLoop(context, resuming=tuple, boot_ended=self.provision.boot_ended)
-        self.loop = InterruptionLoop(
-            self.settings,
-            instances=lambda: self.reconcile.last_listed,
-            slurm=self.slurm,  # type: ignore[arg-type]
-            jobs=self.slurm,
-            view=self.view,
-            record=self.record,
-            clock=self.hands.clock,
-            tries=context.spot_tries,
-        )
+        self.loop = InterruptionLoop(context, instances=lambda: self.reconcile.last_listed, jobs=self.slurm)
 
         self.notices = NoticeLoop(
             source=self.source,

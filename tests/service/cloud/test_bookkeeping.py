@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.cloud.bookkeeping import Bookkeeping
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.state_files import BUDGET
 from advisor.testing.manual_clock import ManualClock
@@ -28,16 +30,19 @@ def test_a_lost_record_is_in_the_way_until_the_next_period_and_not_until_midnigh
     def known() -> NoReturn:
         raise KeyError
 
-    keeper = Bookkeeping(
-        Settings.model_validate({"budget": {"usd": 100.0, "period": "month"}}),
-        budget=SpendingBudget(BUDGET.at(tmp_path), clock.clock),
+    budget: Any = SimpleNamespace(budget=SpendingBudget(BUDGET.at(tmp_path), clock.clock))
+    context = CloudContext(
+        settings=Settings.model_validate({"budget": {"usd": 100.0, "period": "month"}}),
+        fleet=unused,
+        slurm=unused,
         view=unused,
-        prices=known,
+        cloud=budget,
         clock=clock.clock,
+        interruptions=unused,
+        prices=known,
         paid_since=unreadable,
-        paid=unused,
-        reckoning=unused,
     )
+    keeper = Bookkeeping(context)
     for _ in range(2):
         with pytest.raises(TellAdmin, match="until the next period of each budget has begun"):
             keeper.settle(list)

@@ -11,6 +11,7 @@ import pytest
 from advisor.ec2.interruptions import Notice, NoticeKind
 from advisor.model import Capacity
 from advisor.model.snapshot import Reservation
+from advisor.service.cloud.spot_choice import SpotChoice
 from advisor.service.exchange.handover import decode
 from advisor.slurm.running_jobs import JobEnd
 from tests.service.cloud.rig import comment
@@ -258,7 +259,7 @@ def test_a_job_with_checkpoints_goes_on_spot_again_while_that_leaves_time(rig: R
     assert rig.job_updates() == []
     late = dataclasses.replace(rig.context, leaves_time=lambda _queued: False)
     for context, capacity in ((rig.context, Capacity.SPOT), (late, Capacity.ON_DEMAND)):
-        assert context.spot_choice().advised({"burst3": waiting}, ()) == {"burst3": capacity}
+        assert SpotChoice(context).advised({"burst3": waiting}, ()) == {"burst3": capacity}
     assert (rig.context.spot_tries(waiting), late.spot_tries(waiting)) == (18, 0)
     other = make_queued(8, queue="burst", comment="checkpoint=10min")
     assert late.spot_tries(other) == 20  # it has lost nothing
@@ -277,7 +278,7 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     rig.fleet.listed = [make_instance("burst2")]
     rig.round()
     assert rig.job_updates()[1:] == [{"excnodelist": "burst9,burst2"}]
-    advised = rig.context.spot_choice().advised
+    advised = SpotChoice(rig.context).advised
     assert advised({"burst3": waiting}, ()) == {"burst3": Capacity.ON_DEMAND}
     other = make_queued(8, admin_comment=comment())
     assert advised({"burst3": other}, ()) == {"burst3": Capacity.SPOT}
@@ -302,7 +303,7 @@ def test_after_one_interruption_a_promised_job_is_not_put_on_spot_again(rig: Rig
     rig.look([make_node("burst2", "MIXED")], [promised])
     rig.round()
     assert rig.job_updates() == [{"excnodelist": "burst[1-2]"}]
-    advised = rig.context.spot_choice().advised
+    advised = SpotChoice(rig.context).advised
     assert advised({"burst3": promised}, ()) == {"burst3": Capacity.ON_DEMAND}
     assert advised({"burst3": make_queued(7, **ours)}, ()) == {"burst3": Capacity.SPOT}
 

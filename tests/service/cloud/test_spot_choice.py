@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec import structs
@@ -57,13 +58,14 @@ def narrow(
     settings: Settings = SETTINGS,
     boot_seconds: float | None = None,
 ) -> Narrowed:
-    choice = SpotChoice(
-        settings,
-        known=lambda: known,
-        prices=lambda: Prices.of_settings(settings.ec2),
-        tries=lambda item: spot_tries(structs.replace(item.job, interruptions=losses), settings),
-        boot_seconds=lambda _types: boot_seconds,
+    context: Any = SimpleNamespace(
+        settings=settings,
+        spot_pools=lambda: known,
+        prices_now=lambda: Prices.of_settings(settings.ec2),
+        spot_tries=lambda item: spot_tries(structs.replace(item.job, interruptions=losses), settings),
+        cloud=SimpleNamespace(boot_seconds_of=lambda _option, _types: boot_seconds),
     )
+    choice = SpotChoice(context)
     return choice.narrow(
         jobs,
         dict.fromkeys(jobs, Capacity.SPOT),

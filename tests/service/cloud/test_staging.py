@@ -14,7 +14,7 @@ __all__ = ["rig"]
 
 
 def stage_ins(rig: Rig) -> StageIns:
-    return StageIns(rig.settings, view=rig.view, cloud=rig.cloud, give_back=rig.provision.give_back)
+    return StageIns(rig.context, give_back=rig.provision.give_back)
 
 
 def ended(job: int, seconds: float, *, ok: bool = True) -> Staged:
