@@ -36,6 +36,7 @@ class Snapshot:
         queues: The on-premise queue of each machine; empty where no decision asks for them.
         first_priorities: With what priority a new job begins, by `Job.priority_keys`.
         counters: Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
+        format: The format of the file.
     """
 
     state: SiteState
@@ -43,17 +44,7 @@ class Snapshot:
     queues: tuple[SeenQueue, ...] = ()
     first_priorities: dict[str, float] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
-
-
-class _Wire(msgspec.Struct, frozen=True):
-    """The file's content."""
-
-    format: int
-    state: SiteState
-    job_requeue: bool | None = None
-    counters: dict[str, float] = {}
-    queues: tuple[SeenQueue, ...] = ()
-    first_priorities: dict[str, float] = {}
+    format: int = FORMAT
 
 
 def _plain(value: Any) -> Any:
@@ -69,7 +60,7 @@ def _read_only(kind: Any, value: Any) -> Any:
 
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
-_decoder: Final = msgspec.msgpack.Decoder(_Wire, dec_hook=_read_only)
+_decoder: Final = msgspec.msgpack.Decoder(Snapshot, dec_hook=_read_only)
 
 
 def write(path: Path, snapshot: Snapshot) -> None:
@@ -78,15 +69,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
     Raises:
         OSError: The folder is missing, full or not writable.
     """
-    wire = _Wire(
-        format=FORMAT,
-        state=snapshot.state,
-        job_requeue=snapshot.job_requeue,
-        counters=snapshot.counters,
-        queues=snapshot.queues,
-        first_priorities=snapshot.first_priorities,
-    )
-    replace_file(path, _encoder.encode(wire), check=fence.check)
+    replace_file(path, _encoder.encode(snapshot), check=fence.check)
 
 
 def _unreadable(path: Path, why: str) -> UseFallback:
@@ -120,15 +103,9 @@ def read(path: Path) -> Snapshot:
     if len(content) > _MAX_BYTES:
         raise _unreadable(path, f"it is longer than {_MAX_BYTES} bytes")
     try:
-        wire = _decoder.decode(content)
+        snapshot = _decoder.decode(content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _unreadable(path, str(error)) from error
-    if wire.format != FORMAT:
-        raise _unreadable(path, f"it has format {wire.format}, this release reads format {FORMAT}")
-    return Snapshot(
-        state=wire.state,
-        job_requeue=wire.job_requeue,
-        counters=wire.counters,
-        queues=wire.queues,
-        first_priorities=wire.first_priorities,
-    )
+    if snapshot.format != FORMAT:
+        raise _unreadable(path, f"it has format {snapshot.format}, this release reads format {FORMAT}")
+    return snapshot
