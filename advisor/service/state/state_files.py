@@ -180,32 +180,10 @@ NOTICES: Final = KnownFile(
     loss="Troubles that last, and shares of the budget that are reached, are told once more.",
 )
 
-STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
-    BUDGET,
-    BOOTS,
-    CLOSED_POOLS,
-    PRICES,
-    INTERRUPTIONS,
-    LIVES,
-    HEDGE_ENTRIES,
-    SMALL_JOBS,
-    LSF_ADVICE,
-    LSF_HOSTS,
-    MOVES,
-    PORTFOLIO,
-    VERDICT,
-    SITE_FACTORS,
-    PORTFOLIO_WEIGHTS,
-    NODE_WEIGHTS,
-    MARKED_NODES,
-    STEERED_JOBS,
-    ACQUIRER,
-    PRICE,
-    DRIFT,
-    TRAININGS,
-    APPLIED,
-    NOTICES,
+STATE_FILES: Final[tuple[KnownFile[Any], ...]] = tuple(
+    each for each in list(globals().values()) if isinstance(each, KnownFile)
 )
+"""All of the above."""
 
 
 def known_file(name: str) -> KnownFile[Any] | None:
