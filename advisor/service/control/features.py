@@ -128,21 +128,23 @@ class Features:
         if steering is None or not is_on:
             return None
         from advisor.service.portfolio.feature import PortfolioFeature
+        from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 
-        return PortfolioFeature(
+        loop = PortfolioLoop(
             self._settings,
             **self._common,
             steering=steering,
             store=self._shared.store,
             cloud=self._shared.cloud,
         )
+        return PortfolioFeature(loop, self._shared.clock, judges=self._settings.portfolio.enabled)
 
     def _advising(self) -> Feature | None:
         """On where no hook asks for advice at submissions."""
         if self._settings.cluster.hook:
             return None
         from advisor.service.waiting.advising import AdvisingLoop, session_by_socket
-        from advisor.service.waiting.feature import AdvisingFeature
+        from advisor.service.waiting.feature import WaitingFeature
 
         shared = self._shared
         loop = AdvisingLoop(
@@ -153,7 +155,7 @@ class Features:
             join=self._join_submissions(),
             raises_limits=self._raises_at_moves,
         )
-        return AdvisingFeature(loop, shared.clock)
+        return WaitingFeature(loop, shared.clock, field="advising")
 
     def _join_submissions(self) -> Callable[[], None] | None:
         """How advice given to LSF's esub finds its job; None where no esub asks."""
@@ -178,7 +180,7 @@ class Features:
 
         shared = self._shared
         loop = AskingAgainLoop(settings, view=shared.view, asking=self._asking(), clock=shared.clock)
-        return WaitingFeature(loop, shared.clock)
+        return WaitingFeature(loop, shared.clock, field="asking_again")
 
     @property
     def _raises_at_moves(self) -> bool:

@@ -13,26 +13,14 @@ from advisor.service.waiting.asking_again import AskingAgainLoop
 
 
 class WaitingFeature(Feature):
-    """The loop that asks waiting jobs again and moves those that should go."""
+    """A loop that has jobs advised while they wait, and its field of status.json."""
 
-    def __init__(self, loop: AskingAgainLoop, clock: Clock) -> None:
+    def __init__(self, loop: AskingAgainLoop | AdvisingLoop, clock: Clock, *, field: str) -> None:
         self.loop = loop
+        self._field = field
         self.runners = (LoopRunner(loop, clock),)
         self.steering = (loop.name,)
 
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""
-        return {"asking_again": self.loop.report()}
-
-
-class AdvisingFeature(Feature):
-    """The loop that advises new jobs where slurmctld has no hook."""
-
-    def __init__(self, loop: AdvisingLoop, clock: Clock) -> None:
-        self.loop = loop
-        self.runners = (LoopRunner(loop, clock),)
-        self.steering = (loop.name,)
-
-    def status(self) -> Mapping[str, Any]:
-        """See :class:`Feature`."""
-        return {"advising": self.loop.report()}
+        return {self._field: self.loop.report()}
