@@ -16,32 +16,25 @@ _HOUR = 3600.0
 _MAX_REASONS = 2
 
 
-def recommend_table(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def recommend_table(result: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headings, and a line of cells for each budget."""
-    headings = [
-        "USD a month",
-        "of core-hours",
-        "spent",
-        "hours saved",
-        "90 % interval",
-        "USD an hour",
-        "mean wait h",
-        "later jobs",
-    ]
-    cells = [
-        [
-            f"{one['usd']:,.6g}",
-            f"{100 * one['budget_share']:.2g} %",
-            f"{one['cost_usd']:,.0f}",
-            f"{one['saved_hours']:,.0f}",
-            f"{one['saved_hours_low']:,.0f} to {one['saved_hours_high']:,.0f}",
-            f"{one['cost_usd'] / one['saved_hours']:,.2f}" if one["saved_hours"] > 0.0 else "-",
-            f"{one['mean_wait_seconds'] / _HOUR:,.2f}",
-            f"{100 * one['later_share']:.1f} %",
-        ]
-        for one in result["points"]
-    ]
-    return headings, cells
+    points = result["points"]
+    columns = {
+        "USD a month": [f"{one['usd']:,.6g}" for one in points],
+        "of core-hours": [f"{100 * one['budget_share']:.2g} %" for one in points],
+        "spent": [f"{one['cost_usd']:,.0f}" for one in points],
+        "hours saved": [f"{one['saved_hours']:,.0f}" for one in points],
+        "90 % interval": [
+            f"{one['saved_hours_low']:,.0f} to {one['saved_hours_high']:,.0f}" for one in points
+        ],
+        "USD an hour": [
+            f"{one['cost_usd'] / one['saved_hours']:,.2f}" if one["saved_hours"] > 0.0 else "-"
+            for one in points
+        ],
+        "mean wait h": [f"{one['mean_wait_seconds'] / _HOUR:,.2f}" for one in points],
+        "later jobs": [f"{100 * one['later_share']:.1f} %" for one in points],
+    }
+    return tuple(columns), list(zip(*columns.values(), strict=True))
 
 
 def reason_words(pick: Pick, *, is_asked: bool, is_set: bool) -> str:

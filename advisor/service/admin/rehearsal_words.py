@@ -22,36 +22,21 @@ def money_words(result: Mapping[str, Any]) -> str:
     )
 
 
-def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headings, and a line of cells for each policy."""
-    headings = [
-        "policy",
-        "mean wait h",
-        "mean turnaround h",
-        "mean bounded slowdown",
-        "95 % wait up to h",
-        "saved hours",
-        "cost USD",
-        "of budget",
-        "moved jobs",
-        "later jobs",
-    ]
-    cells = [
-        [
-            row["policy"],
-            f"{row['mean_wait_seconds'] / _HOUR:,.2f}",
-            f"{row['mean_turnaround_seconds'] / _HOUR:,.2f}",
-            f"{row['mean_bounded_slowdown']:,.2f}",
-            f"{row['p95_wait_seconds'] / _HOUR:,.1f}",
-            f"{row['saved_hours']:,.0f}",
-            f"{row['cost_usd']:,.0f}",
-            f"{100 * row['budget_share_spent']:.0f} %",
-            f"{row['moved_jobs']:,}",
-            f"{100 * row['later_share']:.1f} %",
-        ]
-        for row in rows
-    ]
-    return headings, cells
+    columns = {
+        "policy": [row["policy"] for row in rows],
+        "mean wait h": [f"{row['mean_wait_seconds'] / _HOUR:,.2f}" for row in rows],
+        "mean turnaround h": [f"{row['mean_turnaround_seconds'] / _HOUR:,.2f}" for row in rows],
+        "mean bounded slowdown": [f"{row['mean_bounded_slowdown']:,.2f}" for row in rows],
+        "95 % wait up to h": [f"{row['p95_wait_seconds'] / _HOUR:,.1f}" for row in rows],
+        "saved hours": [f"{row['saved_hours']:,.0f}" for row in rows],
+        "cost USD": [f"{row['cost_usd']:,.0f}" for row in rows],
+        "of budget": [f"{100 * row['budget_share_spent']:.0f} %" for row in rows],
+        "moved jobs": [f"{row['moved_jobs']:,}" for row in rows],
+        "later jobs": [f"{100 * row['later_share']:.1f} %" for row in rows],
+    }
+    return tuple(columns), list(zip(*columns.values(), strict=True))
 
 
 def shipped_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
