@@ -65,7 +65,7 @@ def test_an_urgent_job_is_forecast_to_overtake_those_that_wait() -> None:
         job = structs.replace(job, account="root", qos="urgent", nodes=2, requested_time=300.0)
         new = lab.sbatch("-N2", "-n8", "-t5", "--qos=urgent", script=script)
         waits = [
-            QueueForecast(shot.queues, profiles_of(shot), priorities).wait(job, found.time)
+            QueueForecast(shot.queues, profiles_of(shot), priorities).waits(job, found.time)[0]
             for priorities in (known, {})
         ]
         lab.wait_for_jobs([new.job_id, seen.job_id, normal[0].job_id], seconds=240)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from advisor.arrays import Floats
 from advisor.model.machine import Machine
@@ -43,19 +42,28 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
     before_small: int | None = None
 
     @classmethod
-    def of(cls, machine: Machine, running: Floats, waiting: Floats, *others: Floats) -> SeenQueue:
+    def of(
+        cls,
+        machine: Machine,
+        running: Floats,
+        waiting: Floats,
+        *others: Floats,
+        priorities: Floats | None = None,
+        nodes: Floats | None = None,
+    ) -> SeenQueue:
         """Pack the arrays of a machine's `ClosedQueue`, in their order there; it needs none of the others."""
         arrays = ClosedQueue(np.zeros(0), running, waiting, *others)[1:]
-        here, behind, reserved, limited, groups = (array.astype("<f8").tobytes() for array in arrays)
-        return cls(machine, here, behind, reserved, limited, groups)
-
-    def with_priorities(self, priorities: Floats) -> SeenQueue:
-        """Add the waiting jobs' priorities."""
-        return replace(self, priorities=priorities.astype("<f8").tobytes())
-
-    def with_nodes(self, nodes: Floats) -> SeenQueue:
-        """Add the room on the nodes."""
-        return replace(self, nodes=nodes.astype("<f8").tobytes())
+        here, behind, reserved, limited, groups = map(_packed, arrays)
+        return cls(
+            machine,
+            here,
+            behind,
+            reserved,
+            limited,
+            groups,
+            priorities=_packed(priorities),
+            nodes=_packed(nodes),
+        )
 
     def room(self) -> Floats:
         """The room on the nodes, writable: numba would compile anew for an array that is not.
@@ -85,6 +93,10 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         waiting = _array(self.waiting, 2 + len(sizes))[:rows]
         limited = _array(self.limited, 2)[: len(running) + len(waiting)]
         return ClosedQueue(sizes, running, waiting, reserved, limited, _array(self.groups, 1)[:, 0])
+
+
+def _packed(array: Floats | None) -> bytes:
+    return b"" if array is None else array.astype("<f8").tobytes()
 
 
 def _array(packed: bytes, columns: int) -> Floats:

@@ -229,8 +229,7 @@ def seen_queues(queue: OnPremiseQueue, runs: AskRuns = run_to_limits) -> tuple[S
         rows = _rows(part)
         closed = _closed(part, rows, queue.time)
         ranks = np.array([row.priority for row in rows], np.float64)
-        seen = SeenQueue.of(part.machine, *closed[1:]).with_priorities(ranks)
-        found.append(seen.with_nodes(_room(part)))
+        found.append(SeenQueue.of(part.machine, *closed[1:], priorities=ranks, nodes=_room(part)))
     return tuple(found)
 
 

@@ -250,7 +250,7 @@ class Answerer:
             if knowledge.model is None or knowledge.model.estimator is None:
                 return Estimates()
             found = knowledge.model.estimator.estimate(job, state.cluster)
-            if waits or queue is None or queue.planned_wait(job, state.time) > AT_ONCE_SECONDS:
+            if waits or queue is None or queue.waits(job, state.time)[1] > AT_ONCE_SECONDS:
                 return found
             return replace(found, wait=_AT_ONCE)
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics

@@ -222,14 +222,6 @@ class QueueForecast:
             planned = min(planned, max(soonest, profiles.planned.start_of(needs, limit, now)))
         return expected - now, planned - now
 
-    def wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
-        """The first of :meth:`waits`."""
-        return self.waits(job, now, is_small=is_small)[0]
-
-    def planned_wait(self, job: Job, now: float, *, is_small: bool = False) -> float:
-        """The second of :meth:`waits`."""
-        return self.waits(job, now, is_small=is_small)[1]
-
     def join(self, job: Submission) -> None:
         """Add a job that stays on-premise to the queue."""
         limit = job.requested_seconds or NO_LIMIT_SECONDS

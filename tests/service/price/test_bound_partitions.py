@@ -54,7 +54,7 @@ def wait_of_new_job(queue: OnPremiseQueue, partition: str, **changes: Any) -> fl
     snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue))
     usual = {"job_id": 0, "submit_time": NOW, "queue": partition, "processors": 4, "requested_time": HOUR}
     job = Job(**{**usual, **changes})
-    return QueueForecast(snapshot.queues, profiles_of(snapshot)).wait(job, NOW)
+    return QueueForecast(snapshot.queues, profiles_of(snapshot)).waits(job, NOW)[0]
 
 
 def test_subsets_are_the_nodes_of_partitions_that_have_not_all() -> None:

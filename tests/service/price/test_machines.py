@@ -123,7 +123,7 @@ def test_the_submit_server_forecasts_by_the_queue_of_the_jobs_machine(partitions
     forecast = submit_server(queues)
     job = Job(job_id=0, submit_time=NOW, processors=8, queue=partitions, requested_time=HOUR)
     each = [forecast_waits(queue_of(*jobs, waits(9, name)))[9] for name in partitions.split(",")]
-    assert forecast.wait(job, NOW) == forecast.planned_wait(job, NOW) == min(each)
+    assert forecast.waits(job, NOW)[0] == forecast.waits(job, NOW)[1] == min(each)
 
 
 def test_a_submission_joins_the_queue_of_its_machine() -> None:
@@ -135,7 +135,7 @@ def test_a_submission_joins_the_queue_of_its_machine() -> None:
     }
 
     def all_waits() -> dict[str, float]:
-        return {name: forecast.wait(job, NOW) / HOUR for name, job in jobs.items()}
+        return {name: forecast.waits(job, NOW)[0] / HOUR for name, job in jobs.items()}
 
     assert all_waits() == {"cpu": 1.0, "gpu": 0.5, "elsewhere": 1.0}
     forecast.join(Submission(time=NOW, processors=8, requested_seconds=HOUR, queue="gpu"))

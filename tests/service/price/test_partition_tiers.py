@@ -72,7 +72,7 @@ def test_a_new_job_is_the_last_of_its_tier_where_priorities_are_not_known(
     )
     job = Job(job_id=0, submit_time=NOW, processors=8, queue=partition, requested_time=HOUR, user="ann")
     forecast = QueueForecast(shot.queues, profiles_of(shot), shot.first_priorities)
-    assert forecast.wait(job, NOW) == wait * HOUR
+    assert forecast.waits(job, NOW)[0] == wait * HOUR
 
 
 def test_known_priorities_are_kept_and_others_begin_in_the_middle_of_their_tier() -> None:

@@ -63,7 +63,7 @@ def hours_of_new(queue: OnPremiseQueue, processors: int, limit: float) -> float:
     """The wait that the submit server forecasts."""
     snapshot = replace(make_snapshot(NOW), queues=seen_queues(queue))
     job = Job(job_id=9, submit_time=NOW, processors=processors, queue="cpu", requested_time=limit * HOUR)
-    found = QueueForecast(snapshot.queues, profiles_of(snapshot)).wait(job, NOW)
+    found = QueueForecast(snapshot.queues, profiles_of(snapshot)).waits(job, NOW)[0]
     return round(found / HOUR, 3)
 
 

@@ -56,7 +56,7 @@ def wait_of(seen: OnPremiseQueue, **asked: Any) -> float:
     snapshot = replace(make_snapshot(NOW), queues=seen_queues(seen))
     usual = {"job_id": 0, "submit_time": NOW, "queue": "cpu", "processors": 1, "requested_time": HOUR}
     job = Job(**{**usual, **asked})
-    return QueueForecast(snapshot.queues, profiles_of(snapshot)).wait(job, NOW) / HOUR
+    return QueueForecast(snapshot.queues, profiles_of(snapshot)).waits(job, NOW)[0] / HOUR
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,6 @@ def test_forecasts_of_waiting_and_of_new_jobs_follow_the_shares() -> None:
 
     def hours(user: str) -> float:
         new = Job(job_id=0, submit_time=NOW, processors=1, user=user, queue="normal", requested_time=HOUR)
-        return server.wait(new, NOW) / HOUR
+        return server.waits(new, NOW)[0] / HOUR
 
     assert (hours("a"), hours("c")) == (11.0, 2.0)  # a new job meets the queue at the next eighth of it

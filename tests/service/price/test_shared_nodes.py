@@ -138,17 +138,17 @@ def test_the_submit_server_forecasts_what_the_queue_shows_later(asked: dict[str,
     same = {"whole_nodes": job.whole_nodes, "nodes": job.nodes, "requested_time": 2 * HOUR}
     later = replace(later, job=structs.replace(later.job, **same))
     forecast = submit_server(queue_of(*ahead))
-    assert forecast.wait(job, NOW) == forecast_waits(queue_of(*ahead, later))[9]
-    assert forecast.planned_wait(job, NOW) == forecast.wait(job, NOW)
+    assert forecast.waits(job, NOW)[0] == forecast_waits(queue_of(*ahead, later))[9]
+    assert forecast.waits(job, NOW)[1] == forecast.waits(job, NOW)[0]
 
 
 def test_a_submission_takes_its_memory_from_those_after_it() -> None:
     forecast = submit_server(queue_of(busy(1, processors=1, memory_mb=1000)))
     job = Job(job_id=0, submit_time=NOW, processors=1, queue="cpu", requested_time=HOUR, memory_mb=600)
-    assert forecast.wait(job, NOW) == 0.0
+    assert forecast.waits(job, NOW)[0] == 0.0
     asked = Asked.by(job)
     forecast.join(Submission(time=NOW, processors=1, requested_seconds=HOUR, queue="cpu", asked=asked))
-    assert forecast.wait(job, NOW) == HOUR
+    assert forecast.waits(job, NOW)[0] == HOUR
 
 
 def test_the_rest_of_a_large_array_is_as_wide_as_its_memory_allows() -> None:

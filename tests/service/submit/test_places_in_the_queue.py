@@ -26,8 +26,10 @@ PRIORITIES = np.linspace(10_000.0, 100.0, WAITING)
 def snapshot_of(*, before_small: int | None = None, **known: float) -> Snapshot:
     """A machine of one processor; its job and each of the 40 that wait run for an hour."""
     one = np.array([[1.0, NOW, HOUR, HOUR]])
-    queue = SeenQueue.of(Machine(("cpu",), 1), one, np.array([[1.0, HOUR, HOUR]] * WAITING))
-    queue = structs.replace(queue.with_priorities(PRIORITIES), before_small=before_small)
+    queue = SeenQueue.of(
+        Machine(("cpu",), 1), one, np.array([[1.0, HOUR, HOUR]] * WAITING), priorities=PRIORITIES
+    )
+    queue = structs.replace(queue, before_small=before_small)
     priorities = {key.replace("|", "\n"): value for key, value in known.items()}
     return replace(make_snapshot(NOW), queues=(queue,), first_priorities=priorities)
 
@@ -42,7 +44,7 @@ def job_of(user: str = "ann", **changes: str) -> Job:
 
 
 def hours(snapshot: Snapshot, job: Job, small_offset: int = 0, *, is_small: bool = False) -> float:
-    wait = forecast_of(snapshot, small_offset).wait(job, NOW, is_small=is_small)
+    wait = forecast_of(snapshot, small_offset).waits(job, NOW, is_small=is_small)[0]
     return round(wait / HOUR, 6)
 
 
@@ -57,8 +59,12 @@ def test_it_waits_for_the_jobs_that_are_before_it(priority: float, rows: int) ->
 
 def test_a_few_rows_of_many_are_not_an_eighth_of_them() -> None:
     one = np.array([[1.0, NOW, HOUR, HOUR]])
-    queue = SeenQueue.of(Machine(("cpu",), 1), one, np.array([[1.0, HOUR, HOUR]] * 640))
-    queue = queue.with_priorities(np.linspace(10_000.0, 100.0, 640))
+    queue = SeenQueue.of(
+        Machine(("cpu",), 1),
+        one,
+        np.array([[1.0, HOUR, HOUR]] * 640),
+        priorities=np.linspace(10_000.0, 100.0, 640),
+    )
     known = replace(make_snapshot(NOW), queues=(queue,), first_priorities={"ann\ncpu": 9_950.0})
     assert hours(known, job_of()) == 11.0
 
@@ -89,12 +95,12 @@ def test_a_job_that_stays_delays_those_behind_it_alone() -> None:
     ann, bob = job_of(), job_of("bob")
     stays = Submission(time=NOW, processors=1, requested_seconds=HOUR, queue="cpu", keys=ann.priority_keys)
     forecast.join(stays)
-    assert forecast.wait(ann, NOW) == 22 * HOUR
-    assert forecast.wait(bob, NOW) == HOUR
+    assert forecast.waits(ann, NOW)[0] == 22 * HOUR
+    assert forecast.waits(bob, NOW)[0] == HOUR
     forecast.join(structs.replace(stays, keys=bob.priority_keys))
-    assert forecast.wait(bob, NOW) == 2 * HOUR
-    assert forecast.wait(ann, NOW) == 23 * HOUR
-    assert forecast_of(snapshot).wait(ann, NOW) == 21 * HOUR  # the snapshot's own are as they were
+    assert forecast.waits(bob, NOW)[0] == 2 * HOUR
+    assert forecast.waits(ann, NOW)[0] == 23 * HOUR
+    assert forecast_of(snapshot).waits(ann, NOW)[0] == 21 * HOUR  # the snapshot's own are as they were
 
 
 def test_very_short_and_very_long_queues_are_known_at_their_ends_alone() -> None:
