@@ -308,10 +308,10 @@ class Control:
     def _gauges(self) -> Gauges:
         usd, _ = self.cloud.budget.spent_today()
         gauges = {
-            "history_usable": (float(not self.history_problem()), "0: nothing is learned, see the status."),
+            "history_usable": (not self.history_problem(), "0: nothing is learned, see the status."),
             "cloud_spent_today_usd": (usd, "Dollars that the budget counts as spent since midnight UTC."),
-            "cloud_boot_failures_in_a_row": (float(self.cloud.boot_failures), "Since the last good boot."),
-            "cloud_protected": (float(bool(self.cloud.protected)), "1: nothing is sent to the cloud."),
+            "cloud_boot_failures_in_a_row": (self.cloud.boot_failures, "Since the last good boot."),
+            "cloud_protected": (bool(self.cloud.protected), "1: nothing is sent to the cloud."),
             "cloud_boot_seconds": (self.cloud.boot_seconds or 0.0, "Boot time reckoned with; 0 until known."),
         }
         for feature in self.features:

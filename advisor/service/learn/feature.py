@@ -128,18 +128,16 @@ class LearnFeature(Feature):
         """See :class:`Feature`."""
         promises = {"made": 0, "kept": 0} if self.run_times is None else self.run_times.report()
         return {
-            "promises_made": (float(promises["made"]), "Promises that are over."),
-            "promises_kept": (float(promises["kept"]), "Promises that are over and were kept."),
-            "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
+            "promises_made": (promises["made"], "Promises that are over."),
+            "promises_kept": (promises["kept"], "Promises that are over and were kept."),
+            "knowledge_base_jobs": (self.knowledge.cases, "Run times in the knowledge base."),
             "partitions_fallen_back": (
-                float(len(self.drift.current)),
+                len(self.drift.current),
                 "Partitions whose jobs stay on-premise because forecasts have not held for a week.",
             ),
             "training_failed": (
-                float(
-                    any(one.failed for one in TRAININGS.at(self._settings.paths.state).read().last.values())
-                ),
+                any(one.failed for one in TRAININGS.at(self._settings.paths.state).read().last.values()),
                 "1: the last weekly training has failed.",
             ),
-            "jobs_learned": (float(self.loop.jobs_learned), "Jobs learned since the start."),
+            "jobs_learned": (self.loop.jobs_learned, "Jobs learned since the start."),
         }

@@ -325,11 +325,11 @@ class PortfolioLoop:
                 "Nodes that the leading policy rents; -1: as many as the jobs need.",
             ),
             "portfolio_nodes_closed": (
-                float(len(report.get("closed_nodes", ()))),
+                len(report.get("closed_nodes", ())),
                 "Powered-down nodes that are closed to new jobs.",
             ),
-            "portfolio_jobs_ordered": (float(len(self.order)), "Waiting jobs put first by the policy."),
-            "portfolio_changes": (float(self.leader.changes), "Changes of policy since the start."),
+            "portfolio_jobs_ordered": (len(self.order), "Waiting jobs put first by the policy."),
+            "portfolio_changes": (self.leader.changes, "Changes of policy since the start."),
             "portfolio_choice_ms": (self.leader.choice_ms, "Duration of the last choice, milliseconds."),
         }
 

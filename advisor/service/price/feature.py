@@ -92,12 +92,9 @@ class PriceFeature(Feature):
         """See :class:`Feature`."""
         price, report = self.keeper.current, self.loop.report()
         gauges = {
-            "price_known": (float(price is not None), "0: no price, and no job moves by it."),
-            "price_jobs_moved": (float(report["moved"]), "Jobs moved by the price since the start."),
-            "price_jobs_worth_it": (
-                float(report["worth_it"]),
-                "Jobs worth it at the last round.",
-            ),
+            "price_known": (price is not None, "0: no price, and no job moves by it."),
+            "price_jobs_moved": (report["moved"], "Jobs moved by the price since the start."),
+            "price_jobs_worth_it": (report["worth_it"], "Jobs worth it at the last round."),
         }
         if price is not None:
             gauges["price_seconds_per_usd"] = (

@@ -101,10 +101,7 @@ class AcquireLoop:
         self._clock = clock
         self._closed = closed
         self._protected = protected
-        content = state.read()
-        self._planned, self._target, self._asked = content.planned, content.target, content.asked
-        self._not_before = content.not_before  # nodes that did not come up
-        self._misses = content.misses  # since one came up
+        self._record = state.read()
         self._booting: set[str] = set()  # asked for, and seen to boot
         self._victims: list[tuple[str, str]] = []  # node, instance; worst first
         self._busy_sum = self._samples = 0.0
@@ -117,7 +114,7 @@ class AcquireLoop:
 
     def wanted(self) -> Collection[str]:
         """Requested nodes that are not up yet: they are to be spot."""
-        return frozenset(self._asked)
+        return frozenset(self._record.asked)
 
     # ------------------------------------------------------------------ planning
 
@@ -130,7 +127,7 @@ class AcquireLoop:
         self._busy_sum += self._busy_cores(snapshot, kept)
         self._samples += 1
         now, period = self._clock.wall(), self._settings.loops.acquire_seconds
-        if self._planned is not None and 0.0 <= now - self._planned < period:
+        if self._record.planned is not None and 0.0 <= now - self._record.planned < period:
             return
         nodes = [item.node for item in kept.up] or kept.asleep
         per_node = max((node.processors for node in nodes), default=1)
@@ -145,12 +142,12 @@ class AcquireLoop:
         left = sum(item.node.processors for item in kept.up) - sum(
             kept.up[row].node.processors for row in plan.retire
         )
-        self._target = round((left + plan.cores) / per_node)
+        self._record.target = round((left + plan.cores) / per_node)
         self._victims = [(kept.up[row].node.name, kept.up[row].instance_id) for row in plan.retire]
-        self._planned, self._busy_sum, self._samples = now, 0.0, 0.0
+        self._record.planned, self._busy_sum, self._samples = now, 0.0, 0.0
         self._save()
         going = [name for name, _ in self._victims]
-        log.info("acquirer.plan", nodes=len(kept.up), target=self._target, retire=going)
+        log.info("acquirer.plan", nodes=len(kept.up), target=self._record.target, retire=going)
 
     def _decide(
         self, kept: _KeptNodes, busy: float, per_node: int, *, needed_now: float, may_go: NDArray[np.bool_]
@@ -231,7 +228,7 @@ class AcquireLoop:
 
     def ask(self) -> None:
         """Power up as many nodes as will be missing once those to retire have gone."""
-        if self._target is None:
+        if self._record.target is None:
             return
         kept = self._kept_nodes(self._view.fresh())
         self._forget_asked(kept)
@@ -241,18 +238,20 @@ class AcquireLoop:
             return  # no spot pool is open
         leaving = {name for name, _ in self._victims}
         staying = sum(item.node.name not in leaving for item in kept.up)
-        missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())
+        missing = (
+            self._record.target - staying - len({n.name for n in kept.booting} | self._record.asked.keys())
+        )
         now = self._clock.wall()
-        if self._misses:
+        if self._record.misses:
             # the next nodes may fail for the same reason, so one node tries
-            is_pausing = any(0.0 < time - now <= _MAX_PAUSE for time in self._not_before.values())
-            missing = 0 if is_pausing else min(missing, 1 - len(self._asked))
+            is_pausing = any(0.0 < time - now <= _MAX_PAUSE for time in self._record.not_before.values())
+            missing = 0 if is_pausing else min(missing, 1 - len(self._record.asked))
         if missing <= 0 or self._budget.exhausted(limits_of(self._settings))[0]:
             return
-        names = [node.name for node in kept.asleep if node.name not in self._asked]
-        names = sorted(names, key=lambda name: self._not_before.get(name, 0.0))[:missing]
+        names = [node.name for node in kept.asleep if node.name not in self._record.asked]
+        names = sorted(names, key=lambda name: self._record.not_before.get(name, 0.0))[:missing]
         if names:
-            self._asked |= dict.fromkeys(names, now)
+            self._record.asked |= dict.fromkeys(names, now)
             self._save()  # first: the launch must know that the node is to be spot
             self.asked += len(names)
             log.info("acquirer.asked", nodes=names)
@@ -262,34 +261,36 @@ class AcquireLoop:
         now = self._clock.wall()
         up = {item.node.name for item in kept.up} | {node.name for node in kept.retiring}
         asleep = {node.name for node in kept.asleep}
-        self._booting = (self._booting | {node.name for node in kept.booting}) & self._asked.keys()
+        self._booting = (self._booting | {node.name for node in kept.booting}) & self._record.asked.keys()
         left = {
             name: time
-            for name, time in self._asked.items()
+            for name, time in self._record.asked.items()
             if name not in up and 0.0 <= now - time < (_ASLEEP_SECONDS if name in asleep else _ASKED_SECONDS)
         }
-        if left != self._asked:
-            self._pause(self._asked.keys() - left.keys() - up, came=bool(self._asked.keys() & up))
-            self._asked = left
+        if left != self._record.asked:
+            self._pause(
+                self._record.asked.keys() - left.keys() - up, came=bool(self._record.asked.keys() & up)
+            )
+            self._record.asked = left
             self._save()
 
     def _pause(self, missed: Collection[str], *, came: bool) -> None:
         """Wait before nodes that did not come up are requested again: twice as long each time."""
         now = self._clock.wall()
         if came:
-            self._misses, self._not_before = 0, {}
+            self._record.misses, self._record.not_before = 0, {}
         if not missed:
             return
-        self._misses += 1
+        self._record.misses += 1
         # a node that was never seen to boot has cost nothing
         first = _PAUSE_SECONDS if self._booting & set(missed) else _ASLEEP_SECONDS
-        seconds = min(_MAX_PAUSE, first * 2.0 ** min(10, self._misses - 1))
-        self._not_before |= dict.fromkeys(missed, now + seconds)
+        seconds = min(_MAX_PAUSE, first * 2.0 ** min(10, self._record.misses - 1))
+        self._record.not_before |= dict.fromkeys(missed, now + seconds)
         log.warning("acquirer.not_booted", nodes=sorted(missed), again_in_seconds=seconds)
 
     def retire(self) -> None:
         """Give up the nodes that should go, as far as enough others are up; their jobs end undisturbed."""
-        if not self._victims or self._target is None:
+        if not self._victims or self._record.target is None:
             return
         kept = self._kept_nodes(self._view.fresh())
         instance_of = {item.node.name: item.instance_id for item in kept.up}
@@ -297,7 +298,7 @@ class AcquireLoop:
             name: retired for name, retired in self._retired.items() if instance_of.get(name) == retired
         }
         # the next poll may not show these changes yet
-        spare = len(instance_of) - len(self._retired) - self._target
+        spare = len(instance_of) - len(self._retired) - self._record.target
         while self._victims and spare > 0:
             name, instance_id = self._victims[0]
             if name in instance_of and instance_of[name] == instance_id and name not in self._retired:
@@ -311,35 +312,26 @@ class AcquireLoop:
     def gauges(self) -> dict[str, tuple[float, str]]:
         """The loop's Prometheus gauges: value and help text by name."""
         return {
-            "cloud_nodes_target": (float(self._target or 0), "Cloud nodes to keep up by the last plan."),
-            "cloud_nodes_retired": (float(self.retired), "Kept nodes given up since the start."),
-            "cloud_nodes_asked": (float(self.asked), "Nodes asked for to be kept since the start."),
+            "cloud_nodes_target": (self._record.target or 0, "Cloud nodes to keep up by the last plan."),
+            "cloud_nodes_retired": (self.retired, "Kept nodes given up since the start."),
+            "cloud_nodes_asked": (self.asked, "Nodes asked for to be kept since the start."),
         }
 
     def report(self) -> dict[str, Any]:
         """What `advisor status` shows."""
         return {
             "kept_nodes": self._rules.kept_nodes,
-            "target_nodes": self._target,
-            "planned": self._planned,
+            "target_nodes": self._record.target,
+            "planned": self._record.planned,
             "to_retire": [name for name, _ in self._victims],
-            "asked_for": sorted(self._asked),
-            "did_not_come": sorted(self._not_before),
+            "asked_for": sorted(self._record.asked),
+            "did_not_come": sorted(self._record.not_before),
             "nodes_retired": self.retired,
             "nodes_asked": self.asked,
         }
 
     def _save(self) -> None:
-        self._state.keep(
-            AcquirerState(
-                planned=self._planned,
-                target=self._target,
-                asked=self._asked,
-                not_before=self._not_before,
-                misses=self._misses,
-            ),
-            "acquirer.not_saved",
-        )
+        self._state.keep(self._record, "acquirer.not_saved")
 
 
 def _rate(item: NodeOutlook, fresh: float) -> float:

@@ -238,13 +238,13 @@ class MatchLoop:
         """The loop's Prometheus gauges: value and help text by name."""
         steady = sum(item.tier.is_steady for item in self.outlook.values())
         return {
-            "cloud_nodes_steady": (float(steady), "Cloud nodes that are up and likely to last."),
+            "cloud_nodes_steady": (steady, "Cloud nodes that are up and likely to last."),
             "cloud_nodes_shaky": (
-                float(len(self.outlook) - steady),
+                len(self.outlook) - steady,
                 "Cloud nodes that are up, and not likely to last.",
             ),
-            "jobs_steered": (float(self._steering.steered), "Long jobs that were given a preference."),
-            "jobs_held_off": (float(self._steering.held_off), "Jobs that were held off shaky nodes."),
+            "jobs_steered": (self._steering.steered, "Long jobs that were given a preference."),
+            "jobs_held_off": (self._steering.held_off, "Jobs that were held off shaky nodes."),
         }
 
     def report(self) -> dict[str, Any]:
