@@ -137,7 +137,6 @@ def changes_for(
     Args:
         usd: Of a period; None: as it is.
         period: Of the site, of all accounts or of all users.
-        remove: The payer is to have none.
 
     Raises:
         BadInput: Nothing is to be changed, or a budget is to be set and removed.

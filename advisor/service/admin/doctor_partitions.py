@@ -12,11 +12,7 @@ from advisor.service.admin.doctor import Diagnosis, ok, warning
 
 
 def unmanaged_partitions(settings: Settings, partitions: Mapping[str, Partition]) -> Iterator[Diagnosis]:
-    """Name the partitions whose waiting jobs the forecasts of the queue do not see.
-
-    Args:
-        partitions: All of the cluster's, by name.
-    """
+    """Name the partitions whose waiting jobs the forecasts of the queue do not see."""
     managed = settings.cluster.on_premise_partitions
     ours = frozenset[str]().union(*(_nodes(partitions[name]) for name in managed if name in partitions))
     beside = [

@@ -18,7 +18,6 @@ class FoundLsf:
     Attributes:
         environment_folder: The folder of lsf.conf.
         name: The cluster's name as `lsid` shows it; empty if it shows none.
-        queues: LSF's queues, as partitions.
         has_priorities: Whether lsb.params has MAX_USER_PRIORITY.
     """
 

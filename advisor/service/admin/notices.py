@@ -189,7 +189,6 @@ def unremembered(found: Sequence[Condition], *, problem: str, known_at: float, n
     """The notices to send while their record cannot be written: all, when that has lasted for a while.
 
     Args:
-        problem: Why the record cannot be written.
         known_at: When it was written last, epoch seconds; later than `now`: when notices are due again.
     """
     if now - known_at < WAIT_SECONDS:
@@ -204,8 +203,6 @@ def decide(
     """The notices to send now, and the record of notices after that.
 
     Args:
-        found: The conditions at this moment.
-        told: The record of notices sent before.
         now: Epoch seconds.
         repeat_seconds: A problem that lasts is sent again after this time.
     """

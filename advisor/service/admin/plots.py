@@ -34,9 +34,6 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
     """Write figures below each other as one page, atomically.
 
     Titles and texts may hold names from logs: they are escaped.
-
-    Raises:
-        BadInput: The file cannot be written.
     """
     for figure in figures:
         figure.update_layout(template=_LOOK)

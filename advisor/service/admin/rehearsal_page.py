@@ -16,11 +16,7 @@ _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "
 
 
 def write_rehearsal(path: Path, result: dict[str, Any]) -> None:
-    """Write the curves of a rehearsal: saved hours, mean wait and slowdown against dollars, by policy.
-
-    Raises:
-        BadInput: The file cannot be written.
-    """
+    """Write the curves of a rehearsal: saved hours, mean wait and slowdown against dollars, by policy."""
     curve = result["curve"]
     words = [line.removeprefix("- ") for line in fidelity_words(result["fidelity"])]
     budgets = ", ".join(f"{100 * share:g} %" for share in sorted({row["budget_share"] for row in curve}))

@@ -37,7 +37,6 @@ class Remnant:
     """One part of the advisor that was found.
 
     Attributes:
-        what: The name of the remnant, and its place.
         how: The steps that undo it: the command does them if ``undo`` is set, else the admin.
         undo: Function that undoes it; None: a person has to decide.
     """

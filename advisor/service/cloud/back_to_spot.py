@@ -37,11 +37,7 @@ _MOST: Final = 5
 
 
 class BackToSpot:
-    """Looks for such jobs once a minute.
-
-    Args:
-        instances: Our instances as last listed.
-    """
+    """Looks for such jobs once a minute."""
 
     def __init__(self, context: CloudContext, *, instances: Callable[[], Sequence[Instance]]) -> None:
         self._context = context

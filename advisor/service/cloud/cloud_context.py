@@ -36,11 +36,7 @@ class CloudContext:
     """Slurm, EC2 and the stored records of the cloud.
 
     Attributes:
-        fleet: The cluster's instances in EC2.
-        slurm: The commands to Slurm about cloud nodes.
-        view: The last snapshot of Slurm.
         cloud: The budget, the journal of launches and the measured boots.
-        interruptions: EC2's notices about the end of instances, the second source besides its list.
         prices: Returns the prices in force; None: those of the settings.
         paid_since: Returns the paid time in the history since a moment (epoch seconds), for a budget whose
             state file was lost.
@@ -48,9 +44,6 @@ class CloudContext:
         goes_back: Returns whether a job with checkpoints, which has run on-demand for some seconds, is to
             start on spot instead.
         stop_of: Returns after how many seconds in the cloud a hedged job is brought back; None: no hedges.
-        spot_pools: Returns how long instances of each spot pool last; nothing until enough were observed.
-        account: Returns what was read of the AWS account: capacity that is paid for, others' instances,
-            quotas.
         block_ends: Tells Slurm when the nodes of capacity blocks end; None: Slurm cannot be told.
     """
 

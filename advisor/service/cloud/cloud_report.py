@@ -35,7 +35,6 @@ class CloudReport:
     """The data of `advisor nodes`, `advisor pools`, `advisor spend` and the metrics.
 
     Args:
-        describe_node: Further columns of the table of nodes.
         today: The day's bill as of the learn loop's last round; None before it.
     """
 

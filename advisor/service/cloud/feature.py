@@ -33,8 +33,6 @@ class CloudFeature(Feature):
 
     Args:
         spot: Notices of EC2 about the end of instances; None: only its list of instances is read.
-        cache, account: Ask EC2 for prices, and for what the account has, at intervals.
-        kept_nodes: Nodes that are started for no particular job: they are spot.
     """
 
     def __init__(

@@ -20,7 +20,6 @@ def jobs_of_hosts(
     Jobs of higher priority go first. A job that fits beside the one before it has no host of its own.
 
     Args:
-        cores: Number of cores of a host.
         waiting: Jobs that wait in the cloud's queue and have no host yet.
         is_never_spot: Whether the hosts are never spot. A job that selects such hosts gets no other host.
     """

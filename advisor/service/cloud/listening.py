@@ -23,7 +23,6 @@ class NoticeLoop:
     """Receives notices, in a loop of its own because it mostly waits for messages.
 
     Args:
-        instances: Returns the cluster's instances that the reconcile loop has listed last.
         has_listed: Whether it has listed them since the start.
         heard: Called after new notices, to wake the loop that acts on them.
     """

@@ -68,14 +68,9 @@ def running_nodes(
     """Every node that costs money now. `advisor.model.bill` says how jobs share a node.
 
     Args:
-        snapshot: The last snapshot of Slurm.
-        nodes: The burst partition's nodes, by name.
-        alive: The instance of each node, by the node's name.
-        prices: The prices in force.
         covered: Ids of the instances that are paid for already; they cost nothing more.
         promises_lost: Whether the money promised to booting nodes at their launch is not known: they then
             get the expected cost of their jobs. False: their ``left_usd`` is None, and the promise stays.
-        run_seconds: Returns how long a job is expected to run in the cloud.
         idle_seconds: How long a node costs money after its last job has ended.
     """
     on_node = snapshot.jobs_on

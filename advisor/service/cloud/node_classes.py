@@ -33,8 +33,6 @@ def class_states(
 
     Args:
         class_of: The class of each node that a class names.
-        closings: Until when spot and on-demand pools of some instance types are closed.
-        boot_seconds: Learned boot time of nodes of some instance types.
         max_nodes: The most nodes of a job; 0: no limit.
     """
     members: dict[str, list[Node]] = {}

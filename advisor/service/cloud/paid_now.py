@@ -58,7 +58,6 @@ class PaidNow:
         A spot instance uses no discount, but a capacity reservation is used first.
 
         Args:
-            capacity_of: Node to its requested capacity.
             ends: When the jobs of a node end at the latest, epoch seconds.
         """
         return frozenset(

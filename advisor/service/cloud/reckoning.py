@@ -22,11 +22,7 @@ _MAX_IDLE_SECONDS: Final = 86_400.0
 
 
 class Reckoning:
-    """The time for which money is promised to nodes: their jobs' forecasts; under a budget, the worst case.
-
-    Args:
-        stop_of: Returns the present stop of a hedged job.
-    """
+    """The time for which money is promised to nodes: jobs' forecasts; under a budget, the worst case."""
 
     def __init__(
         self, settings: Settings, *, slurm: CloudScheduler, clock: Clock, stop_of: AskStop | None = None

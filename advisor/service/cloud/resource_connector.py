@@ -49,11 +49,6 @@ class ResourceConnector:
     """Answers the connector's calls. Thread-safe.
 
     Args:
-        hosts: The names of hosts and the requests for them, on disk.
-        fleet: The cluster's instances in EC2.
-        folder: Folder of the hand-overs.
-        view: The last snapshot of LSF.
-        clock: Wall clock and monotonic clock.
         arrived: Called after a hand-over was written, to wake the loop that acts on it.
         is_taken_back: Returns whether EC2 has announced that it takes an instance (its id) back.
         queue: LSF's queue of the cloud hosts.

@@ -52,7 +52,6 @@ class SpotChoice:
 
         Args:
             jobs: The job of each node that is known to be for one.
-            nodes: All nodes that Slurm shows.
         """
         never_spot = {node.name for node in nodes if is_never_spot(node.features)}
         requested = {
@@ -90,7 +89,6 @@ class SpotChoice:
         """Choose the pools of the nodes that are to be spot.
 
         Args:
-            jobs: The job of each node that is known to be for one.
             together: Nodes of jobs that need several: these are launched in one pool, whoever's they are.
             pool_of_node: The spot pool of each node that has an instance.
         """

@@ -35,7 +35,6 @@ def startable(
     are each shown all that is left of it.
 
     Args:
-        listed: Our instances as EC2 last listed them.
         paid: What is free of capacity reservations.
     """
     if not account.quotas:

@@ -34,20 +34,14 @@ class Connections:
     """The connections to Slurm and EC2. A part that is None switches off the features that need it.
 
     Attributes:
-        slurm: Polled and changed by every loop.
         fleet: Launches and ends instances; None where ``ec2.image_id`` is empty.
         breakers: Which pools the fleet leaves alone.
         prices: What nodes cost; None: what the settings say.
         account: What the AWS account has paid for already, others' instances, quotas.
-        block_ends: Tells Slurm when the nodes of capacity blocks end.
         spot: What EC2 says about the end of instances, and the jobs that are warned.
-        places: Submits and cancels placeholders.
-        steering: Steers the burst partition for the portfolio.
-        pool_order: Orders the fleet's pools by how long nodes last in them.
         preempting_qos: Which QOS preempt which; None where no such thing is known.
         partitions_of_users: By user and account, the partitions to which associations are confined.
         limits_in_partition: Those of a partition's QOS and associations.
-        nodes_asked: Which nodes jobs ask for, prefer and exclude.
         has_deadline: Whether a job has one (``sbatch --deadline``).
         ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.

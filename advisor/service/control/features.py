@@ -45,7 +45,6 @@ class Features:
     Attributes:
         all: The features, in the order in which they start and get each poll. Learning is the last: it reads
             the history first.
-        expected_runs: The run times that are expected of the jobs in the on-premise queue.
     """
 
     def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:

@@ -40,7 +40,6 @@ class Lease:
     Args:
         folder: ``paths.state``, which both hosts mount. It must hold the file ``lease.json``, empty at first:
             a folder without it is taken for a mount point whose file system is missing.
-        host, pid: Host name and process id of this process.
     """
 
     def __init__(

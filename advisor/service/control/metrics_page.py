@@ -26,7 +26,6 @@ class LoopCollector(Collector):
     """The loops' health, read at each scrape.
 
     Args:
-        health: Loop name to its health.
         gauges: Further values of the moment: name without prefix to (value, help text).
     """
 

@@ -75,13 +75,9 @@ class PollLoop:
     """Polls Slurm, hands the poll to the features, and publishes the site's state.
 
     Args:
-        view: Keeps the snapshot for the other loops.
-        closings: Until when spot and on-demand capacity cannot be had.
         status: The fields of status.json that no poll shows.
         features: Take in each poll and add to the state that is published.
-        runs: The run times that are expected of the jobs in the queue.
         prices: Prices in force; the settings' own without it.
-        account: What the account has paid for already.
         stop_of: The stop of a job that keeps a place.
     """
 

@@ -57,7 +57,6 @@ class Control:
 
     Args:
         settings: The settings in force; they are read again only at the next start.
-        notifier: Says to systemd that the process is ready, alive or stopping.
 
     Raises:
         BadInput: A folder cannot be made.

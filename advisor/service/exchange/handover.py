@@ -40,7 +40,6 @@ class HandOver:
     """A request of slurmctld about nodes.
 
     Attributes:
-        identity: A unique id.
         operation: ``resume``, ``suspend`` or ``resume_fail``.
         time: When slurmctld asked, epoch seconds.
         jobs: Node to the job for which it is resumed, if Slurm names one.

@@ -36,7 +36,6 @@ class Snapshot:
         queues: The on-premise queue of each machine; empty where no decision asks for them.
         first_priorities: With what priority a new job begins, by `Job.priority_keys`.
         counters: Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
-        format: The format of the file.
     """
 
     state: SiteState

@@ -11,7 +11,6 @@ class Staged(msgspec.Struct, frozen=True, tag_field="op", tag="staged", gc=False
     """The message.
 
     Attributes:
-        job: The job's number.
         seconds: How long the command was at work.
         ok: Whether it has succeeded; if not, the job is about to be requeued.
     """

@@ -26,11 +26,7 @@ DAY: Final = 86_400.0
 
 
 class DriftBook:
-    """Measures, decides once a round, and remembers both in a state file. One loop calls it.
-
-    Args:
-        ratio: s(c) of a job as learned; the settings' without it.
-    """
+    """Measures, decides once a round, and remembers both in a state file. One loop calls it."""
 
     def __init__(self, settings: Settings, clock: Clock, ratio: AskRatio) -> None:
         self._settings = settings

@@ -36,12 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class LearnFeature(Feature):
-    """The learn loop and its estimators.
-
-    Args:
-        models: The store in which `advisor serve` finds the models.
-        meter: What cloud nodes have cost; None where another program launches them.
-    """
+    """The learn loop and its estimators."""
 
     def __init__(
         self,

@@ -40,9 +40,6 @@ StateAt = Callable[[float], ClusterState | None]
 class Knowledge:
     """The predictor, how far it has learned, and the version that `advisor serve` was given.
 
-    Args:
-        ratio: s(c) of a job as learned; the settings' without it.
-
     Attributes:
         total_processors: Number of processors of the on-premise partitions; 0 while unknown.
         cutoff: The published rule's cutoff that `advisor tune --weekly` has put in force; None: none.

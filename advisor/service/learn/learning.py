@@ -47,8 +47,6 @@ class LearnLoop:
     """Keeps history, ledger and estimators up to date with the cluster.
 
     Args:
-        ratios: How much longer jobs run in the cloud.
-        meter: What cloud nodes have cost; None where another program launches them.
         run_times: Run times as distributions; None where no decision asks for them.
         drift: Whether forecasts hold; None: that is not watched.
     """

@@ -44,11 +44,7 @@ _MOST_PLACES: Final = 50_000
 
 
 class RunTimeKnowledge:
-    """Keeps the run times of the history's jobs.
-
-    Args:
-        ratio: s(c) of a job as learned; the settings' without it.
-    """
+    """Keeps the run times of the history's jobs."""
 
     def __init__(
         self,

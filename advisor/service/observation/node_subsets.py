@@ -41,7 +41,6 @@ class MachineNodes(NamedTuple):
     """The usable nodes of a machine.
 
     Attributes:
-        nodes: All.
         members: The names of those in each of its subsets.
         inside: Of each subset, id of a running job to the number of its nodes there.
     """
@@ -64,11 +63,6 @@ def subsets_of(partitions: Sequence[str], nodes: Sequence[Node], named: NamedBy)
     Where there are more than `_MAX_SUBSETS` (`_SUBSETS_OF_MANY`), those that bind most jobs are taken. A
     partition without a usable node binds to none: nothing tells when its nodes come back. Only the
     `_MAX_WORDS` requests that most jobs have are looked at.
-
-    Args:
-        partitions: The machine's.
-        nodes: The machine's usable nodes.
-        named: How many of the jobs that run or wait name each partition and request.
     """
     of_partition = {
         name: frozenset(node.name for node in nodes if name in node.partitions) for name in partitions

@@ -34,7 +34,6 @@ class WorkKept:
     Args:
         attempts: The ended runs of a job that was requeued, oldest first, as the accounting has them.
         slowdown: How many times longer a job runs in the cloud than on-premise.
-        burst_partition: The partition whose runs are slower.
     """
 
     def __init__(

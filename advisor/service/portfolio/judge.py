@@ -83,7 +83,6 @@ class PortfolioJudge:
     """Judges once an hour, in a thread of its own.
 
     Args:
-        state: The state file of the prior and the last verdict.
         burst: Nodes of the burst partition, processors of one node, and boot time in seconds; raises
             RetryLater while they are unknown.
     """

@@ -65,7 +65,6 @@ class Patience:
 
         Args:
             unused: Names of the nodes that are open and that Slurm has not powered up.
-            boot_seconds: Expected boot time of a node.
             now: Monotonic seconds.
         """
         tasks = Counter(queued.job.job_id for queued in view.waiting)

@@ -118,7 +118,6 @@ def wanted_first(
     To open a node that the next job cannot use would be in vain.
 
     Args:
-        wants: Nodes for waiting jobs, the next job first.
         most: The order after so many nodes does not matter.
     """
     left = sorted(asleep, key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))

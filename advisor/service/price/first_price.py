@@ -51,7 +51,6 @@ def rehearsed_demand(
 
     Args:
         here: Jobs that ran on-premise, in submission order, times in epoch seconds.
-        machines: What the on-premise partitions consist of.
         now: Epoch seconds; the demand ends here.
 
     Returns:

@@ -35,7 +35,6 @@ def node_ends(
             what does not fit on the others, one processor at least. That too much seems to be free is better
             than that a job seems to wait.
         ends: Job id to its expected end, epoch seconds. Other jobs hold nothing.
-        shares_memory: Whether jobs wait for memory.
 
     Returns:
         One row for all nodes that are alike, shape ``(n, NODE_COLUMNS)``; none where there are too many.

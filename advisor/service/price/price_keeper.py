@@ -43,7 +43,6 @@ class PriceKeeper:
     """Keeps demand, price and tokens. Thread-safe.
 
     Args:
-        state: Keeps demand and price when the process ends.
         spending: What was spent; None where another program launches the nodes.
     """
 

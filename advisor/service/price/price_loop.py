@@ -50,7 +50,6 @@ class PriceLoop:
 
     Args:
         keeper: The price and the tokens; it is told what demand is seen.
-        runs: The run times that are expected of the jobs in the queue.
         rehearse: Rehearses the site's last weeks for the first price; returns None where it cannot yet.
     """
 

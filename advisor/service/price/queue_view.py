@@ -42,7 +42,6 @@ class OnPremiseQueue:
         names: The job names that placeholders stand for, by their ids.
         lost: Id of a running job to the number of its nodes that are not among those of the machines.
         nodes: What each machine consists of, as far as it is known.
-        on_node: The jobs that run on each node.
         reserved: The next reservations of each machine; empty where there is none.
         held: The jobs that count towards limits of users, accounts and the like that hold some.
         task_priorities: Of arrays whose tasks do not start together: that of each part, by id.

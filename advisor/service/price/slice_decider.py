@@ -48,10 +48,8 @@ class Slices:
     """Asks the price again about jobs that run in the cloud and keep a place on-premise.
 
     Args:
-        slowdown: s(c) of a queued job.
         strain: How often promises to jobs like this one are broken of late, 0 to 1.
         kept: What earlier runs of jobs with checkpoints have kept.
-        runs: The run times that are expected of the jobs in the queue.
         fallen_back: Partitions whose jobs stay on-premise because their forecasts do not hold.
     """
 
@@ -90,7 +88,6 @@ class Slices:
 
         Args:
             queued: The job, which runs in the cloud and has reached its stop.
-            elapsed_seconds: The time that it has run there.
             placeholder: The job that keeps its place; 0: none, and it would begin at the queue's end.
         """
         waits = self._forecast()
@@ -229,9 +226,6 @@ class Slices:
         still: that must not cost more than `_VAIN_SHARE` of what has run since the last start. The rest of
         the run must save twice that, a promise must leave time for the start, and for one more, and its whole
         new run must be covered: without money for its next node it would lose the one that it has.
-
-        Args:
-            elapsed_seconds: For how long the job has run on its node.
         """
         here = on_premise_job(queued, self._settings).job
         cloud, slowdown = self._cloud().for_job(queued.job), self._slowdown(queued)

@@ -73,7 +73,6 @@ class Valuer:
     """Values waiting jobs, each time by the run times that are known by then.
 
     Args:
-        slowdown: s(c) of a queued job.
         limit_there: For the worst case of a whole run.
         has_slices: Whether jobs that may be requeued keep their place on-premise while they run in the
             cloud.

@@ -32,7 +32,6 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     Args:
         stream: The stream to write to; standard error by default, because standard output belongs to a
             command's result.
-        level: The least serious events that are written.
     """
     to = sys.stderr if stream is None else stream
     shared: list[structlog.typing.Processor] = [

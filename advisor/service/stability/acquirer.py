@@ -67,7 +67,6 @@ class AcquireLoop:
     """Keeps nodes up.
 
     Args:
-        state: The time of the last plan, and the nodes requested.
         closed: Pools and purchase options whose breakers are open.
         protected: Why no node is to be started in the cloud now; empty if nodes may start.
 

@@ -39,12 +39,8 @@ class StabilityFeature(Feature):
     The match loop always observes; it changes jobs and nodes only if ``matching.enabled`` is on.
 
     Args:
-        cloud: Lists instances, and has EC2's notices about them.
-        spot: Reads and changes the node constraints of jobs.
         pool_order: Orders the pools of a launch; of spot pools, the one whose instances last longest comes
             first.
-        closed_pools: Pools and purchase options whose breakers are open.
-        lost_together: Called once for each loss of several instances of a pool.
     """
 
     def __init__(

@@ -74,7 +74,6 @@ class JobSteering:
     """Changes waiting jobs, and undoes its changes. Used by one thread.
 
     Args:
-        state: The jobs that we have changed, for the next process.
         feature: The feature of nodes that last.
         max_delay_seconds: How long a job may be held off; 0: never.
 

@@ -33,7 +33,6 @@ class SettingsHistory:
     is read in :meth:`alone`: another command may change it meanwhile.
 
     Args:
-        settings: The settings file.
         state: ``paths.state``.
     """
 

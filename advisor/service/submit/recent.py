@@ -186,8 +186,6 @@ class QueueForecast:
     starts where it can start first.
 
     Args:
-        queues: The snapshot's queues, at least one.
-        levels: The levels of each.
         priorities: With what priority a new job begins, by its keys; empty: it is the last.
         small_offset: What is added to the priority of a small job.
     """
@@ -340,7 +338,6 @@ class RecentSubmissions:
         """The site at ``now`` (seconds): the snapshot, aged, with the jobs advised since.
 
         Args:
-            now: Seconds.
             ages: False leaves the on-premise cluster as it was seen, where only the queue is asked.
         """
         if self._base is None:

@@ -44,12 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 class Service:
-    """All parts of the submit server, put together.
-
-    Args:
-        load_model: See :data:`advisor.service.submit.state_holder.LoadModel`.
-        notifier: Who is told that we are ready, alive, stopping.
-    """
+    """All parts of the submit server, put together."""
 
     def __init__(self, settings: Settings, *, load_model: LoadModel, notifier: Notifier) -> None:
         self.settings = settings

@@ -62,12 +62,6 @@ class SubmitServer:
     """Accepts connections on a listening socket and answers them.
 
     Args:
-        listener: The listening Unix socket.
-        answerer: Makes the answers.
-        holder: Has the snapshot and the models in memory.
-        spool: Stores the records of advice.
-        metrics: Counts requests and their durations.
-        announcer: Notifies `advisor control` of submissions that start hedged.
         allowed_uids: User ids that may ask about every user's jobs.
         every_user: Whether all other users may ask about their own jobs (`guests`).
     """

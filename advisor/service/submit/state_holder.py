@@ -112,7 +112,6 @@ class StateHolder:
 
     Args:
         load_model: See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
-        monotonic: Monotonic seconds.
         models: The store of models; None: that in ``paths.models``.
     """
 

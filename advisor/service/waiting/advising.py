@@ -63,8 +63,6 @@ class _Advised:
     """A job that was advised, until a poll shows it.
 
     Attributes:
-        words: The user's options of the job.
-        changes: What is set.
         is_accepted: Whether slurmctld has accepted it; its job may begin before the next poll.
     """
 

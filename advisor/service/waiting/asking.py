@@ -38,9 +38,6 @@ MAX_MOVED: Final = 20
 class Asking:
     """Asks about waiting jobs and records the moves.
 
-    Args:
-        advice: A job's newest advice, with its submission as the hook saw it.
-
     Attributes:
         asked: Jobs since the start.
     """
@@ -112,8 +109,6 @@ class Asking:
         A submit server that hangs is not asked for hundreds of jobs: after one RetryLater no other is asked.
 
         Args:
-            jobs: Each with its id.
-            goes: Asks about one (:meth:`goes`).
             skip: Called with a job about which no advice is asked.
         """
         going: list[int] = []

@@ -34,7 +34,6 @@ class Moves:
     """Records intents and moves jobs.
 
     Args:
-        state: Moves that are decided and not yet confirmed by a poll.
         prefers: Job id to its user's ``--prefer``, empty for none; squeue and the ledger do not have it.
         raises_limits: Whether a job's limit is raised with its move, and not once it runs.
 

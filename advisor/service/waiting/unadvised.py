@@ -154,7 +154,6 @@ def changes_of(
     Args:
         prefer: The user's ``--prefer``, empty for none.
         asked_seconds: The user's own limit; None: it is not to be raised.
-        partition: The partition to which the job is moved.
     """
     if prefer and reply.features is not None:
         return None
