@@ -14,11 +14,12 @@ from typing import Final
 from advisor.decide.explanation.display import duration
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node
+from advisor.model.errors import BadInput
+from advisor.model.node_sets import expand
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.service.admin.doctor_hook import hook, told_by, unknown_keys, without_hook
-from advisor.service.admin.doctor_partitions import unmanaged_partitions
 from advisor.service.observation.reserved_nodes import open_cloud_nodes
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
@@ -367,3 +368,29 @@ def priority_weights(config: Mapping[str, str]) -> dict[str, int]:
             if weight:
                 weights[name] = weight
     return weights
+
+
+def unmanaged_partitions(settings: Settings, partitions: Mapping[str, Partition]) -> Iterator[Diagnosis]:
+    """Name the partitions whose waiting jobs the forecasts of the queue do not see."""
+    managed = settings.cluster.on_premise_partitions
+    ours = frozenset[str]().union(*(_nodes(partitions[name]) for name in managed if name in partitions))
+    beside = [
+        name
+        for name, partition in partitions.items()
+        if name not in {*managed, settings.cluster.burst_partition} and not ours.isdisjoint(_nodes(partition))
+    ]
+    if beside:
+        yield warning(
+            f"jobs of {', '.join(beside)} have nodes of on-premise partitions",
+            "Add them to cluster.on_premise_partitions, with the mode off in cluster.modes where their jobs "
+            "must not move: forecast waits do not know jobs that wait in a partition that is not named there",
+        )
+    else:
+        yield ok("no other partition has nodes of the on-premise ones")
+
+
+def _nodes(partition: Partition) -> frozenset[str]:
+    try:
+        return frozenset(expand(partition.nodes))
+    except BadInput:  # text from outside
+        return frozenset()

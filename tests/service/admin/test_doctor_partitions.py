@@ -6,7 +6,7 @@ import pytest
 
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Level
-from advisor.service.admin.doctor_partitions import unmanaged_partitions
+from advisor.service.admin.doctor_slurm import unmanaged_partitions
 from tests.decide.cases import make_settings
 
 
