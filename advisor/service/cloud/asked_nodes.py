@@ -11,7 +11,6 @@ from typing import Final
 import structlog
 
 from advisor.ec2.errors import Failure, FailureClass
-from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
@@ -88,9 +87,8 @@ class AskedNodes:
 
     def refresh(self) -> bool:
         """Update the known nodes; False without a recent snapshot of Slurm."""
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:  # the nodes of the previous snapshot stay valid
+        snapshot = self._view.if_fresh()
+        if snapshot is None:  # the nodes of the previous one stay valid
             return False
         self._members = frozenset(node.name for node in burst_nodes(snapshot, self._settings))
         self._others = frozenset(node.name for node in snapshot.nodes) - self._members

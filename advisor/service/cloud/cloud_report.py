@@ -15,7 +15,6 @@ from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.bill import Rows
 from advisor.model.cluster import Node
-from advisor.model.errors import RetryLater
 from advisor.model.periods import is_user
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.cloud_context import CloudContext
@@ -55,7 +54,7 @@ class CloudReport:
         self._reconcile = reconcile
         self._breakers = breakers
         self._describe_node = describe_node
-        self._today = today
+        self.today = today
 
     def everything(self) -> dict[str, Any]:
         """All tables and the counters."""
@@ -109,10 +108,7 @@ class CloudReport:
         return sorted(rows, key=lambda row: (row["node"] or "", row["instance_id"] or ""))
 
     def _snapshot(self) -> ClusterSnapshot:
-        try:
-            return self._view.fresh()
-        except RetryLater:
-            return ClusterSnapshot(time=0.0, jobs=(), nodes=())
+        return self._view.if_fresh() or ClusterSnapshot(time=0.0, jobs=(), nodes=())
 
     def _row(self, node: Node | None, name: str | None, on_node: Mapping[str, list[int]]) -> dict[str, Any]:
         """The row of a node, or of the node that an instance names, without the instance's columns."""
@@ -251,10 +247,6 @@ class CloudReport:
                 for day, accounts in days
             ],
         }
-
-    def today(self) -> Rows | None:
-        """The day's bill; None while it is unknown."""
-        return self._today()
 
     def counters(self) -> dict[str, Any]:
         """Counters since the start: refusals by code, boots, interruptions, orphans."""

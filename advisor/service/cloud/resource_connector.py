@@ -22,7 +22,7 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.instances import Instance
 from advisor.lsf.cloud_hosts import CloudHosts, HostRequest
-from advisor.model.errors import AdvisorError, BadInput, RetryLater
+from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.node_sets import fold
 from advisor.model.settings_classes import NodeClass
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
@@ -216,9 +216,8 @@ class ResourceConnector:
         capacity that suits every job, and is promised the cost of a day.
         """
         now = self._clock.wall()
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:  # LSF does not answer
+        snapshot = self._view.if_fresh()
+        if snapshot is None:  # LSF does not answer
             self._wait_no_more(nodes)
             self._hand_over("resume", nodes)
             return

@@ -115,10 +115,8 @@ class ResumedJobs:
             jobs: Node to the job for which it is resumed.
             up_at: When the nodes are up, epoch seconds.
         """
-        try:
-            on_node = self._view.fresh().jobs_on
-        except RetryLater:
-            on_node = {}
+        snapshot = self._view.if_fresh()
+        on_node = {} if snapshot is None else snapshot.jobs_on
         found = {node: [*on_node.get(node, ()), *([jobs[node]] if node in jobs else [])] for node in nodes}
         longest = {
             node: max(each.job.requested_time or math.inf for each in there)
@@ -149,19 +147,16 @@ class ResumedJobs:
 
     def _gone(self, job_ids: Iterable[int]) -> set[int]:
         """Those of the jobs that have left the queue."""
-        try:
-            return set(job_ids) - {queued.job.job_id for queued in self._view.fresh().jobs}
-        except RetryLater:
-            return set()
+        snapshot = self._view.if_fresh()
+        return set() if snapshot is None else set(job_ids) - {one.job.job_id for one in snapshot.jobs}
 
     def _recall_boots(self) -> None:
         """Find the jobs of the nodes that an earlier process has launched."""
-        try:
-            on_node = self._view.fresh().jobs_on
-        except RetryLater:
+        snapshot = self._view.if_fresh()
+        if snapshot is None:
             return
         self._knows_boots = True
-        for node, jobs in on_node.items():
+        for node, jobs in snapshot.jobs_on.items():
             for queued in jobs:
                 if queued.state == CONFIGURING:
                     self._job_of.setdefault(node, queued.job.job_id)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.bill import NodeUse, Rows, midnight
-from advisor.model.errors import BadInput, RetryLater
+from advisor.model.errors import BadInput
 from advisor.model.job import JobOutcome
 from advisor.model.node_sets import expand
 from advisor.model.settings import Settings
@@ -101,9 +101,8 @@ class Costs:
 
     def _running(self) -> list[NodeUse]:
         """Jobs on cloud nodes now; empty without a recent poll."""
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:
+        snapshot = self._view.if_fresh()
+        if snapshot is None:
             return []
         names = {node.name for node in burst_nodes(snapshot, self._settings)}
         return [

@@ -39,14 +39,19 @@ class SharedView:
         Raises:
             RetryLater: There is none, or it is too old to act upon (``view.stale``).
         """
-        with self._lock:
-            snapshot, age = self._snapshot, self._clock.monotonic() - self._seen
-        if snapshot is None or age > self._max_gap:
+        snapshot = self.if_fresh()
+        if snapshot is None:
             raise RetryLater(
                 "the last successful poll of Slurm is too old. `advisor status` says why polls fail",
                 code="view.stale",
             )
         return snapshot
+
+    def if_fresh(self) -> ClusterSnapshot | None:
+        """The same; None where :meth:`fresh` raises."""
+        with self._lock:
+            is_stale = self._clock.monotonic() - self._seen > self._max_gap
+            return None if is_stale else self._snapshot
 
     def fresh_poll(self) -> tuple[ClusterSnapshot, float]:
         """The last snapshot, and when its poll began at the latest: see :meth:`fresh`, :attr:`poll_began`."""

@@ -15,7 +15,6 @@ from advisor.decide.submission.capacity import choose, seconds_lost
 from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import deadline_for, may_move
 from advisor.model.advice import ENDING_SECONDS, Capacity, Mode, Verdict
-from advisor.model.errors import RetryLater
 from advisor.model.job import NO_LIMIT_SECONDS, Job, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -320,9 +319,8 @@ class Slices:
 
     def _forecast(self) -> Mapping[int, float]:
         """Forecast waits by job id, once for each poll; empty where no poll is fresh."""
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:
+        snapshot = self._view.if_fresh()
+        if snapshot is None:
             return {}
         if snapshot.time != self._waits[0]:
             queue = on_premise_queue(snapshot, self._settings)
