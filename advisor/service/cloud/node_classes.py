@@ -39,41 +39,29 @@ def class_states(
     for node in usable if class_of else ():
         if node.processors:
             members.setdefault(class_of.get(node.name, ""), []).append(node)
-    return tuple(
-        _state(name, nodes, settings, prices, closings, boot_seconds, reserved, max_nodes)
-        for name, nodes in sorted(members.items())
-    )
 
+    def state(name: str, nodes: Sequence[Node]) -> NodeClassState:
+        free, until = reserved(types := instance_types_of(settings, name or None))
+        closed = closings(types)
+        said = settings.classes.get(name)
+        return NodeClassState(
+            name=name,
+            nodes_total=min(len(nodes), max_nodes or len(nodes)),
+            processors_per_node=min(node.processors for node in nodes),
+            memory_mb_per_node=min(node.memory_mb for node in nodes),
+            gpus_per_node=said.gpus if said is not None else 0,
+            gpu_type=said.gpu_type if said is not None else "",
+            features=tuple(sorted(set[str].intersection(*(set(node.features) for node in nodes)))),
+            nodes_with=dict(nodes_with(nodes)),
+            # EC2 may choose any of them, and budgets must hold whichever it is
+            spot_usd_per_hour=max(prices.of(each).spot.usd_per_hour for each in types),
+            on_demand_usd_per_hour=max(prices.of(each).on_demand.usd_per_hour for each in types),
+            spot_open=closed.spot is None and not all(is_never_spot(node.features) for node in nodes),
+            on_demand_open=closed.on_demand is None,
+            on_demand_closed=closed.on_demand,
+            boot_seconds=boot_seconds(nodes, types),
+            reserved_free_nodes=free,
+            reserved_until=until,
+        )
 
-def _state(
-    name: str,
-    nodes: Sequence[Node],
-    settings: Ec2Settings,
-    prices: Prices,
-    closings: AskClosings,
-    boot_seconds: AskBoot,
-    reserved: AskReserved,
-    max_nodes: int,
-) -> NodeClassState:
-    free, until = reserved(types := instance_types_of(settings, name or None))
-    closed = closings(types)
-    said = settings.classes.get(name)
-    return NodeClassState(
-        name=name,
-        nodes_total=min(len(nodes), max_nodes or len(nodes)),
-        processors_per_node=min(node.processors for node in nodes),
-        memory_mb_per_node=min(node.memory_mb for node in nodes),
-        gpus_per_node=said.gpus if said is not None else 0,
-        gpu_type=said.gpu_type if said is not None else "",
-        features=tuple(sorted(set[str].intersection(*(set(node.features) for node in nodes)))),
-        nodes_with=dict(nodes_with(nodes)),
-        # EC2 may choose any of them, and budgets must hold whichever it is
-        spot_usd_per_hour=max(prices.of(each).spot.usd_per_hour for each in types),
-        on_demand_usd_per_hour=max(prices.of(each).on_demand.usd_per_hour for each in types),
-        spot_open=closed.spot is None and not all(is_never_spot(node.features) for node in nodes),
-        on_demand_open=closed.on_demand is None,
-        on_demand_closed=closed.on_demand,
-        boot_seconds=boot_seconds(nodes, types),
-        reserved_free_nodes=free,
-        reserved_until=until,
-    )
+    return tuple(state(name, nodes) for name, nodes in sorted(members.items()))

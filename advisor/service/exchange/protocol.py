@@ -236,10 +236,8 @@ def decode_request(line: bytes) -> Request:
     """
     try:
         request = _request_decoder.decode(line)
-    except UnicodeDecodeError:
-        request = _decode_replacing(line)
-    except (msgspec.MsgspecError, RecursionError):
-        # msgspec reports bytes that are no UTF-8 as a decode error as well
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
+        # msgspec reports bytes that are no UTF-8 as either
         request = _decode_replacing(line)
     if request.v != VERSION:
         raise ProtocolError(f"protocol version {request.v}, not {VERSION}", code="protocol.version")

@@ -342,23 +342,15 @@ class RecentSubmissions:
         """
         if self._base is None:
             return SiteState(time=now, cluster=None)
-        cluster, limits = self._base.cluster, self._base.burst_limits
-        return SiteState(
+        cluster, limits, promised = self._base.cluster, self._base.burst_limits, self._base.promised_jobs
+        return structs.replace(
+            self._base,
             time=now,
             cluster=self._cluster(cluster, self._base.time, now) if ages and cluster is not None else cluster,
             cloud=self._cloud(self._base.cloud),
-            cutoff=self._base.cutoff,
-            ratios=self._base.ratios,
             price=self._price(self._base.price),
-            fallen_back=self._base.fallen_back,
-            limits=self._base.limits,
-            preemptable=self._base.preemptable,
-            kept_out=self._base.kept_out,
             burst_limits=limits and structs.replace(limits, since=self._moved),
-            node_memory_mb=self._base.node_memory_mb,
-            promised_jobs=self._base.promised_jobs | self._promised
-            if self._promised
-            else self._base.promised_jobs,
+            promised_jobs=promised | self._promised if self._promised else promised,
         )
 
     def _price(self, base: Price | None) -> Price | None:
