@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from advisor.model.bill import Rows
 from advisor.service.cloud.cloud_report import CloudReport
+
+_OF_POOLS: Final = {
+    "open": "0: closed by its breaker, 1: open.",
+    "instances": "Instances that cost money.",
+    "usd_per_hour": "Price of one node for one hour.",
+    "boot_median_seconds": "Median of the last 50 boots.",
+    "boot_p90_seconds": "90th percentile of the last 50 boots.",
+}
+"""Columns of the table of pools, each with its help text."""
 
 
 class CloudCollector(Collector):
@@ -26,66 +35,40 @@ class CloudCollector(Collector):
 
 
 def _pools(rows: list[dict[str, Any]]) -> Iterable[Metric]:
-    gauges = {
-        "open": GaugeMetricFamily(
-            "advisor_pool_open", "0: closed by its breaker, 1: open.", labels=("pool",)
-        ),
-        "instances": GaugeMetricFamily(
-            "advisor_pool_instances", "Instances that cost money.", labels=("pool",)
-        ),
-        "usd_per_hour": GaugeMetricFamily(
-            "advisor_pool_usd_per_hour", "Price of one node for one hour.", labels=("pool",)
-        ),
-        "boot_median_seconds": GaugeMetricFamily(
-            "advisor_pool_boot_median_seconds", "Median of the last 50 boots.", labels=("pool",)
-        ),
-        "boot_p90_seconds": GaugeMetricFamily(
-            "advisor_pool_boot_p90_seconds", "90th percentile of the last 50 boots.", labels=("pool",)
-        ),
-    }
-    launches = CounterMetricFamily("advisor_pool_launches", "Nodes launched.", labels=("pool",))
-    for row in rows:
-        for name, gauge in gauges.items():
+    for name, text in _OF_POOLS.items():
+        gauge = GaugeMetricFamily(f"advisor_pool_{name}", text, labels=("pool",))
+        for row in rows:
             if row[name] is not None:
-                gauge.add_metric((row["pool"],), float(row[name]))
-        launches.add_metric((row["pool"],), row["launches"])
-    yield from gauges.values()
-    yield launches
+                gauge.add_metric((row["pool"],), row[name])
+        yield gauge
+    launches = {row["pool"]: row["launches"] for row in rows}
+    yield _counted("pool_launches", "Nodes launched.", "pool", launches)
 
 
 def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
-    refused = CounterMetricFamily(
-        "advisor_launch_refused", "Nodes that got no instance, by code.", labels=("code",)
-    )
-    for code, number in counters["refusals"].items():
-        refused.add_metric((code,), number)
-    boots = CounterMetricFamily("advisor_boots", "Boots, by how they ended.", labels=("result",))
-    boots.add_metric(("succeeded",), counters["boots_succeeded"])
-    boots.add_metric(("failed",), counters["boots_failed"])
-    notices = CounterMetricFamily(
-        "advisor_interruptions",
-        "Notices of EC2 about the end of instances, and the jobs lost.",
-        labels=("kind",),
-    )
-    for kind, number in counters["interruptions"].items():
-        notices.add_metric((kind,), number)
-    yield from (refused, boots, notices)
-    yield CounterMetricFamily(
-        "advisor_orphans_collected", "Orphaned instances terminated.", value=counters["orphans_collected"]
-    )
-    yield CounterMetricFamily(
-        "advisor_nodes_lost", "Nodes powered down after their instance ended.", value=counters["nodes_lost"]
-    )
-    yield CounterMetricFamily(
-        "advisor_handovers_set_aside",
-        "Unusable entries of the hand-over folder.",
-        value=counters["handovers_set_aside"],
-    )
+    yield _counted("launch_refused", "Nodes that got no instance, by code.", "code", counters["refusals"])
+    boots = {"succeeded": counters["boots_succeeded"], "failed": counters["boots_failed"]}
+    yield _counted("boots", "Boots, by how they ended.", "result", boots)
+    text = "Notices of EC2 about the end of instances, and the jobs lost."
+    yield _counted("interruptions", text, "kind", counters["interruptions"])
+    for name, text in (
+        ("orphans_collected", "Orphaned instances terminated."),
+        ("nodes_lost", "Nodes powered down after their instance ended."),
+        ("handovers_set_aside", "Unusable entries of the hand-over folder."),
+    ):
+        yield CounterMetricFamily(f"advisor_{name}", text, value=counters[name])
     yield GaugeMetricFamily(
         "advisor_handovers_stuck",
         "Entries of the hand-over folder that can neither be used nor removed.",
         value=len(counters["handovers_stuck"]),
     )
+
+
+def _counted(name: str, text: str, label: str, numbers: Mapping[str, float]) -> Metric:
+    found = CounterMetricFamily(f"advisor_{name}", text, labels=(label,))
+    for key, number in numbers.items():
+        found.add_metric((key,), number)
+    return found
 
 
 def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
@@ -108,16 +91,16 @@ def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "advisor_spending_in_doubt",
         "1: it is not known what was spent; nothing is launched until it is.",
-        value=float(spend["launches_wait"]),
+        value=spend["launches_wait"],
     )
     yield GaugeMetricFamily(
         "advisor_spending_rebuilt_today",
         "1: the record of spending was damaged and has been rebuilt today.",
-        value=float(spend["rebuilt_today"] is not None),
+        value=spend["rebuilt_today"] is not None,
     )
     yield GaugeMetricFamily(
-        "advisor_budget_usd", "The budget of a period; 0: none.", value=float(spend["budget_usd"] or 0.0)
+        "advisor_budget_usd", "The budget of a period; 0: none.", value=spend["budget_usd"] or 0.0
     )
     yield GaugeMetricFamily(
-        "advisor_budget_spent_usd", "Spent since the budget's period began.", value=float(spend["spent_usd"])
+        "advisor_budget_spent_usd", "Spent since the budget's period began.", value=spend["spent_usd"]
     )
