@@ -7,12 +7,12 @@ from typing import Final
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
-from advisor.model.advice import ENDING_SECONDS, Capacity
+from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.periods import user_payer
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
-from advisor.service.observation.advice_of_jobs import moved_by_us, predicted_cloud_seconds
+from advisor.service.observation.advice_of_jobs import longest_seconds, moved_by_us, predicted_cloud_seconds
 from advisor.service.state.budget_records import RunningNode
 
 _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
@@ -40,18 +40,10 @@ def expected_seconds(queued: QueuedJob | None) -> float:
 
 
 def worst_seconds(queued: QueuedJob | None, stop_seconds: float | None) -> float:
-    """Longest run time in the cloud, seconds: to its stop, else its time limit, else a month; no job: a day.
-
-    Args:
-        stop_seconds: The stop of a hedged job in the watch loop's record; None: that of its AdminComment.
-    """
+    """Longest run time in the cloud, as :func:`longest_seconds`; without a limit a month; no job: a day."""
     if queued is None:
         return _MAX_SECONDS
-    if stop_seconds is None and (moved := moved_by_us(queued)) is not None and moved.hedge is not None:
-        stop_seconds = moved.hedge.stop_seconds
-    limit = queued.job.requested_time
-    longest = _MONTH_SECONDS if limit is None else limit
-    return longest if stop_seconds is None else min(longest, stop_seconds + ENDING_SECONDS)
+    return longest_seconds(queued.job, moved_by_us(queued), stop_seconds, unlimited=_MONTH_SECONDS)
 
 
 def running_nodes(

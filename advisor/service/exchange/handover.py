@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import re
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -167,8 +166,8 @@ class HandoverFolder:
         self._lock = threading.Lock()  # from the choice of a file's number until the file is there
         self.set_aside_since_start = 0
 
-    def prepare(self, group_id: int = -1) -> None:
-        """Make the folder; a group may be given the right to write (slurmctld's user is in it).
+    def prepare(self) -> None:
+        """Make the folder.
 
         Raises:
             BadInput: It cannot be made.
@@ -176,9 +175,7 @@ class HandoverFolder:
         try:
             is_new = not self._folder.exists()
             self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
-            if group_id >= 0:
-                os.chown(self._folder, -1, group_id)
-            if is_new or group_id >= 0:
+            if is_new:
                 # whatever the unit's umask says: slurmctld's user leaves files here while we are away
                 self._folder.chmod(0o2770)
         except OSError as error:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.model.advice import CAPACITY_FEATURES
+from advisor.model.advice import CAPACITY_FEATURES, ENDING_SECONDS
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 
@@ -24,6 +25,21 @@ def predicted_cloud_seconds(queued: QueuedJob) -> float | None:
     recorded = parse_admin_comment(queued.admin_comment)
     predicted = recorded.numbers.get("predicted_cloud_run") if recorded is not None else None
     return predicted if predicted is not None and predicted > 0.0 else None
+
+
+def longest_seconds(
+    job: Job, moved: RecordedAdvice | None, stop_seconds: float | None, *, unlimited: float
+) -> float:
+    """Longest run time in the cloud, seconds: to its stop, else to its time limit.
+
+    Args:
+        stop_seconds: The stop of a hedged job in the watch loop's record; None: that of its advice.
+        unlimited: What a job without a time limit counts as.
+    """
+    limit = unlimited if job.requested_time is None else job.requested_time
+    if stop_seconds is None and moved is not None and moved.hedge is not None:
+        stop_seconds = moved.hedge.stop_seconds
+    return limit if stop_seconds is None else min(stop_seconds + ENDING_SECONDS, limit)
 
 
 def home_of(moved: RecordedAdvice, settings: Settings) -> str:

@@ -14,15 +14,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.submission.cloud_terms import cost_usd
-from advisor.model.advice import ENDING_SECONDS, Capacity
-from advisor.model.job import Job
+from advisor.model.advice import Capacity
 from advisor.model.limits import far_from_start
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.model.snapshot import PENDING, QueuedJob
-from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.observation.advice_of_jobs import longest_seconds, moved_by_us
 
 
 def with_committed(
@@ -56,7 +54,7 @@ def with_committed(
             reserved[nodes.class_name] += job.array_tasks * nodes.nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)
         if settings.budget.limits_spending:
-            run = _worst_seconds(job, moved, stop_of(job.job_id))
+            run = longest_seconds(job, moved, stop_of(job.job_id), unlimited=math.nan)
         cost = cost_usd(job, run, capacity, nodes, settings)
         if math.isfinite(cost):
             usd += cost
@@ -65,11 +63,3 @@ def with_committed(
     if not (usd or reserved):
         return cloud
     return cloud.committed(usd, by_account, reserved)
-
-
-def _worst_seconds(job: Job, moved: RecordedAdvice, stop: float | None) -> float:
-    """Longest run time in the cloud, seconds: to the stop of its hedge, else to its limit (NaN: none)."""
-    limit = math.nan if job.requested_time is None else job.requested_time
-    if moved.hedge is None:
-        return limit
-    return min((moved.hedge.stop_seconds if stop is None else stop) + ENDING_SECONDS, limit)

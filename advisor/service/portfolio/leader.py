@@ -57,7 +57,8 @@ class LeaderChoice:
         self._chooser: Chooser | None = None
         self._rules: Rules | None = None
         self._memory: Mapping[str, Any] = structs.asdict(kept)
-        self._period = self._new_period()
+        least = settings.portfolio.period_seconds
+        self._period = AdaptivePeriod(min_seconds=least, max_seconds=_MAX_PERIODS * least)
         self._next_choice = -np.inf
         self._members: frozenset[tuple[int, int]] = frozenset()
         self._losses: dict[str, float] = {}
@@ -155,10 +156,6 @@ class LeaderChoice:
         log.info(
             "portfolio.policy", policy=policy.name, before=before.policy.name if before else None, why=why
         )
-
-    def _new_period(self) -> AdaptivePeriod:
-        least = self._settings.period_seconds
-        return AdaptivePeriod(min_seconds=least, max_seconds=_MAX_PERIODS * least)
 
     def state(self, *, acts: bool) -> PortfolioState:
         """The memory of past choices, for the state file."""

@@ -27,19 +27,12 @@ _MAX_CLAIMS: Final = 5000
 class Claim:
     """A job's site factor before our change, and the factors that it may have because of us.
 
-    ``possible`` has two factors while it is unknown whether slurmctld took the last change.
+    ``possible`` has two factors while it is unknown whether slurmctld took the last change. Once that is seen
+    in effect, only its factor is ours: the factor before it would be set by the site.
     """
 
     before: int
     possible: tuple[int, ...]
-
-    def is_ours(self, factor: int) -> bool:
-        """Whether we set this factor.
-
-        Once a change is seen in effect, only that factor is ours: the factor before it would be set by the
-        site.
-        """
-        return factor in self.possible
 
 
 class OrderedJobs:
@@ -114,7 +107,7 @@ class OrderedJobs:
         for job_id, claim in before.items():
             if job_id not in seen or seen[job_id].site_factor == claim.before:
                 continue
-            if claim.is_ours(seen[job_id].site_factor):
+            if seen[job_id].site_factor in claim.possible:
                 changes.setdefault(claim.before, []).append(job_id)
         for_each(sorted(changes.items()), self._set)
         self._claims.clear()
@@ -125,7 +118,7 @@ class OrderedJobs:
         for job_id, claim in list(self._claims.items()):
             if job_id not in queue:
                 del self._claims[job_id]
-            elif job_id in seen and not claim.is_ours(seen[job_id].site_factor):
+            elif job_id in seen and seen[job_id].site_factor not in claim.possible:
                 # set by an admin or by a job's return on-premise: we leave it alone
                 del self._claims[job_id]
                 self._left_alone.add(job_id)

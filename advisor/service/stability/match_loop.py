@@ -150,28 +150,27 @@ class MatchLoop:
 
     def steer_jobs(self) -> None:
         """Let long waiting jobs prefer nodes that last, and hold off those that do better to wait."""
-        if self._snapshot is None or not self._marked:
+        snapshot = self._snapshot
+        if snapshot is None or not self._marked:
             return
-        waiting = waiting_jobs(self._snapshot, self._settings.cluster.burst_partition)
+        waiting = waiting_jobs(snapshot, self._settings.cluster.burst_partition)
         shaky = {node.name for node in self._nodes} - self._steady_nodes()
-        self._actuators.see(self._snapshot)
+        self._actuators.see(snapshot)
 
         def prefer() -> None:
             if self._can_distinguish():  # else present preferences do no harm, and may soon be right again
-                self._steering.prefer(self._to_steer(waiting))
+                self._steering.prefer(self._to_steer(snapshot, waiting))
 
-        do_all(prefer, lambda: self._steering.hold_off(self._to_hold(waiting), shaky))
+        do_all(prefer, lambda: self._steering.hold_off(self._to_hold(snapshot, waiting), shaky))
 
     def _can_distinguish(self) -> bool:
         found = {item.tier.is_steady for item in self.outlook.values() if not item.node.is_draining}
         return len(found) == 2
 
-    def _to_steer(self, waiting: Waiting) -> list[int]:
+    def _to_steer(self, snapshot: ClusterSnapshot, waiting: Waiting) -> list[int]:
         """Long jobs whose best node is likely to last, or that the match gives no node now."""
-        if self._snapshot is None:
-            return []
         model = self._knowledge.model()
-        chosen = chosen_nodes(self._snapshot, waiting, self.outlook, model)
+        chosen = chosen_nodes(snapshot, waiting, self.outlook, model)
         return [
             queued.job.job_id
             for queued, node, seconds in zip(waiting.jobs, chosen, waiting.during, strict=True)
@@ -180,7 +179,7 @@ class MatchLoop:
             and (node is None or self.outlook[node].tier.is_steady)
         ]
 
-    def _to_hold(self, waiting: Waiting) -> set[int]:
+    def _to_hold(self, snapshot: ClusterSnapshot, waiting: Waiting) -> set[int]:
         """Long jobs that would do better to wait, if a shaky node came free this moment.
 
         slurmctld fills a node in the moment it is free, so this must be known before. Each job counts on
@@ -191,7 +190,7 @@ class MatchLoop:
             node.power is NodePower.DOWN and not node.is_down and not node.is_draining and not node.is_busy
             for node in self._nodes
         )
-        if self._snapshot is None or is_free or not self._can_distinguish() or self._is_crowded(waiting):
+        if is_free or not self._can_distinguish() or self._is_crowded(waiting):
             return set()
         shaky = [item for item in self.outlook.values() if item.tier is Tier.SHAKY]
         freed = {max(shaky, key=lambda item: (item.survives or 0.0, item.node.name)).node.name}
@@ -202,15 +201,15 @@ class MatchLoop:
             if (
                 job.array_tasks == 1
                 and job.job_id not in left_to_others
-                and self._waits(waiting, [*held, row], freed)
+                and self._waits(snapshot, waiting, [*held, row], freed)
             ):
                 held.append(int(row))
         return {waiting.jobs[row].job.job_id for row in held}
 
-    def _waits(self, waiting: Waiting, rows: Sequence[int], freed: Collection[str]) -> bool:
+    def _waits(
+        self, snapshot: ClusterSnapshot, waiting: Waiting, rows: Sequence[int], freed: Collection[str]
+    ) -> bool:
         """Whether the last of these jobs does better to wait."""
-        if self._snapshot is None:
-            return False
         some = Waiting(
             jobs=tuple(waiting.jobs[row] for row in rows),
             cores=waiting.cores[rows],
@@ -221,7 +220,7 @@ class MatchLoop:
         )
         rules = OURS._replace(keeps_busy=False)  # `_is_crowded` has checked the whole queue
         model = self._knowledge.model()
-        chosen = chosen_nodes(self._snapshot, some, self.outlook, model, freed=freed, rules=rules)
+        chosen = chosen_nodes(snapshot, some, self.outlook, model, freed=freed, rules=rules)
         return fits and chosen[-1] is None
 
     def _is_crowded(self, waiting: Waiting) -> bool:

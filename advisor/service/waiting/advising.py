@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -72,15 +72,6 @@ class _Advised:
     is_accepted: bool = False
 
 
-@dataclass(slots=True)
-class _Site:
-    """Partitions by name, slurm.conf's default memory, and when they were read (monotonic seconds)."""
-
-    partitions: Mapping[str, Partition] = field(default_factory=dict)
-    default_memory: tuple[int | None, int | None] = (None, None)
-    read_at: float = -math.inf
-
-
 class AdvisingLoop:
     """Advises new jobs.
 
@@ -110,7 +101,9 @@ class AdvisingLoop:
         self._hedged = hedged
         self._raises_limits = raises_limits
         self._join = join
-        self._site = _Site()
+        self._partitions: Mapping[str, Partition] = {}
+        self._default_memory: tuple[int | None, int | None] = (None, None)  # slurm.conf's
+        self._site_read_at = -math.inf  # monotonic seconds
         self._known: set[int] = set()
         self._advised: dict[int, _Advised] = {}
         self.advised = self.moved = self.left_alone = 0
@@ -176,12 +169,10 @@ class AdvisingLoop:
 
     def _read_site(self) -> None:
         now = self._clock.monotonic()
-        if now - self._site.read_at >= _LIMITS_SECONDS:
-            self._site = _Site(
-                partitions={partition.name: partition for partition in self._slurm.partitions()},
-                default_memory=default_memory(self._slurm.config()),
-                read_at=now,
-            )
+        if now - self._site_read_at >= _LIMITS_SECONDS:
+            self._partitions = {partition.name: partition for partition in self._slurm.partitions()}
+            self._default_memory = default_memory(self._slurm.config())
+            self._site_read_at = now
 
     # ------------------------------------------------------------------------------------------ ask
 
@@ -194,8 +185,8 @@ class AdvisingLoop:
                 one = new[job_id]
                 job = as_submitted(
                     one,
-                    self._site.partitions,
-                    default_memory=self._site.default_memory,
+                    self._partitions,
+                    default_memory=self._default_memory,
                     now=self._clock.wall(),
                 )
                 reply = ask(job)
@@ -220,7 +211,7 @@ class AdvisingLoop:
         """The fields to set; None: the job is not changed, as by the hook."""
         if reply.partition is None:
             return changes_here(reply, nice=one.nice)
-        partition = self._site.partitions.get(reply.partition)
+        partition = self._partitions.get(reply.partition)
         why = obstacle(job, partition)
         asked = job.requested_time if self._raises_limits and job.explicit_time_limit else None
         changes = changes_of(reply, prefer=one.prefer, asked_seconds=asked, partition=partition)
