@@ -126,7 +126,7 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     status = control.status()
     named = {
         "HedgeFeature.watch": "places",
-        "AdvisingFeature.loop": "advising",
+        "WaitingFeature.loop": "advising",
         "LearnFeature.drift": "fallen_back",
         "LearnFeature.run_times": "promises",
         "PortfolioFeature.loop": "portfolio",
