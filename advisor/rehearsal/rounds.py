@@ -39,7 +39,6 @@ from advisor.service.hedge.feature import HedgeFeature
 from advisor.service.price.feature import PriceFeature
 from advisor.service.running.loops import LoopRunner
 from advisor.service.waiting.asking_again import AskingAgainLoop
-from advisor.service.waiting.feature import WaitingFeature
 
 _MIN_REST_SECONDS: Final = 0.5
 _TIMED_SECONDS: Final = 60.0
@@ -95,8 +94,7 @@ class Rounds:
         self._every = is_every_round
         now = site.time.now
         self._timed = TIMED | ({"match"} if site.settings.matching.enabled else set())
-        waiting = [each.loop for each in site.control.features if isinstance(each, WaitingFeature)]
-        asking = (loop for loop in waiting if isinstance(loop, AskingAgainLoop))
+        asking = (each for each in site.control.features if isinstance(each, AskingAgainLoop))
         self._asking = ASKING - {loop.name for loop in asking if not loop.is_on}
         hedges = (each for each in site.control.features if isinstance(each, HedgeFeature))
         self._watch = next((each.watch for each in hedges), None)

@@ -126,35 +126,30 @@ class Features:
         is_on = self._settings.portfolio.enabled or PORTFOLIO.at(self._settings.paths.state).read().acts
         if steering is None or not is_on:
             return None
-        from advisor.service.portfolio.feature import PortfolioFeature
         from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 
-        loop = PortfolioLoop(
+        return PortfolioLoop(
             self._settings,
             **self._common,
             steering=steering,
             store=self._shared.store,
             cloud=self._shared.cloud,
         )
-        return PortfolioFeature(loop, self._shared.clock, judges=self._settings.portfolio.enabled)
 
     def _advising(self) -> Feature | None:
         """On where no hook asks for advice at submissions."""
         if self._settings.cluster.hook:
             return None
         from advisor.service.waiting.advising import AdvisingLoop, session_by_socket
-        from advisor.service.waiting.feature import WaitingFeature
 
-        shared = self._shared
-        loop = AdvisingLoop(
+        return AdvisingLoop(
             slurm=self._connections.slurm,
-            clock=shared.clock,
+            clock=self._shared.clock,
             session=session_by_socket(self._settings),
-            hedged=shared.wake_poll,
+            hedged=self._shared.wake_poll,
             join=self._join_submissions(),
             raises_limits=self._raises_at_moves,
         )
-        return WaitingFeature(loop, shared.clock, field="advising")
 
     def _join_submissions(self) -> Callable[[], None] | None:
         """How advice given to LSF's esub finds its job; None where no esub asks."""
@@ -175,11 +170,9 @@ class Features:
         if not (is_on or MOVES.at(settings.paths.state).read().moving):
             return None
         from advisor.service.waiting.asking_again import AskingAgainLoop
-        from advisor.service.waiting.feature import WaitingFeature
 
-        shared = self._shared
-        loop = AskingAgainLoop(settings, view=shared.view, asking=self._asking(), clock=shared.clock)
-        return WaitingFeature(loop, shared.clock, field="asking_again")
+        view, clock = self._shared.view, self._shared.clock
+        return AskingAgainLoop(settings, view=view, asking=self._asking(), clock=clock)
 
     @property
     def _raises_at_moves(self) -> bool:
@@ -391,8 +384,4 @@ class Features:
         from advisor.service.stability.actuators import MatchActuators, TakeBackLoop
 
         actuators = MatchActuators(self._settings, **self._common, jobs=nodes_asked)
-        if actuators.is_empty:
-            return None
-        from advisor.service.stability.feature import TakeBackFeature
-
-        return TakeBackFeature(TakeBackLoop(self._settings, actuators), self._shared.clock)
+        return None if actuators.is_empty else TakeBackLoop(self._settings, actuators, self._shared.clock)

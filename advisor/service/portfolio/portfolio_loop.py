@@ -31,7 +31,8 @@ from advisor.service.portfolio.portfolio_view import (
     view_of,
 )
 from advisor.service.running.clock import Clock
-from advisor.service.running.loops import Step
+from advisor.service.running.feature import Feature, Gauges
+from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.state.budget_records import limits_of
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.records import PortfolioState
@@ -47,10 +48,14 @@ log = structlog.get_logger(__name__)
 _IDLE_PERIOD_SECONDS: Final = 300.0
 
 
-class PortfolioLoop:
-    """Applies the leading policy; switched off, it only takes back what an earlier process left."""
+class PortfolioLoop(Feature):
+    """Applies the leading policy; switched off, it only takes back what an earlier process left.
+
+    The judge, which simulates for minutes, has a loop of its own.
+    """
 
     name = "portfolio"
+    steering = (name,)
 
     def __init__(
         self,
@@ -96,6 +101,8 @@ class PortfolioLoop:
         self._is_undone = not kept.acts
         self._remembered: PortfolioState | None = None
         self._report: Mapping[str, Any] = {}
+        loops = (self, self.judge) if self._ours.enabled else (self,)
+        self.runners = tuple(LoopRunner(loop, clock) for loop in loops)
 
     @property
     def period_seconds(self) -> float:
@@ -269,11 +276,11 @@ class PortfolioLoop:
         self.remember()
 
     def stop(self) -> None:
-        """Abort a simulation that runs."""
+        """See :class:`Feature`. Abort a simulation that runs."""
         self.judge.stop()
 
-    def end(self) -> None:
-        """After the last round: restore what Slurm lets us restore."""
+    def release(self) -> None:
+        """See :class:`Feature`. Restore what Slurm lets us restore."""
         if self._is_undone:
             return
         try:
@@ -298,6 +305,10 @@ class PortfolioLoop:
             self._memory.write(plain)
             self._remembered = plain
 
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"portfolio": self.report()}
+
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
         return self._report
@@ -315,8 +326,8 @@ class PortfolioLoop:
             "undo": UNDO,
         }
 
-    def gauges(self) -> dict[str, tuple[float, str]]:
-        """The loop's Prometheus gauges: value and help text by name."""
+    def gauges(self) -> Gauges:
+        """See :class:`Feature`."""
         report = self._report
         allowed = report.get("nodes_allowed")
         return {

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import structlog
+
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot
 from advisor.service.cloud.node_weights import NodeWeights
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import active_features, burst_nodes
 from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature
 from advisor.service.running.isolating import do_all
-from advisor.service.running.loops import Step
+from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.stability.steering import JobSteering, NodeConstraintSource
 from advisor.service.state.records import MarkedNodes
 from advisor.service.state.state_files import MARKED_NODES, NODE_WEIGHTS, STEERED_JOBS
 from advisor.slurm.protocol import SlurmBackend
+
+log = structlog.get_logger(__name__)
 
 
 class NodeMarks:
@@ -132,6 +138,16 @@ class MatchActuators:
         else:
             do_all(self.steering.release_all, lambda: self.steering.prefer(()))
 
+    def release_jobs(self) -> None:
+        """End all exclusions of nodes, so that no job waits because of a process that has ended.
+
+        If slurmctld fails, the next process ends them.
+        """
+        try:
+            self.steering.release_all()
+        except AdvisorError as error:
+            log.warning("match.not_released", code=error.code, message=str(error))
+
     def take_back(self) -> None:
         """Restore what slurm.conf and the users have set."""
         snapshot = self._view.fresh()
@@ -147,19 +163,21 @@ class MatchActuators:
         )
 
 
-class TakeBackLoop:
+class TakeBackLoop(Feature):
     """Takes back what an earlier process has left, if there is no cloud any more and so no match loop."""
 
     name = "take-back"
+    steering = (name,)
 
-    def __init__(self, settings: Settings, actuators: MatchActuators) -> None:
+    def __init__(self, settings: Settings, actuators: MatchActuators, clock: Clock) -> None:
         self.period_seconds = settings.loops.match_seconds
         self._actuators = actuators
+        self.runners = (LoopRunner(self, clock),)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return () if self._actuators.is_empty else (Step("take back", self._actuators.take_back),)
 
-    def stop(self) -> None:
-        """End all exclusions of nodes, so that no job waits because of a process that has ended."""
-        self._actuators.steering.release_all()
+    def release(self) -> None:
+        """See :class:`Feature`."""
+        self._actuators.release_jobs()

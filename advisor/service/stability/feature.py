@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import structlog
 from msgspec import structs
 
 from advisor.ec2.pools import Pool
 from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node
-from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.model.spot_pools import SpotPool
@@ -22,15 +20,12 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
 from advisor.service.stability.acquirer import REASON, AcquireLoop
-from advisor.service.stability.actuators import TakeBackLoop
 from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import HORIZON_SECONDS, PoolOrder, StabilityKnowledge
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.life_record import LifeRecord
 from advisor.service.state.state_files import ACQUIRER, LIVES
 from advisor.slurm.protocol import SlurmBackend
-
-log = structlog.get_logger(__name__)
 
 
 class StabilityFeature(Feature):
@@ -114,28 +109,7 @@ class StabilityFeature(Feature):
 
     def release(self) -> None:
         """See :class:`Feature`."""
-        _release_jobs(self.match)
-
-
-class TakeBackFeature(Feature):
-    """Undoes what an earlier process has set in Slurm, where the settings have no cloud any more."""
-
-    def __init__(self, loop: TakeBackLoop, clock: Clock) -> None:
-        self.loop = loop
-        self.runners = (LoopRunner(loop, clock),)
-        self.steering = (loop.name,)
-
-    def release(self) -> None:
-        """See :class:`Feature`."""
-        _release_jobs(self.loop)
-
-
-def _release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
-    """Release the jobs that are held off some nodes; if slurmctld fails, the next process releases them."""
-    try:
-        loop.stop()
-    except AdvisorError as error:
-        log.warning("match.not_released", code=error.code, message=str(error))
+        self.match.release()
 
 
 def stability_columns(stability: StabilityFeature | None, node: Node | None) -> dict[str, Any]:

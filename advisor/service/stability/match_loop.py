@@ -229,9 +229,9 @@ class MatchLoop:
 
     # ------------------------------------------------------------------ reporting
 
-    def stop(self) -> None:
+    def release(self) -> None:
         """Release all jobs held off: no job may wait for a process that has ended."""
-        self._steering.release_all()
+        self._actuators.release_jobs()
 
     def gauges(self) -> dict[str, tuple[float, str]]:
         """The loop's Prometheus gauges: value and help text by name."""

@@ -26,8 +26,9 @@ from advisor.model.snapshot import PENDING, Partition, SubmittedJob
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature
 from advisor.service.running.isolating import for_each
-from advisor.service.running.loops import Step
+from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.waiting.candidates import user_words
 from advisor.service.waiting.unadvised import (
     as_submitted,
@@ -72,7 +73,7 @@ class _Advised:
     is_accepted: bool = False
 
 
-class AdvisingLoop:
+class AdvisingLoop(Feature):
     """Advises new jobs.
 
     Args:
@@ -84,6 +85,7 @@ class AdvisingLoop:
 
     name = "advise"
     period_seconds = _PERIOD_SECONDS
+    steering = (name,)
 
     def __init__(
         self,
@@ -108,11 +110,16 @@ class AdvisingLoop:
         self._advised: dict[int, _Advised] = {}
         self.advised = self.moved = self.left_alone = 0
         self.slowest_seconds = 0.0
+        self.runners = (LoopRunner(self, clock),)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         advise = Step("advise new jobs", self.advise)
         return (advise,) if self._join is None else (Step("join advice of submissions", self._join), advise)
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"advising": self.report()}
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""

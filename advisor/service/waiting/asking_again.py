@@ -18,7 +18,8 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.running.loops import Step
+from advisor.service.running.feature import Feature
+from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import MIN_SECONDS, QueueChange
@@ -29,10 +30,11 @@ _PERIOD_SECONDS: Final = 600.0
 """The period if the settings ask about no job again; moves that have begun are still finished."""
 
 
-class AskingAgainLoop:
+class AskingAgainLoop(Feature):
     """Asks about waiting jobs every few minutes, after large changes of the queue, and after a wait of b."""
 
     name = "ask again"
+    steering = (name,)
 
     def __init__(self, settings: Settings, *, view: SharedView, asking: Asking, clock: Clock) -> None:
         self._settings = settings
@@ -42,6 +44,7 @@ class AskingAgainLoop:
         self._clock = clock
         self._asked: dict[int, float] = {}  # monotonic seconds
         self._change = QueueChange()
+        self.runners = (LoopRunner(self, clock),)
 
     @property
     def period_seconds(self) -> float:
@@ -57,6 +60,10 @@ class AskingAgainLoop:
         """Whether waiting jobs are asked about, which the policy's settings t and b decide."""
         waiting = self._settings.waiting
         return waiting.ask_again_seconds > 0.0 and has_gate(waiting)
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"asking_again": self.report()}
 
     def report(self) -> Mapping[str, Any]:
         """The loop's fields of `advisor status`."""

@@ -12,7 +12,7 @@ from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner, Step
-from advisor.service.stability.feature import TakeBackFeature
+from advisor.service.stability.actuators import TakeBackLoop
 from tests.service.stability.test_match_loop import held_world
 
 
@@ -40,9 +40,9 @@ def test_only_who_acts_there_keeps_slurm_from_being_given_back(
     world, _ = held_world(tmp_path)
     connections = Connections(slurm=world.slurm, nodes_asked=world.slurm)
     control = Control(world.settings, connections, clock=world.clock.clock)
-    (take_back,) = (feature for feature in control.features if isinstance(feature, TakeBackFeature))
+    (take_back,) = (feature for feature in control.features if isinstance(feature, TakeBackLoop))
     let_go = threading.Event()
-    monkeypatch.setattr(take_back.loop, "stop", let_go.set)
+    monkeypatch.setattr(take_back, "release", let_go.set)
     loop = Computing()
     control.runners[busy] = LoopRunner(loop, Clock())
     control.runners[busy].start()

@@ -112,7 +112,6 @@ def test_all_gauges_are_on_the_page(control: Control) -> None:
     parts = parts_of(control, "gauges")
     assert parts.keys() == {
         "HedgeFeature.watch",
-        "PortfolioFeature.loop",
         "StabilityFeature.match",
         "StabilityFeature.acquire",
     }
@@ -126,17 +125,19 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     status = control.status()
     named = {
         "HedgeFeature.watch": "places",
-        "WaitingFeature.loop": "advising",
+        "AdvisingLoop": "advising",
         "LearnFeature.drift": "fallen_back",
         "LearnFeature.run_times": "promises",
-        "PortfolioFeature.loop": "portfolio",
+        "PortfolioLoop": "portfolio",
         "PriceFeature.loop": "price",
         "PriceFeature.keeper": "price",
         "StabilityFeature.match": "matching",
         "StabilityFeature.acquire": "acquirer",
     }
-    parts = parts_of(control, "report")
-    assert parts.keys() - {"CloudFeature._reconcile"} == named.keys()
+    loops = [each for each in control.features if callable(getattr(each, "report", None))]
+    parts = {**parts_of(control, "report"), **{type(each).__name__: each for each in loops}}
+    inner = {"CloudFeature._reconcile", "PortfolioLoop.leader"}
+    assert parts.keys() - inner == named.keys()
     for name, field in named.items():
         assert parts[name].report().items() <= status[field].items(), name
 

@@ -226,7 +226,7 @@ def test_what_an_admin_sets_is_left_alone(tmp_path: Path) -> None:
     world.slurm.factors[2] = 77
     world.tick(2)
     assert world.slurm.factors[2] == 77
-    world.loop.end()
+    world.loop.release()
     assert world.slurm.factors[2] == 77
 
 
@@ -357,7 +357,7 @@ def test_a_paid_hour_is_kept_and_the_fuller_node_comes_first(tmp_path: Path) -> 
     assert states_told(world, "IDLE") == [("burst1", "burst2")]
     weights = {name: found.weight for name, found in world.slurm.nodes.items()}
     assert weights == {"burst1": 102, "burst2": 101, "burst3": 100, "burst4": 110}
-    world.loop.end()
+    world.loop.release()
     assert {found.weight for found in world.slurm.nodes.values()} == {100}
 
 
@@ -422,7 +422,7 @@ def test_killed_at_random_moments_no_job_is_held_and_no_node_stays_closed(
     assert [world.slurm.jobs[j].job.requested_time for j in world.slurm.order()] == [
         world.slurm.jobs[j].job.requested_time for j in shortest_first
     ]
-    world.loop.end()
+    world.loop.release()
     assert not world.closed
     assert set(world.slurm.factors.values()) == {0}
 
