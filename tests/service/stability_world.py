@@ -49,7 +49,7 @@ from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.life_record import LifeRecord
-from advisor.service.state.state_files import ACQUIRER, CLOSED_POOLS, INTERRUPTIONS, LIVES
+from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS, LIVES
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import MemoryJob, MemoryNode, MemorySlurm, SlurmTimes
@@ -156,36 +156,28 @@ class StabilityWorld:
         )
         said = InterruptionRecord(INTERRUPTIONS.at(folder))
         self.record = LifeRecord(LIVES.at(folder))
-        shared: dict[str, Any] = {"slurm": slurm, "view": self.view, "clock": clock}
-        cloud: dict[str, Any] = {
-            "fleet": self.fleet,
-            "cloud": self.cloud,
-            "prices": lambda: Prices.of_settings(settings.ec2),
-            "interruptions": said,
-        }
-        context = CloudContext(settings=settings, **cloud, **shared)
-        self.knowledge = StabilityKnowledge(
-            settings,
-            record=self.record,
-            said=said,
-            instances=lambda: (reconcile.last_listed, reconcile.listed_at),
+        context = CloudContext(
+            settings=settings,
+            fleet=self.fleet,
+            slurm=slurm,
+            view=self.view,
+            cloud=self.cloud,
             clock=clock,
+            prices=lambda: Prices.of_settings(settings.ec2),
+            interruptions=said,
+        )
+        self.knowledge = StabilityKnowledge(
+            context,
+            record=self.record,
+            instances=lambda: (reconcile.last_listed, reconcile.listed_at),
         )
         order.use(self.knowledge.longest_lived_first)
-        self.acquire = AcquireLoop(
-            settings,
-            knowledge=self.knowledge,
-            budget=self.cloud.budget,
-            state=ACQUIRER.at(folder),
-            closed=breakers.unavailable,
-            protected=lambda: self.cloud.protected,
-            **shared,
-        )
+        self.acquire = AcquireLoop(context, knowledge=self.knowledge, closed=breakers.unavailable)
         provision = ProvisionLoop(context, folder=self.folder, kept=self.acquire.wanted)
         reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
         )
-        self.match = MatchLoop(settings, knowledge=self.knowledge, jobs=slurm, said=said, **shared)
+        self.match = MatchLoop(context, knowledge=self.knowledge, jobs=slurm)
         loops: list[Loop] = [
             NoticeLoop(
                 source=Interruptions(settings.ec2, settings.cluster.name, connect=self.ec2.connect),

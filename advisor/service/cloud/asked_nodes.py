@@ -12,12 +12,9 @@ import structlog
 
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.node_sets import fold
-from advisor.model.scheduler import CloudScheduler
-from advisor.model.settings import Settings
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.exchange.handover import HandOver
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 
 log = structlog.get_logger(__name__)
@@ -29,11 +26,9 @@ NOT_OURS: Final = "NotInBurstPartition"
 class AskedNodes:
     """Distinguishes the nodes of the burst partition from others, by the last snapshot of Slurm."""
 
-    def __init__(self, settings: Settings, slurm: CloudScheduler, view: SharedView, clock: Clock) -> None:
-        self._settings = settings
-        self._slurm = slurm
-        self._view = view
-        self._clock = clock
+    def __init__(self, context: CloudContext) -> None:
+        self._settings, self._slurm = context.settings, context.slurm
+        self._view, self._clock = context.view, context.clock
         self._members: frozenset[str] = frozenset()
         self._others: frozenset[str] = frozenset()
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds

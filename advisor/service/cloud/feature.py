@@ -49,6 +49,7 @@ class CloudFeature(Feature):
         today: Callable[[], Rows | None],
         registry: CollectorRegistry,
     ) -> None:
+        self.context = context
         self._clock = context.clock
         self.interruptions = context.interruptions
         provision = ProvisionLoop(context, folder=folder, kept=kept_nodes)

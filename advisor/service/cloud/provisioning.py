@@ -71,8 +71,8 @@ class ProvisionLoop:
         self._choice, self._blocks = SpotChoice(context), BlockKeeper(context)
         self.folder = folder
         self._kept = kept
-        self._resumed_jobs = ResumedJobs(settings, view, self._cloud, clock)
-        self._asked_nodes = AskedNodes(settings, slurm, view, clock)
+        self._resumed_jobs = ResumedJobs(context)
+        self._asked_nodes = AskedNodes(context)
         self._late = LateRequests(slurm, clock)
         self._booting: dict[str, float] = {}  # node: when slurmctld asked for it, monotonic seconds
         self._pool_of: dict[str, str] = {}  # booting node: its pool

@@ -17,13 +17,10 @@ import structlog
 
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
-from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, QueuedJob
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.exchange.handover import HandOver
-from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.clock import Clock
 from advisor.service.state.budget_records import limits_of
-from advisor.service.state.cloud_record import CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -38,11 +35,9 @@ _FAILED_BOOTS: Final = 2
 class ResumedJobs:
     """Finds the jobs of hand-overs in the last snapshot of Slurm."""
 
-    def __init__(self, settings: Settings, view: SharedView, record: CloudRecord, clock: Clock) -> None:
-        self._has_payers = any(limit.payers for limit in limits_of(settings))
-        self._view = view
-        self._record = record
-        self._clock = clock
+    def __init__(self, context: CloudContext) -> None:
+        self._has_payers = any(limit.payers for limit in limits_of(context.settings))
+        self._view, self._record, self._clock = context.view, context.cloud, context.clock
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
         self._asked_at: dict[str, float] = {}  # hand-over: when slurmctld asked, monotonic seconds
         self._newest: dict[str, str] = {}  # node: its newest hand-over

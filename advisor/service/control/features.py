@@ -365,14 +365,10 @@ class Features:
         from advisor.service.stability.feature import StabilityFeature
 
         return StabilityFeature(
-            self._settings,
-            **self._common,
-            record=self._shared.cloud,
-            cloud=self.cloud,
+            self.cloud,
             spot=connections.spot,
             pool_order=connections.pool_order,
             closed_pools=lambda: () if breakers is None else breakers.unavailable(),
-            prices=self._shared.prices,
             lost_together=lambda pool: None if breakers is None else breakers.lost_together(pool),
         )
 

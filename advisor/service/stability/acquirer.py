@@ -18,20 +18,15 @@ from numpy.typing import NDArray
 
 from advisor.decide.matching.acquirer import AcquirerPlan, AcquirerRules, acquire
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node, NodePower
-from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot
-from advisor.service.observation.poll_view import SharedView
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.site_view import burst_nodes, processors_on_a_node
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge, hazard_of
-from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import limits_of
-from advisor.service.state.records import AcquirerState
-from advisor.slurm.protocol import SlurmBackend
+from advisor.service.state.state_files import ACQUIRER
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +63,6 @@ class AcquireLoop:
 
     Args:
         closed: Pools and purchase options whose breakers are open.
-        protected: Why no node is to be started in the cloud now; empty if nodes may start.
 
     Attributes:
         retired, asked: Nodes given up and nodes requested since the start.
@@ -78,29 +72,20 @@ class AcquireLoop:
 
     def __init__(
         self,
-        settings: Settings,
+        context: CloudContext,
         *,
         knowledge: StabilityKnowledge,
-        slurm: SlurmBackend,
-        view: SharedView,
-        budget: SpendingBudget,
-        state: StateFile[AcquirerState],
-        clock: Clock,
-        closed: Callable[[], Collection[str]] = tuple,
-        protected: Callable[[], str] = str,
+        closed: Callable[[], Collection[str]],
     ) -> None:
-        self._settings = settings
+        self._settings = settings = context.settings
         self.period_seconds = settings.loops.match_seconds
         self._rules = settings.acquirer
         self._knowledge = knowledge
-        self._slurm = slurm
-        self._view = view
-        self._budget = budget
-        self._state = state
-        self._clock = clock
+        self._slurm, self._view, self._clock = context.slurm, context.view, context.clock
+        self._cloud = context.cloud
+        self._state = ACQUIRER.at(settings.paths.state)
         self._closed = closed
-        self._protected = protected
-        self._record = state.read()
+        self._record = self._state.read()
         self._booting: set[str] = set()  # asked for, and seen to boot
         self._victims: list[tuple[str, str]] = []  # node, instance; worst first
         self._busy_sum = self._samples = 0.0
@@ -231,7 +216,7 @@ class AcquireLoop:
             return
         kept = self._kept_nodes(self._view.fresh())
         self._forget_asked(kept)
-        if self._protected():
+        if self._cloud.protected:
             return  # ten boots in a row failed: kept nodes, too, wait for the one node that may boot
         if self._settings.capacity.use_spot and self._fresh_hazard() is None:
             return  # no spot pool is open
@@ -245,7 +230,7 @@ class AcquireLoop:
             # the next nodes may fail for the same reason, so one node tries
             is_pausing = any(0.0 < time - now <= _MAX_PAUSE for time in self._record.not_before.values())
             missing = 0 if is_pausing else min(missing, 1 - len(self._record.asked))
-        if missing <= 0 or self._budget.exhausted(limits_of(self._settings))[0]:
+        if missing <= 0 or self._cloud.budget.exhausted(limits_of(self._settings))[0]:
             return
         names = [node.name for node in kept.asleep if node.name not in self._record.asked]
         names = sorted(names, key=lambda name: self._record.not_before.get(name, 0.0))[:missing]

@@ -13,6 +13,7 @@ import structlog
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.errors import AdvisorError
+from advisor.model.scheduler import CloudScheduler
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot
 from advisor.service.cloud.node_weights import NodeWeights
@@ -25,7 +26,6 @@ from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.stability.steering import JobSteering, NodeConstraintSource
 from advisor.service.state.records import MarkedNodes
 from advisor.service.state.state_files import MARKED_NODES, NODE_WEIGHTS, STEERED_JOBS
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class NodeMarks:
     ``feature`` means that there is none.
     """
 
-    def __init__(self, slurm: SlurmBackend, state: StateFile[MarkedNodes], feature: str) -> None:
+    def __init__(self, slurm: CloudScheduler, state: StateFile[MarkedNodes], feature: str) -> None:
         self._slurm = slurm
         self._state = state
         self._feature = feature
@@ -100,7 +100,7 @@ class MatchActuators:
         self,
         settings: Settings,
         *,
-        slurm: SlurmBackend,
+        slurm: CloudScheduler,
         jobs: NodeConstraintSource,
         view: SharedView,
         clock: Clock,

@@ -8,24 +8,18 @@ from typing import Any
 from msgspec import structs
 
 from advisor.ec2.pools import Pool
-from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node
-from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.model.spot_pools import SpotPool
 from advisor.service.cloud.feature import CloudFeature
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
 from advisor.service.stability.acquirer import REASON, AcquireLoop
 from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import HORIZON_SECONDS, PoolOrder, StabilityKnowledge
-from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.life_record import LifeRecord
-from advisor.service.state.state_files import ACQUIRER, LIVES
-from advisor.slurm.protocol import SlurmBackend
+from advisor.service.state.state_files import LIVES
 
 
 class StabilityFeature(Feature):
@@ -40,48 +34,32 @@ class StabilityFeature(Feature):
 
     def __init__(
         self,
-        settings: Settings,
-        *,
-        slurm: SlurmBackend,
-        view: SharedView,
-        record: CloudRecord,
-        clock: Clock,
         cloud: CloudFeature,
+        *,
         spot: SpotParts,
         pool_order: PoolOrder | None,
         closed_pools: Callable[[], Collection[str]],
-        prices: Callable[[], Prices],
-        lost_together: Callable[[Pool], None] = lambda _: None,
+        lost_together: Callable[[Pool], None],
     ) -> None:
-        state = settings.paths.state
+        self._context = context = cloud.context
+        settings = context.settings
         knowledge = StabilityKnowledge(
-            settings,
-            record=LifeRecord(LIVES.at(state)),
-            said=cloud.interruptions,
+            context,
+            record=LifeRecord(LIVES.at(settings.paths.state)),
             instances=cloud.listed,
-            clock=clock,
             lost_together=lost_together,
         )
-        for_both: dict[str, Any] = {"knowledge": knowledge, "slurm": slurm, "view": view, "clock": clock}
-        self._settings = settings
         self.knowledge = knowledge
-        self._prices, self._closed_pools = prices, closed_pools
-        self.match = MatchLoop(settings, jobs=spot.jobs, said=cloud.interruptions, **for_both)
+        self._closed_pools = closed_pools
+        self.match = MatchLoop(context, knowledge=knowledge, jobs=spot.jobs)
         self.acquire: AcquireLoop | None = None
         keeps_nodes = settings.acquirer.kept_nodes > 0
         if pool_order is not None and (keeps_nodes or settings.matching.enabled):
             pool_order.use(knowledge.longest_lived_first)
         if keeps_nodes:
-            self.acquire = AcquireLoop(
-                settings,
-                budget=record.budget,
-                state=ACQUIRER.at(state),
-                closed=closed_pools,
-                protected=lambda: record.protected,
-                **for_both,
-            )
+            self.acquire = AcquireLoop(context, knowledge=knowledge, closed=closed_pools)
         loops = (self.match,) if self.acquire is None else (self.match, self.acquire)
-        self.runners = tuple(LoopRunner(loop, clock) for loop in loops)
+        self.runners = tuple(LoopRunner(loop, context.clock) for loop in loops)
         self.steering = tuple(loop.name for loop in loops)
 
     def kept_nodes(self) -> Collection[str]:
@@ -90,9 +68,9 @@ class StabilityFeature(Feature):
 
     def spot_pools(self) -> tuple[SpotPool, ...]:
         """How long instances of each spot pool last, as far as that is known and used."""
-        if not self._settings.capacity.spot_by_survival:
+        if not self._context.settings.capacity.spot_by_survival:
             return ()
-        return self.knowledge.spot_pools(self._prices(), self._closed_pools())
+        return self.knowledge.spot_pools(self._context.prices_now(), self._closed_pools())
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""

@@ -16,20 +16,16 @@ from advisor.decide.matching.matching import BACKLOG, OURS
 from advisor.decide.matching.tiers import Tier, weight_offset
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node, NodePower
-from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.node_weights import MAX_ADDED
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import active_features, burst_nodes
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import Step
 from advisor.service.stability.actuators import MatchActuators
 from advisor.service.stability.outlook import HORIZON_SECONDS, NodeOutlook, StabilityKnowledge
 from advisor.service.stability.stability_view import Waiting, chosen_nodes, waiting_jobs
 from advisor.service.stability.steering import NodeConstraintSource
-from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.slurm.protocol import SlurmBackend
 
 _MAX_HELD: Final = 16  # jobs matched one by one
 
@@ -37,28 +33,21 @@ _MAX_HELD: Final = 16  # jobs matched one by one
 class MatchLoop:
     """Sets weights and features of nodes, and preferences of jobs.
 
-    ``said`` has the jobs that the interruption loop places; this loop leaves them alone.
+    The jobs that the interruption loop places are left alone.
     """
 
     name = "match"
 
     def __init__(
-        self,
-        settings: Settings,
-        *,
-        knowledge: StabilityKnowledge,
-        slurm: SlurmBackend,
-        jobs: NodeConstraintSource,
-        view: SharedView,
-        said: InterruptionRecord,
-        clock: Clock,
+        self, context: CloudContext, *, knowledge: StabilityKnowledge, jobs: NodeConstraintSource
     ) -> None:
+        settings, slurm, view, clock = context.settings, context.slurm, context.view, context.clock
         self._settings = settings
         self.period_seconds = settings.loops.match_seconds
         self._matching = settings.matching
         self._knowledge = knowledge
         self._view = view
-        self._said = said
+        self._said = context.interruptions
         self._actuators = MatchActuators(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
         self._weights, self._steering = self._actuators.weights, self._actuators.steering
         self._snapshot: ClusterSnapshot | None = None

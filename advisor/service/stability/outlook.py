@@ -19,13 +19,11 @@ from advisor.ec2.prices import Prices
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
-from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.model.spot_pools import SpotPool
 from advisor.predict.survival.pool_survival import PoolSurvival, pool_survival
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.running.clock import Clock
-from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.life_record import NO_LIVES, LifeRecord
 
 log = structlog.get_logger(__name__)
@@ -68,19 +66,16 @@ class StabilityKnowledge:
 
     def __init__(
         self,
-        settings: Settings,
+        context: CloudContext,
         *,
         record: LifeRecord,
-        said: InterruptionRecord,
         instances: Callable[[], tuple[Sequence[Instance], float | None]],
-        clock: Clock,
         lost_together: Callable[[Pool], None] = lambda _: None,
     ) -> None:
-        self._settings = settings
-        self._said = said
+        self._settings, self._clock = context.settings, context.clock
+        self._said = context.interruptions
         self._lost_together = lost_together
         self._instances = instances
-        self._clock = clock
         self._lock = threading.Lock()
         self._fitted: tuple[PoolSurvival, float, int] | None = None
         self.record = record

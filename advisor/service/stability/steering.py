@@ -18,10 +18,10 @@ from advisor.files.state_file import StateFile
 from advisor.model.advice import CAPACITY_FEATURES
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
+from advisor.model.scheduler import CloudScheduler
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each
 from advisor.service.state.records import HeldJob, SteeredJobs
-from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.running_jobs import NodeConstraints
 
 log = structlog.get_logger(__name__)
@@ -84,7 +84,7 @@ class JobSteering:
     def __init__(
         self,
         *,
-        slurm: SlurmBackend,
+        slurm: CloudScheduler,
         jobs: NodeConstraintSource,
         state: StateFile[SteeredJobs],
         clock: Clock,

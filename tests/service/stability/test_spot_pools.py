@@ -16,9 +16,9 @@ READ = Prices(Quote(0.06, 1.0), Quote(0.17, 1.0), spot_of_pools={A: 0.05})
 
 def knowledge(seen: int) -> StabilityKnowledge:
     record: Any = SimpleNamespace(seen=seen, changes=0, lives=list)
-    said: Any = None
     settings = Settings.model_validate({"ec2": {"subnet_ids": ["subnet-a", "subnet-b"]}})
-    return StabilityKnowledge(settings, record=record, said=said, instances=lambda: ((), None), clock=Clock())
+    context: Any = SimpleNamespace(settings=settings, clock=Clock(), interruptions=None)
+    return StabilityKnowledge(context, record=record, instances=lambda: ((), None))
 
 
 def test_a_pool_has_its_own_price_and_is_open_or_not() -> None:
