@@ -64,15 +64,14 @@ class SpendingBudget:
         self._lock = threading.Lock()
         self._doubted_at = clock.wall()
         found = self.file.read()
-        self._is_known, kept = found is not None, found or BudgetRecord.empty()
+        self._is_known, self._kept = found is not None, found or BudgetRecord.empty()
+        kept = self._kept
         self.is_damaged, self.doubt = self.file.is_damaged, self.file.doubt
-        self._days, self._unattributed = SpentDays(kept.days, kept.users), kept.unattributed
-        self._began = kept.began or self._days.first_time() or self._doubted_at
-        self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
-        self._held_since = dict.fromkeys(self._promises, clock.monotonic())  # node: seen last, or promised
-        self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
-        is_back = self._doubted_at < self._saved_at  # how long no advisor ran is not known then
-        self._last_count = (self._saved_at, clock.monotonic()) if is_back else None  # wall, monotonic
+        self._days = SpentDays(kept.days, kept.users)
+        kept.began = kept.began or self._days.first_time() or self._doubted_at
+        self._held_since = dict.fromkeys(kept.promises, clock.monotonic())  # node: seen last, or promised
+        is_back = self._doubted_at < kept.saved_at  # how long no advisor ran is not known then
+        self._last_count = (kept.saved_at, clock.monotonic()) if is_back else None  # wall, monotonic
 
     # ------------------------------------------------------------------ rebuilding
 
@@ -106,22 +105,22 @@ class SpendingBudget:
             if not self.doubt:
                 return  # another loop has done it meanwhile
             now = self._clock.wall()
-            counted_at, mine = self._saved_at, self._paid()
+            counted_at, mine = self._kept.saved_at, self._paid()
             known = {piece.instance_id for piece in mine}
             if paid is not None:
                 begin = midnight(now) if since is None else since
                 paid = list(paid)
                 by_day, seen, counted_at = of_history(paid, mine, begin, now)
-                self._seen = seen | self._seen
+                self._kept.seen = seen | self._kept.seen
                 self._days.replace(by_day)
-                self._unattributed = by_day
+                self._kept.unattributed = by_day
                 # nothing is carried over from days of which the history says nothing
-                self._began = min([self._began, *(midnight(piece.since) for piece in paid)])
+                self._kept.began = min([self._kept.began, *(midnight(piece.since) for piece in paid)])
                 self._last_count = None  # those of the history were counted longer ago
             for item in ended:
-                if item.launch_time > counted_at and item.instance_id not in known | self._seen.keys():
-                    self._seen[item.instance_id] = Seen.launched_as(item)
-            self._rebuilt = Rebuilt(now, self.doubt) if self.is_damaged else Rebuilt()
+                if item.launch_time > counted_at and item.instance_id not in known | self._kept.seen.keys():
+                    self._kept.seen[item.instance_id] = Seen.launched_as(item)
+            self._kept.rebuilt = Rebuilt(now, self.doubt) if self.is_damaged else Rebuilt()
             why, self.doubt, self._is_known = self.doubt, "", True
             self._count(running)
             if self.is_damaged:
@@ -131,8 +130,8 @@ class SpendingBudget:
     @property
     def rebuilt_today(self) -> str:
         """Why the record of spending had to be rebuilt today; empty if it was not."""
-        time = self._rebuilt.time
-        return self._rebuilt.why if time is not None and day_of(time) == self._today() else ""
+        time = self._kept.rebuilt.time
+        return self._kept.rebuilt.why if time is not None and day_of(time) == self._today() else ""
 
     # ------------------------------------------------------------------ spending
 
@@ -146,11 +145,11 @@ class SpendingBudget:
 
     def _count(self, running: Sequence[RunningNode]) -> None:
         now, most = self._elapsed()
-        before, self._seen = self._seen, {}
+        before, self._kept.seen = self._kept.seen, {}
         for item in running:
             last = before.pop(item.instance_id, None)
             seen, usd = self._counted(item, last, now, most)
-            self._seen[item.instance_id] = seen
+            self._kept.seen[item.instance_id] = seen
             self._keep_promise(item, usd)
         for instance_id, gone in before.items():  # its end is unknown: it is counted until now
             self._end(gone, now, most)
@@ -171,7 +170,7 @@ class SpendingBudget:
             return now, math.inf
         most = steady - last[1]
         if abs(jump := now - last[0] - most) >= _TWO_CLOCKS_SECONDS:
-            for name, seen in self._seen.items():
+            for name, seen in self._kept.seen.items():
                 self._close(seen.paid(name))
                 seen.since = seen.until = seen.until + jump
         return now, most
@@ -201,29 +200,31 @@ class SpendingBudget:
 
     def _close(self, paid: PaidTime) -> None:
         if paid.until > paid.since:
-            self._closed = [*self._closed, paid][-_MAX_PAID:]
+            self._kept.paid = [*self._kept.paid, paid][-_MAX_PAID:]
 
     def _shares(self, item: RunningNode) -> dict[str, float]:
-        promise = self._promises.get(item.node)
+        promise = self._kept.promises.get(item.node)
         if item.left_usd is None and promise is not None:
             return dict.fromkeys(promise.payers, 1.0)
         return dict(item.shares)
 
     def _keep_promise(self, item: RunningNode, usd: float) -> None:
-        promise = self._promises.get(item.node)
+        promise = self._kept.promises.get(item.node)
         if item.left_usd is None:
             if promise is not None:
                 promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
             return
         account, user = largest_payers(item.shares)
         now, usd = self._clock.wall(), item.left_usd
-        self._promises[item.node] = Promise(account, usd, now, is_counted=True, user=user)
+        self._kept.promises[item.node] = Promise(account, usd, now, is_counted=True, user=user)
 
     def _drop_stale(self, alive: set[str]) -> None:
         now = self._clock.monotonic()
-        held = {node: now if node in alive else self._held_since.get(node, now) for node in self._promises}
+        held = {
+            node: now if node in alive else self._held_since.get(node, now) for node in self._kept.promises
+        }
         self._held_since = {node: since for node, since in held.items() if now - since < _STALE_SECONDS}
-        self._promises = {node: self._promises[node] for node in self._held_since}
+        self._kept.promises = {node: self._kept.promises[node] for node in self._held_since}
 
     # ------------------------------------------------------------------ promising
 
@@ -245,14 +246,14 @@ class SpendingBudget:
             )
         with self._lock:
             for request in requests:  # a node asked for again: its earlier promise is replaced
-                self._promises.pop(request.node, None)
+                self._kept.promises.pop(request.node, None)
             refused: dict[str, str] = {}
             judged, now = self._judged(limits), self._clock.wall()
             for request in requests:
                 if why := judged.refusal(request):
                     refused[request.node] = why
                 else:
-                    self._promises[request.node] = request.promise(now)
+                    self._kept.promises[request.node] = request.promise(now)
                     self._held_since[request.node] = self._clock.monotonic()
             try:
                 self._save()
@@ -265,8 +266,8 @@ class SpendingBudget:
         return JudgedBudgets(limits, self._books(), self._clock.wall())
 
     def _books(self) -> Books:
-        books = Books(spent=self._days, unattributed=self._unattributed, began=self._began)
-        for promise in self._promises.values():
+        books = Books(spent=self._days, unattributed=self._kept.unattributed, began=self._kept.began)
+        for promise in self._kept.promises.values():
             books.add(promise)
         return books
 
@@ -284,10 +285,10 @@ class SpendingBudget:
             now, steady = self._clock.wall(), self._clock.monotonic()
             most = math.inf if self._last_count is None else steady - self._last_count[1]
             for node in nodes:
-                promise = self._promises.pop(node, None)
+                promise = self._kept.promises.pop(node, None)
                 if not launched:
                     continue
-                there = [seen for seen in self._seen.values() if seen.node == node]
+                there = [seen for seen in self._kept.seen.values() if seen.node == node]
                 for seen in there:
                     self._end(seen, now, most)
                 if promise is not None and not promise.is_counted and not there:
@@ -308,27 +309,29 @@ class SpendingBudget:
             return self._paid()
 
     def _paid(self) -> list[PaidTime]:
-        growing = [seen.paid(name) for name, seen in self._seen.items() if seen.until > seen.since]
-        return [*self._closed, *growing]
+        growing = [seen.paid(name) for name, seen in self._kept.seen.items() if seen.until > seen.since]
+        return [*self._kept.paid, *growing]
 
     def launched_at(self, node: str) -> float | None:
         """When EC2 launched the node's present instance, epoch seconds; None if unknown."""
         with self._lock:
-            found = (seen.launched for seen in self._seen.values() if seen.node == node and seen.launched)
+            found = (
+                seen.launched for seen in self._kept.seen.values() if seen.node == node and seen.launched
+            )
             return max(found, default=None)
 
     def noted(self, paid: Iterable[PaidTime]) -> None:
         """Forget stretches that the history has stored."""
         known = set(paid)
         with self._lock:
-            self._closed = [piece for piece in self._closed if piece not in known]
+            self._kept.paid = [piece for piece in self._kept.paid if piece not in known]
 
     # ------------------------------------------------------------------ reading
 
     @property
     def began(self) -> float:
         """From when on budgets count, epoch seconds."""
-        return self._began
+        return self._kept.began
 
     def exposure(
         self, period: str, account_period: str | None = None, user_period: str | None = None
@@ -379,20 +382,8 @@ class SpendingBudget:
     def _save(self) -> None:
         if self.doubt and not self._is_known:
             return  # a restart would take a part of the day for the whole day
-        self._saved_at = self._clock.wall()
-        self.file.write(
-            BudgetRecord(
-                days=self._days.days,
-                seen=self._seen,
-                promises=self._promises,
-                paid=self._closed,
-                unattributed=self._unattributed,
-                rebuilt=self._rebuilt,
-                saved_at=self._saved_at,
-                users=self._days.users,
-                began=self._began,
-            )
-        )
+        self._kept.saved_at = self._clock.wall()
+        self.file.write(self._kept)
 
 
 def _not_before(earliest: float, begin: float) -> float:

@@ -130,9 +130,9 @@ def promises_are_not_on_the_disk(patch: Patch) -> None:
     save = SpendingBudget._save
 
     def without(self: SpendingBudget) -> None:
-        promises, self._promises = self._promises, {}
+        promises, self._kept.promises = self._kept.promises, {}
         save(self)
-        self._promises = promises
+        self._kept.promises = promises
 
     patch.setattr(SpendingBudget, "_save", without)
 

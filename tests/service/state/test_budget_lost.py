@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from advisor.model.errors import TellAdmin
@@ -147,9 +148,9 @@ def test_d5_what_was_counted_while_the_history_could_not_be_read_stays_counted(
     ended = [running("burst6", launch_time=launched)]
     for known in (paid, paid + budget.paid()):  # the learn loop may have written first
         again = budget_in(spent, hands)
-        again.__dict__.update(
-            {**vars(budget), "_lock": again._lock, "_days": SpentDays({}, {}), "_seen": dict(budget._seen)}
-        )
+        kept = replace(budget._kept, days={}, users={}, seen=dict(budget._kept.seen))
+        own = {"_lock": again._lock, "_days": SpentDays(kept.days, kept.users), "_kept": kept}
+        again.__dict__.update({**vars(budget), **own})
         again.rebuild([first], ended, known)
         # 3 before, 3 hours of burst1, and 40 minutes of burst6, which was seen to be gone after them
         assert again.spent_today()[0] == pytest.approx(3.0 + 3.0 + 40 / 60, abs=0.01)
