@@ -80,9 +80,7 @@ def visitors(snapshot: ClusterSnapshot, settings: Settings) -> Mapping[int, Visi
     if not others:
         return {}
     found: dict[int, Visitor] = {}
-    for node in snapshot.nodes:
-        if node.is_cloud or node.is_down or node.is_draining or ours.isdisjoint(node.partitions):
-            continue
+    for node in _on_premise_nodes(snapshot, settings):
         for job_id in {queued.job.job_id for queued in snapshot.jobs_on.get(node.name, ())} & others.keys():
             nodes = found[job_id].nodes + 1 if job_id in found else 1
             found[job_id] = Visitor(others[job_id], nodes, node.partitions)
@@ -150,19 +148,17 @@ class StateLog:
 
     def __init__(self, max_gap_seconds: float) -> None:
         self._max_gap = max_gap_seconds
-        self._times: deque[float] = deque(maxlen=_MAX_STATES)
         self._states: deque[ClusterState] = deque(maxlen=_MAX_STATES)
 
     def add(self, state: ClusterState) -> None:
         """Add a state, unless it is older than the last one (the clock was set back)."""
-        if not self._times or state.time > self._times[-1]:
-            self._times.append(state.time)
+        if not self._states or state.time > self._states[-1].time:
             self._states.append(state)
 
     def at(self, time: float) -> ClusterState | None:
         """The last state up to ``time``, epoch seconds; None if there is none within ``max_gap_seconds``."""
-        index = bisect.bisect_right(self._times, time) - 1
-        if index < 0 or time - self._times[index] > self._max_gap:
+        index = bisect.bisect_right(self._states, time, key=lambda state: state.time) - 1
+        if index < 0 or time - self._states[index].time > self._max_gap:
             return None
         return self._states[index]
 
