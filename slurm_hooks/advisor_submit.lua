@@ -598,6 +598,18 @@ local function is_over_limits(job, partition)
   return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
 end
 
+-- Whether each partition that the user chose is too short for the job. Where it is, sbatch refuses the job, or
+-- it waits for ever: it could never come home. A QOS that the user named may lift that limit.
+local function is_too_long_here(job, part_list)
+  local named = text(job.partition) or default_partition(part_list)
+  if text(job.qos) or not named then return false end
+  for name in named:gmatch("[^,]+") do
+    local limit = part_list[name] and number(part_list[name].max_time, 32)
+    if not limit or not asked.is_endless and (asked.time_limit or 0) <= limit then return false end
+  end
+  return true
+end
+
 -- Names of nodes without their numbers, which may stand within: rack1-node2 is one of rack[1-4]-node[1-9]
 local function kinds_of(nodes)
   local found = {}
@@ -749,6 +761,9 @@ local function submit(job, part_list)
   end
   if answer.partition then
     local possible, reason = fits_all(job, part_list, answer.partition)
+    if possible and is_too_long_here(job, part_list) then
+      possible, reason = false, "job is over the time limit of its own partition"
+    end
     if not possible then
       log("info", "job not changed: " .. reason)
       return
