@@ -330,7 +330,10 @@ def test_a_job_that_would_not_start_there_is_not_moved(
         ({"time_limit": INFINITE}, False),
         ({"time_limit": 31.0, "partition": "short"}, False),
         ({"time_limit": 31.0, "partition": "short,long"}, True),
-        ({"time_limit": 31.0, "partition": "short,gone"}, True),  # not known here: slurmctld says what is wrong
+        (
+            {"time_limit": 31.0, "partition": "short,gone"},
+            True,
+        ),  # not known here: slurmctld says what is wrong
         ({"time_limit": 31.0, "qos": "long"}, True),  # it may have the flag PartitionTimeLimit
         ({"time_limit": 31.0, "default_qos": "normal"}, False),
         ({"time_limit": 30.0}, True),
@@ -344,7 +347,12 @@ def test_a_job_that_is_too_long_for_its_own_partition_is_not_moved(
     slurm = SlurmDouble(lua, replying(**MOVE), tmp_path)
     own = {**PARTITIONS["onprem"], "max_time": 30.0, "default_time": NO_VAL}
     others = {"long": PARTITIONS["onprem"] | {"flag_default": 0.0}, "short": own | {"flag_default": 0.0}}
-    partitions = {**PARTITIONS, **others, "onprem": own, "burst": PARTITIONS["burst"] | {"max_time": INFINITE}}
+    partitions = {
+        **PARTITIONS,
+        **others,
+        "onprem": own,
+        "burst": PARTITIONS["burst"] | {"max_time": INFINITE},
+    }
     assert ("partition" in slurm.submit(job, partitions).changes) is is_moved
     assert slurm.violations == []
 

@@ -48,6 +48,11 @@ def _only_waits(entry: HedgeEntry, states: Mapping[int, str]) -> bool:
     return entry.only_waits and states.get(entry.job_id) == states.get(entry.placeholder) == PENDING
 
 
+def _was_requeued(entry: HedgeEntry, view: JobView) -> bool:
+    """Whether a begin time is that of a requeue; else it is the user's."""
+    return entry.is_requeued or view.restarts > 0
+
+
 class BringingBack:
     """Brings back the jobs whose return is decided and on disk.
 
@@ -121,7 +126,7 @@ class BringingBack:
     def _leave_cloud(self, entry: HedgeEntry, view: JobView) -> bool:
         """Requeue the job, once; when it is pending again, move it. True: poll it again in a moment."""
         if view.is_pending:
-            self._move(entry)
+            self._move(entry, view)
             return False
         if view.state == "COMPLETING":
             return True
@@ -142,13 +147,14 @@ class BringingBack:
         log.info("hedge.requeued", job=entry.job_id, why=entry.why)
         return True
 
-    def _move(self, entry: HedgeEntry) -> None:
+    def _move(self, entry: HedgeEntry, view: JobView) -> None:
         changes = changes_home(entry.partition, entry.limit_seconds, entry.features)
-        self._slurm.update_job([entry.job_id], {**changes, "starttime": "now"})
+        begin = {"starttime": "now"} if _was_requeued(entry, view) else {}
+        self._slurm.update_job([entry.job_id], {**changes, **begin})
 
     def _take_place(self, entry: HedgeEntry, view: JobView) -> bool:
         """Keep the pending job behind its placeholder; give it the slot of a placeholder that has started."""
-        if view.reason == "BeginTime":
+        if view.reason == "BeginTime" and _was_requeued(entry, view):
             self._slurm.update_job([entry.job_id], {"starttime": "now"})
         place = self._places.place(entry.placeholder, entry.job_id) if entry.placeholder else None
         if place is None and entry.has_slot:  # its slot is free, and it is first in the queue

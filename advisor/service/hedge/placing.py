@@ -159,6 +159,8 @@ class Placing:
             job_id = queued.job.job_id
             if job_id in self._record or queued.restarts:
                 continue
+            if queued.reason == "BeginTime":  # a slot before the time that its user named is of no use
+                continue
             if queued.job.placeholder_for is not None:
                 continue
             if queued.partitions != (self._settings.cluster.burst_partition,):

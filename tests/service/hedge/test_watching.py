@@ -328,6 +328,23 @@ def test_a_job_held_by_its_user_does_not_stay_first(world: World) -> None:
     assert world.record.all()[0].phase is Phase.SETTLED
 
 
+def test_the_time_before_which_its_user_wants_no_start_is_kept(world: World) -> None:
+    """`sbatch --begin` (rules.move_deferred), or `scontrol update starttime=` while it waits in the cloud."""
+    deferred = dataclasses.replace(world.job(state="PENDING"), reason="BeginTime")
+    world.look(deferred)
+    assert world.queue.reserved == []
+    world.look(world.job(state="PENDING"))
+    assert [wish.job_id for wish in world.queue.reserved] == [7]
+    world.job(state="PENDING")
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], reason="BeginTime")
+    world.look(deferred, place(world, "RUNNING"))
+    assert world.queue.updated[0] == (7, {"partition": "onprem", "timelimit": "10"})
+    world.queue.updated.clear()
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], partition="onprem")
+    world.look(dataclasses.replace(deferred, partitions=("onprem",)))
+    assert world.queue.updated == []
+
+
 def test_a_job_held_before_its_slot_came_gives_it_up(world: World) -> None:
     """``scontrol requeuehold``; under priority/basic slurmctld refuses such a job a priority."""
     brought_home(world)
