@@ -17,6 +17,7 @@ from advisor.model.job import Job
 from advisor.model.node_classes import ClosedCapacity, NodeClassState, ReservedUntil, class_for, less_reserved
 from advisor.model.periods import any_of
 from advisor.model.spot_pools import SpotPool
+from advisor.model.submit_limits import SubmitKey
 
 _NOTHING: Final = MappingProxyType[str, float]({})
 
@@ -371,6 +372,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             running ones, idle ones included.
         kept_out: Users, with an account, whose associations leave out the burst partition.
         burst_limits: Limits that hold in the burst partition alone; None: there are none.
+        full: Limits of jobs in the queue that leave no room for placeholders.
         node_memory_mb: Memory of the smallest usable on-premise node, MiB; 0 when unknown.
     """
 
@@ -386,4 +388,5 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     preemptable: dict[str, dict[str, int]] = {}
     kept_out: frozenset[tuple[str, str]] = frozenset()
     burst_limits: BurstLimits | None = None
+    full: frozenset[SubmitKey] = frozenset()
     node_memory_mb: int = 0

@@ -10,22 +10,22 @@ from __future__ import annotations
 import math
 import os
 import pwd
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.advice import CAPACITY_FEATURES
 from advisor.model.errors import RetryLater, TellAdmin
-from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX, Job
+from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
 from advisor.model.job_words import mebibytes
 from advisor.model.snapshot import JobView, QueuedJob
+from advisor.model.submit_limits import SubmitKey
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Layout, Unread
-from advisor.slurm.submit_room import least_left
+from advisor.slurm.submit_room import shares_left
 
 _VIEW_COLUMNS: Final = (
     "JobID",
@@ -72,7 +72,6 @@ _SHAPE_COLUMNS: Final = (
 )
 _END_COLUMNS: Final = ("exit_code", "EndTime")
 _USERS_A_CALL: Final = 50
-_MIN_LEFT: Final = 100
 _ENFORCED: Final = ("limits", "safe")
 _NOT_LAUNCHED: Final = (1, 0)  # the exit code that slurmctld gives a batch job whose node refuses it
 _KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
@@ -220,21 +219,18 @@ class Placeholders:
             if self.place(placeholder, job_id) is not None:
                 raise
 
-    def submits_left(self, job: Job) -> float:
-        """The least share of a limit of jobs in the queue that a job's user has left, 1 without limits.
+    def submits_left(
+        self, users: Collection[str] = (), qos: Collection[str] = ()
+    ) -> Mapping[SubmitKey, float]:
+        """What is left of each limit of jobs in the queue (`shares_left`), in one question.
 
-        It is 0 where fewer than a hundred jobs are left: a user may submit as many before we notice.
+        With users and QOS named, slurmctld sends no others.
         """
         if not self._config().has_limits:
-            return 1.0
-        user, account, qos = job.user or "", job.account or "", job.qos or ""
-        with suppress(KeyError):
-            users = (user, f"{pwd.getpwnam(user).pw_uid:d}")
-            chosen = (f"users={user}", f"qos={qos}", "flags=assoc,qos")
-            said = self.commands.text("scontrol", "show", "assoc_mgr", *chosen)
-            left, share = least_left(said, users, account, qos)
-            return share if share == 1.0 or left >= _MIN_LEFT else 0.0
-        return 1.0
+            return {}
+        named = (("users", users), ("qos", qos))
+        chosen = [f"{option}={','.join(sorted(names))}" for option, names in named if names]
+        return shares_left(self.commands.text("scontrol", "show", "assoc_mgr", *chosen, "flags=assoc,qos"))
 
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
         """Set a waiting job's site factor to `by`; without ``priority/multifactor``, its priority to `to`.

@@ -1,48 +1,61 @@
-"""How many more jobs a user may submit, by the limits of jobs in the queue, as slurmctld counts them."""
+"""How many more jobs may be submitted, by the limits of jobs in the queue, as slurmctld counts them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Mapping
+from typing import Final
+
+from advisor.model.submit_limits import SubmitKey
 
 _LIMIT = re.compile(r"\b(?:Grp|Max)SubmitJobs(?:PU|PA)?=(\d+)\((\d+)\)")
-_ASSOCIATION = re.compile(r"ClusterName=\S* Account=(\S*) UserName=([^\s(]*)")
+_ASSOCIATION = re.compile(r"ClusterName=\S* Account=(\S*) UserName=([^\s(]*)(?:\((\d+)\))?")
 _PARENT = re.compile(r"\bParentAccount=([^\s(]+)")
+_MIN_LEFT: Final = 100
+"""A user may submit as many before it is noticed."""
 
 
-def least_left(text: str, user: Collection[str], account: str, qos: str) -> tuple[int, float]:
-    """Further jobs that the limits leave a user, and the least share that one of them leaves; 1: no limit.
+def shares_left(text: str) -> dict[SubmitKey, float]:
+    """The least share that is left of the limits of each association, account and QOS that has any.
+
+    It is 0 where fewer than a hundred jobs are left. An account has what is left of those above it.
 
     Args:
         text: What ``scontrol show assoc_mgr flags=assoc,qos`` prints.
-        user: Name and number.
     """
-    found = list(_counted(text, user, account, qos))
-    left = min((most - used for most, used in found), default=0)
-    return left, min(((most - used) / max(1, most) for most, used in found), default=1.0)
-
-
-def _counted(text: str, user: Collection[str], account: str, qos: str) -> Iterator[tuple[int, int]]:
-    """Each limit that counts the user's jobs in an account, and what is used of it."""
-    of_accounts, parents = dict[str, list[tuple[int, int]]](), dict[str, str]()
-    name, section, counts = "", frozenset[str](), False
+    found, parents, names = dict[SubmitKey, float](), dict[str, str](), dict[str, str]()
+    key, section = SubmitKey(), ""
     for line in map(str.strip, text.splitlines()):
         if association := _ASSOCIATION.match(line):
-            name, section = association[1] if not association[2] else "", frozenset()
-            counts = association[1] == account and association[2] in user
+            account, user, uid = association.groups("")
+            names[uid] = user
+            key, section = SubmitKey(account=account, user=user), ""
         elif line.startswith("QOS="):
-            name, section, counts = "", frozenset(), line[4:].partition("(")[0] == qos
+            key, section = SubmitKey(qos=line[4:].partition("(")[0]), ""
         elif line in {"Account Limits", "User Limits"}:
-            section, counts = frozenset((account,) if line[0] == "A" else user), False
-        elif section and "=" not in line:
-            counts = line.partition("(")[0] in section
-        elif name and (parent := _PARENT.search(line)):
-            parents[name] = parent[1]
-        limits = [(int(most), int(used)) for most, used in _LIMIT.findall(line)]
-        if counts:
-            yield from limits
-        elif name:
-            of_accounts.setdefault(name, []).extend(limits)
-    while account in of_accounts:
-        yield from of_accounts.pop(account)
-        account = parents.get(account, "")
+            section = line
+        elif section and "=" not in line:  # the accounts and users whose jobs a QOS counts; users by number
+            name = line.partition("(")[0]
+            whose = {"account": name} if section[0] == "A" else {"user": names.get(name, name)}
+            key = SubmitKey(qos=key.qos, **whose)
+        elif not (key.qos or key.user) and (parent := _PARENT.search(line)):
+            parents[key.account] = parent[1]
+        for most, used in _LIMIT.findall(line):
+            left = int(most) - int(used)
+            share = left / int(most) if left >= _MIN_LEFT else 0.0
+            found[key] = min(share, found.get(key, 1.0))
+    return found | _of_accounts(found, parents)
+
+
+def _of_accounts(found: Mapping[SubmitKey, float], parents: Mapping[str, str]) -> dict[SubmitKey, float]:
+    """What is left of each account, with those above it."""
+    shares = {}
+    for account in parents:
+        above, share = [account], 1.0
+        while above[-1]:
+            share = min(share, found.get(SubmitKey(account=above[-1]), 1.0))
+            parent = parents.get(above[-1], "")
+            above.append("" if parent in above else parent)
+        if share < 1.0:
+            shares[SubmitKey(account=account)] = share
+    return shares

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX, Job
 from advisor.model.snapshot import JobView, QueuedJob
+from advisor.model.submit_limits import SubmitKey
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.testing.memory_slurm import MemorySlurm
 from advisor.testing.memory_slurm_records import ENDED, MemoryJob
@@ -110,9 +111,13 @@ class MemoryPlaces:
         if self.place(placeholder, job_id) is not None:
             self._slurm.cancel([placeholder])
 
-    def submits_left(self, _job: Job) -> float:
+    def submits_left(
+        self,
+        users: Collection[str] = (),  # noqa: ARG002 -- no limits
+        qos: Collection[str] = (),  # noqa: ARG002
+    ) -> Mapping[SubmitKey, float]:
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""
-        return 1.0
+        return {}
 
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:  # noqa: ARG002 -- it has factors
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""

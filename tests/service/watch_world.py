@@ -13,6 +13,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, JobView, QueuedJob
+from advisor.model.submit_limits import SubmitKey
 from advisor.service.hedge.going_again import SliceDecider
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
@@ -46,6 +47,7 @@ class Queue:
         self.refuses = False
         self.place_seconds = 0.0
         self.submits = 1.0
+        self.asked_submits: list[tuple[Collection[str], Collection[str]]] = []
         self.on_requeue: Callable[[], object] = lambda: None
         self.on_reserve: Callable[[], object] = lambda: None
         self.in_burst: dict[int, QueuedJob] = {}
@@ -97,8 +99,9 @@ class Queue:
         self.cancelled.append(placeholder)
         self.jobs.pop(placeholder, None)
 
-    def submits_left(self, job: Job) -> float:
-        return self.submits if job.user == "eva" else 1.0
+    def submits_left(self, users: Collection[str] = (), qos: Collection[str] = ()) -> dict[SubmitKey, float]:
+        self.asked_submits.append((users, qos))
+        return {SubmitKey(user="eva"): self.submits}
 
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:  # noqa: ARG002 -- as theirs
         self.raised.append((job_id, by))

@@ -130,7 +130,7 @@ def _outlook(
         start=start_of(job, state.cloud, settings).seconds,
         slowdown=slowdown_of(job, ratio, settings.placement),
         price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
-        keeps_place=keeps_place(job, settings),
+        keeps_place=keeps_place(job, settings, state.full),
         thrift=known.thrift,
     )
     return outlook, capacity, fourth

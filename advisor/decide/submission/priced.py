@@ -170,7 +170,7 @@ def _option(case: _Case, capacity: Capacity | None, slowdown: float, cloud_run: 
     tried = capacity or Capacity.ON_DEMAND
     usd = usd_per_second(job, tried, cloud, settings)
     limit = math.inf if job.requested_time is None else job.requested_time
-    is_whole = not keeps_place(job, settings)
+    is_whole = not keeps_place(job, settings, state.full)
     limit_there = stretched(job, settings.placement, ratio_of(job, state.ratios)) if is_whole else None
     offer = CloudOffer(
         start_seconds=wait_there + start.seconds,

@@ -21,6 +21,7 @@ from advisor.model.deadline import deadline_of
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import ANY_QOS, CloudState
+from advisor.model.submit_limits import SubmitKey, submit_keys
 
 Rule: TypeAlias = Callable[[Job, CloudState, Settings], Answer | None]
 
@@ -148,9 +149,10 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
     )
 
 
-def keeps_place(job: Job, settings: Settings) -> bool:
-    """Whether the job keeps its place on-premise while it runs in the cloud."""
-    return settings.hedge.enabled and may_be_brought_back(job, settings)
+def keeps_place(job: Job, settings: Settings, full: Collection[SubmitKey] = ()) -> bool:
+    """Whether the job keeps its place on-premise while it runs in the cloud; not if `full` counts it."""
+    may = settings.hedge.enabled and may_be_brought_back(job, settings)
+    return may and not (full and any(key in full for key in submit_keys(job)))
 
 
 def deadline_for(job: Job, settings: Settings) -> float | None:

@@ -174,10 +174,12 @@ def portfolio_in_words(report: dict[str, Any]) -> str:
 def places_in_words(places: dict[str, Any]) -> str:
     """Placeholders and their outcomes, and small jobs that ran too long; empty where there were none."""
     now = sum((places.get("now") or {}).values())
-    counts = places.get("counts") or {}
+    counts, without = places.get("counts") or {}, places.get("without")
     parts = [f"{now:,} now"] if now else []
     words = {"places_kept": "so far", "brought_back": "brought back", "stayed": "stayed in the cloud"}
     parts += [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
+    if without:
+        parts.append(f"hedged jobs without one: {without:,} (limits of jobs, or they may preempt others)")
     if places.get("small_requeued") or places.get("small_left"):
         requeued, left = places.get("small_requeued", 0), places.get("small_left", 0)
         parts.append(f"ran longer than small jobs may: {requeued:,} requeued, {left:,} left running")

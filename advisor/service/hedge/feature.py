@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
+from advisor.model.site import SiteState
 from advisor.service.exchange.announcing import Announced
+from advisor.service.hedge.full_limits import FullLimits
 from advisor.service.hedge.going_again import SliceDecider
 from advisor.service.hedge.placing import AskPreempts
 from advisor.service.hedge.watching import AskSlowdown, watch_loop
@@ -55,7 +59,9 @@ class HedgeFeature(Feature):
             may_preempt=may_preempt,
         )
         self._runner = LoopRunner(self.watch, clock, urgent_task=self.watch.urgent_task)
-        self.runners = (self._runner,)
+        self._limits = FullLimits(places)
+        reader = (LoopRunner(self._limits, clock),) if settings.hedge.enabled else ()
+        self.runners = (self._runner, *reader)
         self.steering = (self.watch.name,)
 
     def announced(self, jobs: Sequence[Announced]) -> None:
@@ -72,6 +78,10 @@ class HedgeFeature(Feature):
         """See :class:`Feature`. A job whose slot has come waits for nothing else."""
         if self.watch.follows_polls:
             self._runner.wake()
+
+    def publish(self, site: SiteState) -> SiteState:
+        """See :class:`Feature`."""
+        return structs.replace(site, full=self._limits.keys) if self._limits.keys else site
 
     def status(self) -> Mapping[str, Any]:
         """See :class:`Feature`."""

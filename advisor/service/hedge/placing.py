@@ -19,6 +19,7 @@ from advisor.model.errors import AdvisorError
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
+from advisor.model.submit_limits import submit_keys
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.awaited import Awaited
 from advisor.service.hedge.bringing_back import view_of
@@ -43,8 +44,9 @@ _ERRORS_FOR_ALL: Final = frozenset(
 
 AskPreempts = Callable[[Job, str], bool]
 """Whether a job in a partition may preempt others."""
-_NEVER: Final = 1e15
-_PLACED_ABOVE: Final = 0.5
+NEVER: Final = 1e15
+"""`HedgeEntry.tries_after` of a job that gets no place."""
+PLACED_ABOVE: Final = 0.5
 _LEAVES_AT: Final = 0.25
 """Shares of a limit of jobs in the queue."""
 
@@ -94,23 +96,24 @@ class Placing:
 
     def _leave_submits(self, snapshot: ClusterSnapshot) -> None:
         """Give up the places of users who have little left of a limit of jobs, so that sbatch takes more."""
-        seen = {queued.job.job_id: queued.job for queued in snapshot.jobs}
-        kept: dict[tuple[str | None, ...], list[HedgeEntry]] = {}
-        for entry in self._record.all():
-            if entry.phase is Phase.OPEN and entry.job_id in seen:
-                job = seen[entry.job_id]
-                kept.setdefault((job.user, job.account, job.qos), []).append(entry)
+        kept = {entry.job_id: entry for entry in self._record.all() if entry.phase is Phase.OPEN}
+        left = self._submits_left([queued.job for queued in snapshot.jobs if queued.job.job_id in kept])
 
-        def leave(entries: Sequence[HedgeEntry]) -> None:
-            if self._places.submits_left(seen[entries[0].job_id]) >= _LEAVES_AT:
-                return
-            for entry in entries:
-                self._places.cancel(entry.placeholder, entry.job_id)
-                gone = {"placeholder": 0, "phase": Phase.PLACING, "tries_after": _NEVER}
-                self._record.put(entry, acted=self._clock.wall(), **gone)
-                log.info("hedge.place_left", job=entry.job_id, why="its user may submit few more jobs")
+        def leave(entry: HedgeEntry) -> None:
+            self._places.cancel(entry.placeholder, entry.job_id)
+            gone = {"placeholder": 0, "phase": Phase.PLACING, "tries_after": NEVER}
+            self._record.put(entry, acted=self._clock.wall(), **gone)
+            log.info("hedge.place_left", job=entry.job_id, why="its user may submit few more jobs")
 
-        for_each(list(kept.values()), leave)
+        for_each([kept[job_id] for job_id, share in left.items() if share < _LEAVES_AT], leave)
+
+    def _submits_left(self, jobs: Sequence[Job]) -> dict[int, float]:
+        """The least share of a limit of jobs in the queue that each job's user has left, 1 without limits."""
+        if not jobs:
+            return {}
+        users, qos = {job.user or "" for job in jobs} - {""}, {job.qos or "" for job in jobs} - {""}
+        left = self._places.submits_left(users, qos)
+        return {job.job_id: min(left.get(key, 1.0) for key in submit_keys(job)) for job in jobs}
 
     def _look_for_features(self, snapshot: ClusterSnapshot) -> None:
         """Correct the entries of jobs that a poll has shown before their constraint was set.
@@ -169,11 +172,15 @@ class Placing:
             if advice is None or advice.hedge is None or queued.array_job_id != job_id or job_id in needed:
                 continue
             if may_be_brought_back(queued.job, self._settings):
-                found.append(self._new_entry(queued, advice, advice.hedge))
-        return found
+                found.append((queued, advice, advice.hedge))
+        left = self._submits_left([queued.job for queued, *_ in found])
+        return [self._new_entry(*one, left[one[0].job.job_id]) for one in found]
 
-    def _new_entry(self, queued: QueuedJob, advice: RecordedAdvice, hedge: Hedge) -> HedgeEntry:
+    def _new_entry(
+        self, queued: QueuedJob, advice: RecordedAdvice, hedge: Hedge, submits_left: float
+    ) -> HedgeEntry:
         home, is_small = home_of(advice, self._settings), advice.size == "small"
+        has_place = submits_left >= PLACED_ABOVE and not self._may_preempt(queued.job, home)
         return HedgeEntry(
             job_id=queued.job.job_id,
             advice_id=advice.advice_id,
@@ -184,11 +191,8 @@ class Placing:
             limit_seconds=advice.users_limit(queued.job.requested_time),
             features=own_features(queued),
             site_factor=self._settings.size.small_priority_offset if is_small else 0,
-            tries_after=0.0 if self._may_have_place(queued.job, home) else _NEVER,
+            tries_after=0.0 if has_place else NEVER,
         )
-
-    def _may_have_place(self, job: Job, home: str) -> bool:
-        return not self._may_preempt(job, home) and self._places.submits_left(job) >= _PLACED_ABOVE
 
     def _find_or_place(
         self, entry: HedgeEntry, snapshot: ClusterSnapshot, known: Sequence[QueuedJob]
@@ -278,7 +282,7 @@ class Placing:
         try:
             snapshot = self._poll_for(awaited)
             answered = self._clock.monotonic()
-            newcomers = [entry for entry in self._newcomers(snapshot) if entry.tries_after < _NEVER]
+            newcomers = [entry for entry in self._newcomers(snapshot) if entry.tries_after < NEVER]
             tried = self._in_time(newcomers, _ANNOUNCED_SECONDS, self._place)
             left = {entry.advice_id for entry in newcomers if entry.job_id not in tried}
             settled = {
@@ -301,6 +305,11 @@ class Placing:
         time = self._clock.wall()
         jobs = self._places.submitted_by(named, self._settings.cluster.burst_partition)
         return ClusterSnapshot(time=time, jobs=jobs, nodes=())
+
+
+def has_place(entry: HedgeEntry) -> bool:
+    """Whether a job keeps its place here, or will; else only its stop holds."""
+    return entry.tries_after < NEVER
 
 
 def jobs_others_wait_for(snapshot: ClusterSnapshot) -> frozenset[int]:

@@ -27,7 +27,7 @@ from advisor.model.snapshot import RUNNING, SUSPENDED, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.going_again import GoingAgain, SliceDecider
-from advisor.service.hedge.placing import AskPreempts, Placing, jobs_others_wait_for
+from advisor.service.hedge.placing import AskPreempts, Placing, has_place, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.advice_of_jobs import moved_by_us
@@ -146,7 +146,8 @@ class WatchLoop:
     def report(self) -> Mapping[str, Any]:
         """The fields of `advisor status`: hedge entries by phase, and counts since the first start."""
         return {
-            "now": dict(Counter(entry.phase.value for entry in self._record.all())),
+            "now": dict(Counter(entry.phase.value for entry in self._record.all() if has_place(entry))),
+            "without": sum(not has_place(entry) for entry in self._record.all()),
             "counts": dict(self._record.counts),
             "small_requeued": self._small_jobs.requeued_jobs,
             "small_left": self._small_jobs.left_jobs,

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from advisor.decide.submission.rules import keeps_place
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.snapshot import QueuedJob
+from advisor.service.admin.status_words import places_in_words
 from advisor.service.exchange.announcing import Announced
+from advisor.service.hedge.full_limits import FullLimits
 from advisor.service.state.hedge_entries import Phase
 from advisor.testing.watched import hedged_comment
 from tests.service.watch_world import World, advice_id_of
@@ -86,6 +89,37 @@ def test_a_user_near_a_limit_of_jobs_in_the_queue_loses_no_sbatch_to_placeholder
         assert world.queue.cancelled == cancelled
     assert phases(world) == {7: Phase.PLACING, 8: Phase.PLACING}
     assert [wish.job_id for wish in world.queue.reserved] == [8]
+
+
+def test_one_question_a_round_asks_for_what_all_users_have_left(world: World) -> None:
+    jobs = [world.job(number, user=f"user{number}", qos="normal") for number in range(100, 120)]
+    world.look(*jobs)
+    assert len(world.queue.reserved) == 20
+    all_users = {f"user{number}" for number in range(100, 120)}
+    assert world.queue.asked_submits == [(all_users, {"normal"})] * 2  # may they have places, and keep them
+
+
+def test_status_counts_no_place_of_a_job_that_has_none(world: World) -> None:
+    world.queue.submits = 0.4
+    world.look(world.job(7), world.job(8, user="ada"))
+    place = world.job(901, name="place-of-8", partition="onprem", state="PENDING")
+    world.look(world.job(7), world.job(8, user="ada"), place)
+    report = world.loop.report()
+    assert (report["now"], report["without"]) == ({"open": 1}, 1)
+    assert places_in_words(report) == (
+        "1 now, 1 so far, hedged jobs without one: 1 (limits of jobs, or they may preempt others)"
+    )
+
+
+def test_the_submit_server_is_told_which_limits_have_no_room(world: World) -> None:
+    limits = FullLimits(world.queue)  # type: ignore[arg-type]
+    job, settings = world.job().job, world.settings
+    for left, keeps in ((0.5, True), (0.49, False), (0.9, True)):
+        world.queue.submits = left
+        for step in limits.steps():
+            step.run()
+        assert keeps_place(job, settings, limits.keys) is keeps
+    assert world.queue.asked_submits == [((), ())] * 3  # all users, in one question
 
 
 def test_the_rounds_and_looks_that_follow_place_it_no_second_time(world: World) -> None:

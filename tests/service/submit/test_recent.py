@@ -14,6 +14,7 @@ from advisor.model import CloudState, Job, SiteState
 from advisor.model.burst_limits import BurstLimits
 from advisor.model.cluster import Limit
 from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
+from advisor.model.submit_limits import SubmitKey
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
 
@@ -207,6 +208,7 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         limits=(Limit("ann", reason="AssocMaxJobsLimit"),),
         preemptable={"onprem": {"": 8}},
         kept_out=frozenset({("ann", "chem")}),
+        full=frozenset({SubmitKey(user="ann")}),
         burst_limits=BurstLimits(max_jobs=9.0, jobs={"": 3}),
         node_memory_mb=64_000,
     )
