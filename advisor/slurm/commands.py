@@ -17,6 +17,7 @@ from typing import IO, Final
 from advisor.files import fence
 from advisor.history.sacct import ENVIRONMENT as _EPOCH_TIMES
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.node_sets import expand
 from advisor.model.snapshot import Reservation
 from advisor.slurm import parsing
 
@@ -243,6 +244,12 @@ def delete_reservation(commands: Commands, name: str) -> None:
     except RetryLater:
         if any(one.name == name for one in reservations_of(commands)):
             raise
+
+
+def nodes_in_topology(commands: Commands) -> frozenset[str]:
+    """The nodes of all switches of topology.conf; RetryLater when slurmctld does not say."""
+    found = re.findall(r"\bNodes=(\S+)", commands.text("scontrol", "show", "topology"))
+    return frozenset(name for nodes in found for name in expand(nodes))
 
 
 def reservations_of(commands: Commands) -> tuple[Reservation, ...]:

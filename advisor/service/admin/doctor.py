@@ -324,5 +324,8 @@ def _snapshot(settings: Settings) -> Iterator[Diagnosis]:
         yield ok(f"{age:.0f} s old")
     protected = snapshot.state.cloud.protected
     if protected:
-        mend = "For a file, make room on its disk; where nodes do not boot, read their boot logs"
+        mend = (
+            "For a file, make room on its disk; where nodes do not boot, read their boot logs; give "
+            "nodes that topology.conf lacks a switch of their own there"
+        )
         yield error(f"no job is sent to the cloud: {protected}", mend)

@@ -42,6 +42,7 @@ class Connections:
         preempting_qos: Which QOS preempt which; None where no such thing is known.
         partitions_of_users: By user and account, the partitions to which associations are confined.
         limits_in_partition: Those of a partition's QOS and associations.
+        nodes_in_topology: The nodes that topology.conf names.
         has_deadline: Whether a job has one (``sbatch --deadline``).
         ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
             None: by the submit server's socket.
@@ -61,6 +62,7 @@ class Connections:
     preempting_qos: Callable[[], Mapping[str, frozenset[str]]] | None = None
     partitions_of_users: Callable[[str], Mapping[tuple[str, str], frozenset[str]]] | None = None
     limits_in_partition: Callable[[str, str, str], BurstLimits] | None = None
+    nodes_in_topology: Callable[[], frozenset[str]] | None = None
     nodes_asked: NodeConstraintSource | None = None
     has_deadline: Callable[[int], bool] | None = None
     ask_again: Callable[[Job, float | None, float | None], AdviseReply] | None = None

@@ -7,7 +7,7 @@ A feature that is off is not constructed, and the modules that only it needs are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from advisor.decide.submission.waiting import has_gate
@@ -67,8 +67,7 @@ class Features:
             self._waiting() if self.price is None else self.price,
             self._raising(),
             self.preempting,
-            self._associations(),
-            self._burst_limits(),
+            *self._reading(),
             self.cloud,
             self.stability,
             self._take_back(),
@@ -195,21 +194,22 @@ class Features:
 
         return PreemptingFeature(self._settings, self._connections.slurm, qos, self._shared.clock)
 
-    def _associations(self) -> Feature | None:
-        partitions = self._connections.partitions_of_users
-        if partitions is None:
-            return None
-        from advisor.service.control.associations import AssociationsFeature
+    def _reading(self) -> Iterator[Feature]:
+        """Those that only read what Slurm says, each in a thread of its own."""
+        connections, settings = self._connections, self._settings
+        slurm, clock = connections.slurm, self._shared.clock
+        if connections.partitions_of_users is not None:
+            from advisor.service.control.associations import AssociationsFeature
 
-        return AssociationsFeature(self._settings, self._connections.slurm, partitions, self._shared.clock)
+            yield AssociationsFeature(settings, slurm, connections.partitions_of_users, clock)
+        if connections.limits_in_partition is not None:
+            from advisor.service.control.burst_limits import BurstLimitsFeature
 
-    def _burst_limits(self) -> Feature | None:
-        limits = self._connections.limits_in_partition
-        if limits is None:
-            return None
-        from advisor.service.control.burst_limits import BurstLimitsFeature
+            yield BurstLimitsFeature(settings, slurm, connections.limits_in_partition, clock)
+        if connections.nodes_in_topology is not None:
+            from advisor.service.control.topology import TopologyFeature
 
-        return BurstLimitsFeature(self._settings, self._connections.slurm, limits, self._shared.clock)
+            yield TopologyFeature(settings, slurm, connections.nodes_in_topology, clock)
 
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket

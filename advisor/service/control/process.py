@@ -36,7 +36,7 @@ from advisor.service.state.records import APPLIED_NAME
 from advisor.service.state.state_files import CLOSED_POOLS, LSF_ADVICE, LSF_HOSTS, PRICES
 from advisor.slurm.accounts import limits_in_partition, partitions_of_users, preempting_qos
 from advisor.slurm.block_ends import BlockEnds
-from advisor.slurm.commands import Commands
+from advisor.slurm.commands import Commands, nodes_in_topology
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.pyslurm_backend import backend_of
 from advisor.slurm.running_jobs import RunningJobs
@@ -98,6 +98,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         preempting_qos=partial(preempting_qos, commands),
         partitions_of_users=partial(partitions_of_users, commands),
         limits_in_partition=partial(limits_in_partition, commands),
+        nodes_in_topology=partial(nodes_in_topology, commands),
         nodes_asked=jobs,
         has_deadline=jobs.has_deadline,
     )
