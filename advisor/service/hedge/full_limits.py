@@ -20,7 +20,7 @@ class FullLimits:
         keys: Whose limits have no room.
     """
 
-    name = "limits of jobs in the queue"
+    name = "full limits"
     period_seconds = 60.0
 
     def __init__(self, places: Placeholders) -> None:

@@ -174,6 +174,7 @@ def test_every_loop_runs(control: Control) -> None:
     assert control.runners.keys() == {
         "poll",
         "watch",
+        "full limits",
         "portfolio",
         "portfolio judge",
         "advise",
@@ -215,6 +216,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         "PreemptingFeature",
         "AssociationsFeature",
         "BurstLimitsFeature",
+        "TopologyFeature",
         "LearnFeature",
     ]
     assert set(fields) == control.status().keys()
