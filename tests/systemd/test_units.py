@@ -199,3 +199,16 @@ def test_systemd_agrees_where_it_is_installed(tmp_path: Path) -> None:
     about_ours = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "advisor-" in line]
     assert about_ours == []
     assert done.returncode == 0, done.stderr
+
+
+def test_the_package_stops_what_it_removes_and_loads_the_units_it_brings() -> None:
+    """debhelper of Debian 12 adds no line for units in /usr/lib: seen under a real systemd."""
+    packaging = UNITS.parent / "packaging"
+    stops = (packaging / "take_down").read_text()
+    missing = [unit.name for unit in ALL if unit.name.replace("@", "@*") not in stops]
+    assert missing == []
+    for script, word in (("prerm", "take_down"), ("postinst", "daemon-reload"), ("postrm", "daemon-reload")):
+        assert word in (packaging / "debian" / script).read_text()
+    spec = (packaging / "burst-advisor.spec").read_text()
+    assert all(word in spec[spec.index("%preun") : spec.index("%postun")] for word in ("take_down", "-eq 0"))
+    assert "set_up packaging/take_down" in (packaging / "install_files").read_text()
