@@ -212,3 +212,13 @@ def test_the_package_stops_what_it_removes_and_loads_the_units_it_brings() -> No
     spec = (packaging / "burst-advisor.spec").read_text()
     assert all(word in spec[spec.index("%preun") : spec.index("%postun")] for word in ("take_down", "-eq 0"))
     assert "set_up packaging/take_down" in (packaging / "install_files").read_text()
+
+
+def test_the_socket_of_the_pages_is_opened_before_their_service_starts() -> None:
+    """systemd refuses to start a socket whose service runs already: seen under a real systemd."""
+    page = (UNITS.parent / "docs" / "pages.md").read_text("utf-8")
+    stop, start = (
+        page.index("systemctl stop advisor-web"),
+        page.index("systemctl enable --now advisor-web.socket"),
+    )
+    assert stop < start
