@@ -24,6 +24,8 @@ _MODE_FOR_EVERY_USER: Final = 0o666
 _FIRST_PASSED: Final = 3
 """File descriptor of the first socket that systemd passes (sd_listen_fds(3))."""
 _PROBE_SECONDS: Final = 1.0
+_PROC: Final = Path("/proc")
+_PAGES_UNIT: Final = "/advisor-web.service"
 _CREDENTIALS: Final = struct.Struct("3i")
 _SLURM_USER: Final = re.compile(r"^\s*SlurmUser\s*=\s*([^\s#(]+)", re.IGNORECASE)
 
@@ -141,10 +143,24 @@ def passed_by_systemd(environment: Mapping[str, str]) -> socket.socket | None:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """User id of the process at the other end, from the kernel (SO_PEERCRED)."""
+    """User id of the process at the other end, from the kernel (SO_PEERCRED); -1, nobody's, for the pages.
+
+    `advisor web` runs as our own user and must ask for nothing. A drop-in that lets its unit open Unix
+    sockets hides ours from it, but not those that are made after its start.
+    """
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _pid, uid, _gid = _CREDENTIALS.unpack(credentials)
-    return int(uid)
+    pid, uid, _gid = _CREDENTIALS.unpack(credentials)
+    return -1 if uid == os.geteuid() and _may_be_the_pages(pid) else int(uid)
+
+
+def _may_be_the_pages(pid: int) -> bool:
+    """Whether a process is in the unit of the pages, or cannot be looked at: it ended, or hides itself."""
+    if pid == 0:  # in another name space; the pages can make none
+        return False
+    try:
+        return _PAGES_UNIT in (_PROC / str(pid) / "cgroup").read_text()
+    except OSError:
+        return True
 
 
 def permitted_uids(settings: Settings) -> frozenset[int]:

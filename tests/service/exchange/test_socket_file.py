@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import BadInput
+from advisor.service.exchange import socket_file
 from advisor.service.exchange.socket_file import (
     SocketFile,
     passed_by_systemd,
@@ -175,6 +176,22 @@ def test_another_servers_file_is_not_removed(tmp_path: Path) -> None:
 def test_the_kernel_says_who_asks() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
+        assert peer_uid(ours) == os.geteuid()
+
+
+def test_the_pages_are_nobody_although_they_run_as_the_service_s_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its drop-in for PostgreSQL lost sight of sockets made anew: seen under a real systemd."""
+    monkeypatch.setattr(socket_file, "_PROC", tmp_path)
+    own = tmp_path / str(os.getpid()) / "cgroup"
+    own.parent.mkdir()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_uid(ours) == -1, "a process that hides itself"
+        own.write_text("0::/system.slice/advisor-web.service\n")
+        assert peer_uid(ours) == -1
+        own.write_text("0::/system.slice/advisor-control.service\n")
         assert peer_uid(ours) == os.geteuid()
 
 
