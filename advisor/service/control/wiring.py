@@ -271,7 +271,7 @@ class Control:
             f"{name}: {step}" for name, health in self.health().items() for step in health.open_failures
         ]
         cases = self._named.learn.knowledge.cases
-        return f"{cases} jobs known; " + (", ".join(troubles) if troubles else "all loops well")
+        return f"{cases} jobs known; " + ("failing: " + ", ".join(troubles) if troubles else "all loops well")
 
     def handover_arrived(self) -> None:
         """Wake the loop that acts on hand-overs: one was stored."""

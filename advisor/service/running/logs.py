@@ -1,5 +1,7 @@
 """The one logging configuration of every process: JSON for the journal, plain lines for a terminal.
 
+The journal gets each line's level as well, so that `journalctl -p warning` finds what an admin looks for.
+
 structlog's own default prints the local variables of every frame of a traceback. Frames of botocore hold the
 credentials that it has just fetched, and frames of ours hold users' jobs. Tracebacks here never show locals,
 and the length of everything that is written is bounded.
@@ -8,6 +10,7 @@ and the length of everything that is written is bounded.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections import Counter
@@ -22,6 +25,7 @@ MAX_TEXT_CHARACTERS: Final = 2_000
 MAX_TRACEBACK_CHARACTERS: Final = 8_000
 """Longest traceback: about 80 frames without locals."""
 _CUT: Final = " [...] "
+_PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
 
 def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
@@ -42,7 +46,7 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
         bounded,
     ]
     structlog.configure(
-        processors=[*shared, _renderer(is_terminal=to.isatty())],
+        processors=[*shared, _renderer(is_terminal=to.isatty(), is_journal=_is_journal(to))],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _UnfailingLogger(to),
         cache_logger_on_first_use=False,
@@ -53,11 +57,28 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     threading.excepthook = _thread_failed
 
 
-def _renderer(*, is_terminal: bool) -> structlog.typing.Processor:
+def _is_journal(stream: TextIO) -> bool:
+    """Whether systemd has connected this stream to its journal (``JOURNAL_STREAM``, systemd.exec(5))."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # it has no file
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def _renderer(*, is_terminal: bool, is_journal: bool) -> structlog.typing.Processor:
     """How one event becomes a line: `event key=value` for a terminal, one JSON object for everything else."""
-    if not is_terminal:
-        return structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
-    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    if is_terminal:
+        return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    render = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
+    if not is_journal:
+        return render
+
+    def with_priority(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+        """Put the level before the line, as sd-daemon(3) has it; journald takes it off again."""
+        return f"<{_PRIORITIES[event['level']]}>{render(logger, method, event)!s}"
+
+    return with_priority
 
 
 def bounded(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

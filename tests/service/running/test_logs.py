@@ -125,3 +125,21 @@ def test_a_library_that_logs_wrongly_goes_on_all_the_same() -> None:
     logs.configure(output)
     logging.getLogger("paramiko").warning("%d hosts", "no number")
     assert json.loads(output.getvalue())["text"] == "%d hosts"
+
+
+def test_the_journal_gets_the_level_of_each_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`journalctl -p warning` finds nothing otherwise; seen under a real systemd."""
+    with (tmp_path / "journal").open("w") as journal, (tmp_path / "file").open("w") as file:
+        found = (tmp_path / "journal").stat()
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+        for stream in (journal, file):
+            logs.configure(stream)
+            structlog.get_logger("test").info("one")
+            structlog.get_logger("test").warning("two")
+            structlog.get_logger("test").exception("three", exc_info=ValueError("no"))
+            logging.getLogger("library").critical("four")
+    lines = (tmp_path / "journal").read_text().splitlines()
+    others = (tmp_path / "file").read_text().splitlines()
+    assert [line[:3] for line in lines] == ["<6>", "<4>", "<3>", "<2>"]
+    assert [json.loads(line[3:])["event"] for line in lines] == ["one", "two", "three", "library.message"]
+    assert [json.loads(line)["event"] for line in others] == ["one", "two", "three", "library.message"]
