@@ -16,7 +16,7 @@ Tick = Callable[[str, int, int], None]
 """``tick(what, done, total)``; a total of 0 is unknown."""
 
 SILENCE_SECONDS: Final = 5.0
-"""Time between two lines."""
+"""Time between two lines, or a tenth of the time that the command has taken where that is more."""
 
 
 def tells_steps() -> bool:
@@ -35,7 +35,7 @@ def say_too_large(jobs: int, machine: int) -> None:
 
 @contextmanager
 def ticking(beginning: str = "starting") -> Iterator[Tick]:
-    """Yield ``tick(what, done, total)``: on a terminal a bar for each step, else a line every five seconds.
+    """Yield ``tick(what, done, total)``: on a terminal a bar for each step, else a line now and then.
 
     A thread writes the lines, so that they also appear during a long step without ticks. With
     ``ADVISOR_PROGRESS=json`` in the environment each percent is a line of JSON instead, for the program that
@@ -109,7 +109,8 @@ def _lines(beginning: str) -> Iterator[Tick]:
         step.done, step.total = done, total
 
     def tell() -> None:
-        while not over.wait(SILENCE_SECONDS):
+        now = begun
+        while not over.wait(max(SILENCE_SECONDS, (now - begun) / 10)):
             now = time.monotonic()
             stderr.file.write(f"{step.words()} ({now - begun:.0f} s{step.left(now)})\n")
             stderr.file.flush()

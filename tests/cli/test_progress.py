@@ -57,3 +57,13 @@ def test_another_program_is_told_in_json(
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert len(lines) == 101
     assert lines[-1] == {"progress": "deciding", "done": 1000, "total": 1000}
+
+
+def test_a_command_that_takes_long_says_less(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weekly training wrote a line into the journal every five seconds, for an hour."""
+    monkeypatch.setattr(progress, "SILENCE_SECONDS", 0.001)
+    with ticking("working"):
+        time.sleep(0.5)
+    assert 2 <= len(capsys.readouterr().err.splitlines()) < 100
