@@ -45,7 +45,7 @@ class Watcher:
             HandoverFolder(state / "handover"),
             frozenset({os.getuid()}),
             arrived=self._turn.set,
-            slot_came=self._turn.set,
+            placeholder_started=self._turn.set,
             announced=self._hedged,
         )
 

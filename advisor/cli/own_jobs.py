@@ -156,11 +156,11 @@ def _on_premise(
     """
     from advisor.decide.submission.cloud_terms import likely_slowdown_of, ratio_of
     from advisor.decide.submission.table_row import job_of
-    from advisor.model.machine import Asked, Machine, places_by_partition
+    from advisor.model.machine import Asked, Machine, machine_index_by_partition
     from advisor.replay.closed_loop.own_jobs import AtHome
     from advisor.service.learn.on_premise_equivalents import on_premise_outcome
 
-    place_of = places_by_partition(machines)
+    place_of = machine_index_by_partition(machines)
 
     def ratio(job: Job) -> float:
         return likely_slowdown_of(job, ratio_of(job, seen.ratios), settings.placement)

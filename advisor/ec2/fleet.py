@@ -143,7 +143,7 @@ class Fleet:
                 refuse=None if refuse is None else lambda nodes: refuse(nodes, None),
             )
             self._batches.launch(asked, report)
-            failures = (*report.failed.values(), *report.parked)
+            failures = (*report.failed.values(), *report.newly_unavailable)
             refused = [one for one in failures if one.kind is FailureClass.ADMIN]
             is_done = any(item.node in missing for item in report.launched)
             self._note("launch instances", refused[0] if refused else None, done=is_done)

@@ -139,7 +139,7 @@ class LaunchBatches:
             tried = LaunchReport()
             self._launches.launch(slots.of(part, some), tried)
             report.launched += tried.launched
-            report.parked += tried.parked
+            report.newly_unavailable += tried.newly_unavailable
             # where EC2 may have launched, no other pool is tried
             unsure = {node: why for node, why in tried.failed.items() if not why.allows_next_pool}
             report.failed |= unsure

@@ -149,7 +149,7 @@ class Launches:
                 if tried.failed:
                     break
                 where = tried.launched[-1].subnet_id  # without one in the settings, EC2 has chosen it
-            report.parked += tried.parked
+            report.newly_unavailable += tried.newly_unavailable
             if not tried.failed:
                 report.launched += tried.launched
                 return
@@ -228,7 +228,7 @@ class Launches:
                     self._unavailable.mark_unavailable(each, failure.kind, failure.code, least)
                     for each in about
                 ]
-                report.parked += [failure] if any(marked) else []
+                report.newly_unavailable += [failure] if any(marked) else []
             _log.warning(
                 "launch.refused",
                 pools=[each.key for each in about],

@@ -33,13 +33,13 @@ class LaunchReport:
 
     Attributes:
         launched: The nodes with an instance, including those that had one already.
-        parked: The errors by which a purchase option or a pool has become unavailable in this launch, and
-            which only the admin can mend. Later launches do not repeat them, so that these are told once.
+        newly_unavailable: The errors by which a purchase option or a pool has become unavailable in this
+            launch, and which only the admin can mend. Later launches do not repeat them.
     """
 
     launched: list[Launched] = field(default_factory=list)
     failed: dict[str, Failure] = field(default_factory=dict)
-    parked: list[Failure] = field(default_factory=list)
+    newly_unavailable: list[Failure] = field(default_factory=list)
 
 
 def pool_of(item: Intent | Instance) -> Pool:

@@ -189,17 +189,17 @@ class Machine(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """What jobs wait for: its processors, memory and GPUs, and the size of each subset."""
-        there = self.of_those_there(self.processors, self.memory_mb, self.gpus)
+        there = self.counted_resources(self.processors, self.memory_mb, self.gpus)
         return (*there, *(subset.size for subset in self.subsets))
 
     def held_by(self, has: Asked) -> tuple[int, ...]:
         """What a running job has of each of :attr:`sizes`, those of subsets left out."""
-        return self.of_those_there(has.processors, has.memory_mb or 0, has.gpus)
+        return self.counted_resources(has.processors, has.memory_mb or 0, has.gpus)
 
     def needs(self, asked: Asked) -> tuple[int, ...]:
         """What a job that waits will take of each of :attr:`sizes`."""
         asked = self._here(asked)
-        there = self.of_those_there(*self.taken_by(asked))
+        there = self.counted_resources(*self.taken_by(asked))
         if not self.subsets:
             return there
         is_whole = self._takes_whole_nodes(asked, self._terms_of(asked.partition))
@@ -237,7 +237,7 @@ class Machine(NamedTuple):
         each = (size // own for own, size in zip(needs, self.sizes, strict=True) if own > 0)
         return min(tasks, max(1, min(each, default=tasks)))
 
-    def of_those_there(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
+    def counted_resources(self, processors: int, memory_mb: int, gpus: int) -> tuple[int, ...]:
         """Processors, then memory and GPUs where this machine counts them: as :attr:`sizes`."""
         found = (processors, memory_mb) if self.memory_mb else (processors,)
         return (*found, gpus) if self.gpus else found
@@ -258,6 +258,6 @@ class Machine(NamedTuple):
         return PartitionTerms()
 
 
-def places_by_partition(machines: Iterable[Machine]) -> dict[str, int]:
+def machine_index_by_partition(machines: Iterable[Machine]) -> dict[str, int]:
     """The number of the machine of each partition."""
     return {name: place for place, machine in enumerate(machines) for name in machine.partitions}

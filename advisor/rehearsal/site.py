@@ -205,7 +205,7 @@ class SimulatedSite:
     def _started(self, job: MemoryJob) -> None:
         """The start of a placeholder is told to control, as its program does."""
         if job.described is not None and job.described.placeholder_for is not None:
-            self.control.slot_came()
+            self.control.placeholder_started()
 
     def _again(self, job: Job, wait_seconds: float | None, planned_seconds: float | None) -> AdviseReply:
         """Ask about a job that waits, as by the socket."""

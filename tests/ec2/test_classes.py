@@ -168,7 +168,7 @@ def test_a_quota_closes_the_option_and_names_no_pool(emulator, start):
     report = fleet.resume(nodes(2), capacity_of=spot(2))
     assert sorted(item["option"] for item in alive(emulator).values()) == ["on-demand", "spot"]
     assert report.failed == {}
-    assert [failure.kind for failure in report.parked] == [FailureClass.QUOTA]
+    assert [failure.kind for failure in report.newly_unavailable] == [FailureClass.QUOTA]
     assert fleet.unavailable.unavailable().keys() == {"spot"}
 
 

@@ -176,11 +176,11 @@ def test_f05_a_quota_parks_the_option_and_tells_the_admin_once(emulator, start_f
     emulator.faults([{**RUN, "params": spot_only, "error": {"code": code}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert [item.pool.option for item in report.launched] == [Capacity.ON_DEMAND]
-    assert [failure.code for failure in report.parked] == [code]
+    assert [failure.code for failure in report.newly_unavailable] == [code]
     assert len(emulator.calls("RunInstances")) == 2  # the second spot pool was not asked
     again = fleet.resume(["burst2"], capacity_of={"burst2": Capacity.SPOT})
     assert again.launched
-    assert again.parked == []
+    assert again.newly_unavailable == []
     assert fleet.unavailable.closed(Capacity.SPOT, fleet.settings).code == code
     assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings) is None
 
@@ -189,7 +189,7 @@ def test_f05_both_quotas_leave_on_premise(emulator, fleet):
     emulator.faults([{**RUN, "error": {"code": "VcpuLimitExceeded"}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert report.failed["burst1"].kind is FailureClass.QUOTA
-    assert len(report.parked) == 2
+    assert len(report.newly_unavailable) == 2
     assert len(emulator.calls("RunInstances")) == 2
     assert fleet.resume(["burst1"], capacity_of=SPOT).failed["burst1"].code == "NoPoolOpen"
     assert len(emulator.calls("RunInstances")) == 2
@@ -234,7 +234,7 @@ def test_f33_what_is_not_allowed_on_spot_is_launched_on_demand_and_told(emulator
     emulator.faults([{**RUN, "params": spot_only, "error": {"code": code, "status": 403}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert [item.pool.option for item in report.launched] == [Capacity.ON_DEMAND]
-    assert [failure.code for failure in report.parked] == [code]
+    assert [failure.code for failure in report.newly_unavailable] == [code]
     with pytest.raises(TellAdmin, match=code):
         fleet.tell_refused()
     assert fleet.unavailable.closed(Capacity.SPOT, fleet.settings).code == code

@@ -155,7 +155,7 @@ def test_a_quota_that_a_wide_job_exceeds_closes_nothing_for_single_nodes(emulato
     assert resume(fleet, FOUR).failed["mid1"].code == "NoPoolOpen"  # EC2 is not asked again
     assert fleet.resume(["mid5"]).launched
     emulator.quotas({"on-demand": 4})
-    assert fleet.resume(["mid6"]).parked  # told again: now it closes the option for all
+    assert fleet.resume(["mid6"]).newly_unavailable  # told again: now it closes the option for all
     assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings)
     resume(fleet, FOUR)
     assert fleet.unavailable.closed(Capacity.ON_DEMAND, fleet.settings)

@@ -39,7 +39,7 @@ from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.loops import LoopRunner
-from advisor.service.state.cloud_record import Closings, CloudRecord
+from advisor.service.state.cloud_record import ClosedOptions, CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from advisor.testing.manual_clock import ManualClock
@@ -176,7 +176,7 @@ class CloudWorld(CloudEvents):
         poll = PollOnly(
             settings,
             cloud=self.cloud,
-            closings=lambda *_: Closings(),
+            closings=lambda *_: ClosedOptions(),
             status=dict,
             prices=prices,
             **shared,

@@ -21,7 +21,7 @@ from advisor.service.exchange import snapshot
 from advisor.service.exchange.protocol import AdviseRequest
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.state.cloud_record import Closings, CloudRecord
+from advisor.service.state.cloud_record import ClosedOptions, CloudRecord
 from advisor.service.submit.answering import Answerer
 from advisor.service.waiting.raising import RaisingFeature
 from advisor.slurm.cli import CliBackend
@@ -79,7 +79,7 @@ def polled(site: Site, folder: Path) -> Answerer:
         slurm=CliBackend.of(settings),
         view=SharedView(clock, 60.0),
         cloud=CloudRecord(folder, clock),
-        closings=Closings,
+        closings=ClosedOptions,
         status=dict,
         clock=clock,
         features=(RaisingFeature(settings, CliBackend.of(settings)),),

@@ -27,7 +27,7 @@ from advisor.decide.promise.price_list import (
     start_for,
 )
 from advisor.decide.spot.pools import lives_of
-from advisor.decide.submission.capacity import choose, pools_worth, saved_every
+from advisor.decide.submission.capacity import checkpoint_number, choose, pools_worth
 from advisor.decide.submission.cloud_terms import (
     Start,
     money_short,
@@ -291,7 +291,7 @@ def _may_be_paid(
         short = money_short(state.price, job, worst, settings.budget.usd, state.time)
         return _third(Verdict.NO, reason, (*numbers, *short), detail)
     if late is not None:
-        numbers = (*numbers, ("late_by_loss", Quantity(late, "chance")), *saved_every(job))
+        numbers = (*numbers, ("late_by_loss", Quantity(late, "chance")), *checkpoint_number(job))
         return _third(Verdict.YES, Reason.PROMISE_ON_SPOT, numbers)
     return _third(Verdict.YES, Reason.PROMISE_PAID, numbers)
 

@@ -72,7 +72,7 @@ def choose(
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
-    saves = saved_every(job)
+    saves = checkpoint_number(job)
     if cloud.reserved_free_nodes or cloud.reserved_until:
         number = _reserved_until(ends, cloud)
         if _fits_reserved(job, cloud, number):
@@ -198,7 +198,7 @@ def spot_tries(job: Job, settings: Settings) -> int:
     return max(0, most - job.interruptions)
 
 
-def saved_every(job: Job) -> tuple[tuple[str, Quantity], ...]:
+def checkpoint_number(job: Job) -> tuple[tuple[str, Quantity], ...]:
     """The number of an answer about a job with checkpoints: the time between two; else empty."""
     seconds = job.at_risk_seconds
     return (("checkpoint", Quantity(seconds)),) if seconds < NO_CHECKPOINT else ()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
-from advisor.model.machine import Machine, places_by_partition
+from advisor.model.machine import Machine, machine_index_by_partition
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.simulate.pool.machines import Machines
 from advisor.simulate.pool.pool import Pool, Resources
@@ -136,7 +136,7 @@ def places_of(table: JobTable, machines: Sequence[Machine]) -> Ints:
     A job whose partition is not known is taken to be of the first. Where there is one machine all are: a
     partition may have had another name, or have had nodes of it that are not managed.
     """
-    number, other = places_by_partition(machines), 0 if len(machines) == 1 else -1
+    number, other = machine_index_by_partition(machines), 0 if len(machines) == 1 else -1
     of_code = np.array([*(number.get(name, other) for name in table.names.get("queue", ())), 0])
     return np.where(table.queue == UNKNOWN_CODE, 0, of_code[table.queue])
 

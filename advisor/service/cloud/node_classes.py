@@ -11,7 +11,7 @@ from advisor.model.cluster import Node
 from advisor.model.node_classes import NodeClassState, ReservedUntil
 from advisor.model.settings import Ec2Settings
 from advisor.service.observation.site_view import nodes_with
-from advisor.service.state.cloud_record import AskClosings
+from advisor.service.state.cloud_record import AskClosedOptions
 
 AskReserved = Callable[[Sequence[str]], tuple[int, tuple[ReservedUntil, ...]]]
 """Gives the free nodes of some instance types that are paid for: for ever, and until some moment."""
@@ -24,7 +24,7 @@ def class_states(
     class_of: Mapping[str, str],
     settings: Ec2Settings,
     prices: Prices,
-    closings: AskClosings,
+    closings: AskClosedOptions,
     boot_seconds: AskBoot,
     reserved: AskReserved,
     max_nodes: int = 0,

@@ -222,7 +222,7 @@ class ProvisionLoop:
             self._pool_of[item.node] = item.pool.key
             self.launches[item.pool.key] += 1
             log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)
-        for failure in report.parked:
+        for failure in report.newly_unavailable:
             log.error("cloud.admin_must_act", code=failure.code, message=failure.message)
         self._launch_failed(hand_over, report.failed)
 

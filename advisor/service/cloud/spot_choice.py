@@ -106,10 +106,10 @@ class SpotChoice:
             else:
                 groups.setdefault((owners.get(job_id, ()), rounds), []).append(node)
         running = _spot_nodes_of(snapshot, owners, pool_of_node)
-        anywhere = self._anywhere(groups, running)
+        unspread = self._need_no_spreading(groups, running)
         for (who, rounds), nodes in groups.items():
             counts = [running.setdefault(owner, Counter()) for owner in who]
-            parts = [(nodes, rounds)] if (who, rounds) in anywhere else self._spread(nodes, rounds[0], counts)
+            parts = [(nodes, rounds)] if (who, rounds) in unspread else self._spread(nodes, rounds[0], counts)
             for some, where in parts:
                 for node in some:
                     if where:
@@ -121,7 +121,7 @@ class SpotChoice:
                     count[only] += len(some)
         return Narrowed(capacities, pools_of)
 
-    def _anywhere(
+    def _need_no_spreading(
         self,
         groups: Mapping[tuple[tuple[str, ...], Rounds], Sequence[str]],
         running: Mapping[str, Mapping[str, int]],

@@ -62,7 +62,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.cloud_record import AskClosings, CloudRecord
+from advisor.service.state.cloud_record import AskClosedOptions, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
 
 _CONFIG_SECONDS: Final = 60.0
@@ -90,7 +90,7 @@ class PollLoop:
         slurm: Scheduler,
         view: SharedView,
         cloud: CloudRecord,
-        closings: AskClosings,
+        closings: AskClosedOptions,
         status: Callable[[], Mapping[str, Any]],
         clock: Clock,
         features: Sequence[Feature] = (),

@@ -33,7 +33,7 @@ from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
-from advisor.service.state.cloud_record import Closings, CloudRecord
+from advisor.service.state.cloud_record import ClosedOptions, CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +146,7 @@ class Control:
             self.folder,
             permitted_uids(self.settings),
             self.handover_arrived,
-            self.slot_came,
+            self.placeholder_started,
             self.hedges_announced,
             self.stage_in_ended,
             None if self._named.connector is None else self._named.connector.answer,
@@ -281,10 +281,10 @@ class Control:
     def _wake_poll(self) -> None:
         self._poll_runner.wake()
 
-    def slot_came(self) -> None:
+    def placeholder_started(self) -> None:
         """Poll Slurm now: a placeholder has started."""
         if self._named.hedge is not None:
-            self._named.hedge.slot_came()
+            self._named.hedge.placeholder_started()
 
     def hedges_announced(self, jobs: Sequence[Announced]) -> None:
         """Submit placeholders now for jobs that start hedged."""
@@ -295,11 +295,11 @@ class Control:
         """Learn from the stage-in of a job's data, or bring the job back; whether that is settled."""
         return self._named.cloud is not None and self._named.cloud.stage_in_ended(ended)
 
-    def _closings(self, types: Sequence[str] = ()) -> Closings:
+    def _closings(self, types: Sequence[str] = ()) -> ClosedOptions:
         breakers = self._connections.breakers
         if breakers is None:
-            return Closings()
-        return Closings(
+            return ClosedOptions()
+        return ClosedOptions(
             spot=breakers.closed(Capacity.SPOT, self.settings.ec2, types),
             on_demand=breakers.closed(Capacity.ON_DEMAND, self.settings.ec2, types),
         )

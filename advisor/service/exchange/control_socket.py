@@ -32,8 +32,8 @@ class ControlSocket:
 
     Args:
         arrived: Called after each hand-over was written, to wake the loop that acts.
-        slot_came: Called when a placeholder has started; the message is only a hint that Slurm should be
-            polled.
+        placeholder_started: Called when a placeholder has started; the message is only a hint that Slurm
+            should be polled.
         announced: Called with submissions that start hedged; this is a hint as well.
         stage_in_ended: Called when a job's stage-in has ended; says whether that is settled.
         asked: Answers the calls of LSF's resource connector; None: there is none.
@@ -45,7 +45,7 @@ class ControlSocket:
         folder: HandoverFolder,
         allowed_uids: frozenset[int],
         arrived: Callable[[], None],
-        slot_came: Callable[[], None] = lambda: None,
+        placeholder_started: Callable[[], None] = lambda: None,
         announced: Callable[[Sequence[Announced]], None] = lambda _: None,
         stage_in_ended: Callable[[Staged], bool] = lambda _: False,
         asked: AskConnector | None = None,
@@ -54,7 +54,7 @@ class ControlSocket:
         self._folder = folder
         self._allowed = allowed_uids
         self._arrived = arrived
-        self._slot_came = slot_came
+        self._placeholder_started = placeholder_started
         self._announced = announced
         self._stage_in_ended = stage_in_ended
         self._asked = asked
@@ -116,7 +116,7 @@ class ControlSocket:
                 return {"v": 1, "ok": False, "error": "handover.malformed"}
             line += chunk
         if bytes(line) == TURN:
-            self._slot_came()
+            self._placeholder_started()
             return {"v": 1, "ok": True}
         if (announced := announcing.decode(bytes(line))) is not None:
             self._announced(announced)

@@ -69,7 +69,7 @@ class HedgeFeature(Feature):
         self.watch.expect(jobs)
         self._runner.request_urgent_task()
 
-    def slot_came(self) -> None:
+    def placeholder_started(self) -> None:
         """Poll Slurm now: a placeholder has started."""
         if self.watch.follows_polls:
             self._wake_poll()

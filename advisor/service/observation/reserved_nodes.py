@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from advisor.model.cluster import Node, is_down, is_draining
-from advisor.model.machine import Machine, places_by_partition
+from advisor.model.machine import Machine, machine_index_by_partition
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob, Reservation
 
 Closings: TypeAlias = tuple[tuple[float, int], ...]
@@ -170,7 +170,7 @@ def _in_force(
 
 def _placed(nodes: Iterable[Node], machines: Sequence[Machine]) -> dict[str, tuple[Node, int]]:
     """Name to the node and the number of its machine, of those of a machine."""
-    place_of = places_by_partition(machines)
+    place_of = machine_index_by_partition(machines)
     return {
         node.name: (node, place_of[name])
         for node in nodes
@@ -198,7 +198,7 @@ def _takes(
     for place, nodes in of_machine.items():
         machine = machines[place]
         processors, memory, gpus = _sums(nodes)
-        takes = machine.of_those_there(processors, memory, gpus)
+        takes = machine.counted_resources(processors, memory, gpus)
         if processors < machine.processors:
             for subset, names in zip(machine.subsets, members[place], strict=True):
                 inside = _sums((node, share) for node, share in nodes if node.name in names)

@@ -12,7 +12,7 @@ from advisor.arrays import Floats
 from advisor.model.cluster import Node
 from advisor.model.job import NO_LIMIT_SECONDS, limit_seconds
 from advisor.model.limits import NONE_HELD, HeldJobs, held_jobs, never_starts
-from advisor.model.machine import Asked, Machine, PartitionTerms, places_by_partition
+from advisor.model.machine import Asked, Machine, PartitionTerms, machine_index_by_partition
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue
@@ -176,7 +176,7 @@ def _places(
     foreign: Mapping[int, Visitor],
 ) -> dict[int, int]:
     """The machine of each job. A job that waits for several gets the one with the least work ahead of it."""
-    machine_of = places_by_partition(machines)
+    machine_of = machine_index_by_partition(machines)
     work = [0.0] * len(machines)
     found: dict[int, int] = {}
     for queued in (*running, *waiting):

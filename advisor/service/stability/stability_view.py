@@ -47,7 +47,7 @@ def waiting_jobs(snapshot: ClusterSnapshot, partition: str) -> Waiting:
     )
 
 
-def _observed_node(
+def _observed_nodes(
     snapshot: ClusterSnapshot, nodes: Sequence[NodeOutlook], freed: Collection[str] = ()
 ) -> NodeView:
     """Nodes, one row each, and what runs on them.
@@ -104,6 +104,6 @@ def chosen_nodes(
     if not nodes or not waiting.jobs:
         return [None] * len(waiting.jobs)
     stability = model.of_nodes([item.pool for item in nodes])
-    view = _observed_node(snapshot, nodes, freed)
+    view = _observed_nodes(snapshot, nodes, freed)
     rows = match(view, waiting.cores, waiting.during, stability, rules)
     return [None if row == NOWHERE else nodes[row].node.name for row in rows]

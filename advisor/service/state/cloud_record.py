@@ -210,14 +210,14 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-class Closings(NamedTuple):
+class ClosedOptions(NamedTuple):
     """Until when nothing is launched on spot and on-demand, and why; None where something is."""
 
     spot: ClosedCapacity | None = None
     on_demand: ClosedCapacity | None = None
 
 
-AskClosings = Callable[..., Closings]
+AskClosedOptions = Callable[..., ClosedOptions]
 """What cannot be launched now, by the breakers of all pools.
 
 With a list of instance types: the closings of these types.

@@ -36,7 +36,7 @@ from advisor.arrays import Floats
 from advisor.model.burst_limits import counted_as
 from advisor.model.cluster import ClusterState
 from advisor.model.job import ANYBODY, NO_LIMIT_SECONDS, Job, limit_seconds
-from advisor.model.machine import Asked, places_by_partition
+from advisor.model.machine import Asked, machine_index_by_partition
 from advisor.model.site import CloudState, Price, SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.simulate.pool.start_profile import NODE_COLUMNS, QueueProfiles, no_sooner
@@ -200,7 +200,7 @@ class QueueForecast:
         self._machines = [_MachineQueue(*parts) for parts in zip(queues, levels, strict=True)]
         self._priorities = priorities
         self._small_offset = small_offset
-        self._place_of = places_by_partition(queue.machine for queue in queues)
+        self._place_of = machine_index_by_partition(queue.machine for queue in queues)
 
     def waits(self, job: Job, now: float, *, is_small: bool = False) -> tuple[float, float]:
         """Seconds from now until the job, or the first task of an array, starts; infinite: never.

@@ -28,11 +28,11 @@ from advisor.simulate.portfolio.state import (
 )
 
 DONE, CHOOSE = 0, 1
-ALONE, CHOOSING, RESUMED = 0, 1, 2
+FIXED_POLICY, CHOOSING, RESUMED = 0, 1, 2
 _UNKNOWN_SECONDS = 3600.0
 
 
-class ClusterState(NamedTuple):
+class KernelArrays(NamedTuple):
     """The kernel's arrays.
 
     ``recent``, ``recent_of_category``: last two run times of each user and of each category, NaN for none;
@@ -61,7 +61,7 @@ def _mean_of(recent: Floats, code: int) -> float:
 
 
 @compiled
-def estimate_of(state: ClusterState, rules: Rules, row: int) -> float:
+def estimate_of(state: KernelArrays, rules: Rules, row: int) -> float:
     """Expected run time in seconds of a job not yet started, from what is known now."""
     job = state.job[row]
     if rules.runtimes == ACTUAL:
@@ -89,7 +89,7 @@ def _remember(recent: Floats, code: int, run: float) -> None:
 
 
 @compiled
-def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
+def _finish(state: KernelArrays, rules: Rules, policies: Records) -> None:
     """Process the jobs that have ended, and update the estimates of their users' waiting jobs."""
     cluster = state.scalars[0]
     while cluster.ending > 0 and state.ending[0].time <= cluster.now:
@@ -101,7 +101,7 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
         cluster.finished += 1
         cluster.finished_run += job.run
         cluster.changes += 1
-        cluster.slowdown += slowdown_of(job.start - job.submit, job.run)
+        cluster.slowdown += bounded_slowdown(job.start - job.submit, job.run)
         cluster.work += job.run * job.processors
         if rules.runtimes == ACTUAL:
             continue
@@ -111,7 +111,7 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
 
 
 @compiled
-def _update_user(state: ClusterState, rules: Rules, policies: Records, user: int) -> None:
+def _update_user(state: KernelArrays, rules: Rules, policies: Records, user: int) -> None:
     """Update the estimates of a user's waiting jobs, and unlink those that have started."""
     queued = state.queued
     previous, row, position = -1, queued[user, 0], 0
@@ -130,7 +130,7 @@ def _update_user(state: ClusterState, rules: Rules, policies: Records, user: int
 
 
 @compiled
-def _find_waiting(state: ClusterState, row: int, low: int) -> int:
+def _find_waiting(state: KernelArrays, row: int, low: int) -> int:
     """Position of a job in the queue (in submission order), at least ``low`` and probably near it."""
     cluster = state.scalars[0]
     step = 1
@@ -148,7 +148,7 @@ def _find_waiting(state: ClusterState, row: int, low: int) -> int:
 
 
 @compiled
-def _enqueue(state: ClusterState, rules: Rules, row: int) -> None:
+def _enqueue(state: KernelArrays, rules: Rules, row: int) -> None:
     """Link a job to its user's others, if its estimate depends on them."""
     job = state.job[row]
     if rules.runtimes == ACTUAL or (rules.runtimes == REQUESTED and not np.isnan(job.requested)):
@@ -162,7 +162,7 @@ def _enqueue(state: ClusterState, rules: Rules, row: int) -> None:
 
 
 @compiled
-def _update_estimate(state: ClusterState, rules: Rules, policies: Records, position: int) -> None:
+def _update_estimate(state: KernelArrays, rules: Rules, policies: Records, position: int) -> None:
     """Estimate and weigh the waiting job at a position anew."""
     entry = state.waiting[state.scalars[0].first + position]
     entry.estimate = estimate_of(state, rules, entry.row)
@@ -171,7 +171,7 @@ def _update_estimate(state: ClusterState, rules: Rules, policies: Records, posit
 
 
 @compiled
-def weigh(state: ClusterState, policies: Records) -> None:
+def weigh(state: KernelArrays, policies: Records) -> None:
     """Recompute the weights of all waiting jobs after the policy changed."""
     cluster = state.scalars[0]
     for i in range(cluster.waiting):
@@ -180,7 +180,7 @@ def weigh(state: ClusterState, policies: Records) -> None:
 
 
 @compiled
-def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
+def _arrive(state: KernelArrays, rules: Rules, policies: Records) -> None:
     cluster = state.scalars[0]
     while cluster.arrived < len(state.job) and state.job[cluster.arrived].submit <= cluster.now:
         job, entry = state.job[cluster.arrived], state.waiting[cluster.first + cluster.waiting]
@@ -197,7 +197,7 @@ def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
 
 
 @compiled
-def _note_starts(state: ClusterState, waited: int) -> None:
+def _note_starts(state: KernelArrays, waited: int) -> None:
     """Note start and end of each job that starts at this tick; ``waited`` jobs were queued before it."""
     cluster = state.scalars[0]
     if cluster.waiting == waited:
@@ -216,13 +216,13 @@ def _note_starts(state: ClusterState, waited: int) -> None:
 
 
 @compiled
-def slowdown_of(wait: float, run: float) -> float:
+def bounded_slowdown(wait: float, run: float) -> float:
     """Bounded slowdown (Deng et al. 2013, section 2)."""
     return float(max((wait + run) / max(run, SLOWDOWN_BOUND), 1.0))
 
 
 @compiled
-def _checkpoint(state: ClusterState, rules: Rules) -> None:
+def _checkpoint(state: KernelArrays, rules: Rules) -> None:
     """Record charges, work and slowdowns at the checkpoints before this tick.
 
     Running and waiting jobs count with their estimates: otherwise a policy would look good as long as it lets
@@ -243,18 +243,18 @@ def _checkpoint(state: ClusterState, rules: Rules) -> None:
             if node.row >= 0 and np.isnan(state.job[node.row].end):
                 job = state.job[node.row]
                 row[WORK] += time - node.begun
-                row[SLOWDOWN] += slowdown_of(node.begun - job.submit, job.estimate) / job.processors
+                row[SLOWDOWN] += bounded_slowdown(node.begun - job.submit, job.estimate) / job.processors
                 row[JOBS] += 1.0 / job.processors
         for i in range(cluster.waiting):
             entry = state.waiting[cluster.first + i]
-            row[SLOWDOWN] += slowdown_of(time - entry.submit, entry.estimate)
+            row[SLOWDOWN] += bounded_slowdown(time - entry.submit, entry.estimate)
             row[JOBS] += 1.0
         cluster.checkpoints += 1
         cluster.next_checkpoint += rules.checkpoint
 
 
 @compiled
-def _is_due(state: ClusterState) -> bool:
+def _is_due(state: KernelArrays) -> bool:
     """Whether to choose anew: the longest hold is over, or the shortest and a tenth of the queue changed."""
     cluster = state.scalars[0]
     has_changed = cluster.changes > 0 and cluster.changes * 10 >= cluster.waiting
@@ -263,13 +263,13 @@ def _is_due(state: ClusterState) -> bool:
 
 
 @compiled
-def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> int:
+def advance(state: KernelArrays, rules: Rules, policies: Records, mode: int) -> int:
     """Run to the end, or until a policy is to be chosen (modes ``CHOOSING`` and ``RESUMED``).
 
     The caller sets the policy and the hold times, and calls again with ``RESUMED``.
     """
     cluster = state.scalars[0]
-    chooses = mode != ALONE
+    chooses = mode != FIXED_POLICY
     resumes = mode == RESUMED
     while True:
         if not resumes:
@@ -296,7 +296,7 @@ def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> 
 
 
 @compiled
-def _close(state: ClusterState, rules: Rules) -> None:
+def _close(state: KernelArrays, rules: Rules) -> None:
     """After the last start: each node is given back when its last job ends."""
     cluster = state.scalars[0]
     latest = cluster.now
@@ -311,7 +311,7 @@ def _close(state: ClusterState, rules: Rules) -> None:
         cluster.ending -= 1
         job.end = job.start + job.run
         cluster.finished += 1
-        cluster.slowdown += slowdown_of(job.start - job.submit, job.run)
+        cluster.slowdown += bounded_slowdown(job.start - job.submit, job.run)
         cluster.work += job.run * job.processors
     cluster.now = latest
     while cluster.checkpoints < len(state.checkpoints):
@@ -324,7 +324,7 @@ def _close(state: ClusterState, rules: Rules) -> None:
 
 
 @compiled
-def profile(state: ClusterState, room: Records) -> int:
+def profile(state: KernelArrays, room: Records) -> int:
     """Write the rented nodes into ``room`` for the online simulator; returns their number.
 
     There, a running job ends at its expected end, which is known.
@@ -339,7 +339,7 @@ def profile(state: ClusterState, room: Records) -> int:
 
 
 @compiled
-def waiting_jobs(state: ClusterState, room: Records) -> None:
+def waiting_jobs(state: KernelArrays, room: Records) -> None:
     """Write the waiting jobs into ``room`` for the online simulator, where each runs for its estimate."""
     cluster = state.scalars[0]
     for i in range(cluster.waiting):

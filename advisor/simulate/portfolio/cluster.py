@@ -16,7 +16,7 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.simulate.heap import ENDING
 from advisor.simulate.portfolio import _cluster
-from advisor.simulate.portfolio._cluster import ClusterState, advance, weigh
+from advisor.simulate.portfolio._cluster import KernelArrays, advance, weigh
 from advisor.simulate.portfolio.online import Situation
 from advisor.simulate.portfolio.policies import Release, RentingPolicy, as_records
 from advisor.simulate.portfolio.state import (
@@ -146,7 +146,9 @@ class RentedCluster:
 
     def advance(self, *, chooses: bool) -> bool:
         """Run until a policy is to be chosen (only if ``chooses``) or to the end; True at the end."""
-        code = advance(self.state, self.rules, self.policies, self._mode if chooses else _cluster.ALONE)
+        code = advance(
+            self.state, self.rules, self.policies, self._mode if chooses else _cluster.FIXED_POLICY
+        )
         self._mode = _cluster.RESUMED
         return bool(code == _cluster.DONE)
 
@@ -220,7 +222,7 @@ def _category_codes(jobs: JobTable) -> NDArray[np.int64]:
     return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
+def _fresh_state(jobs: JobTable, rules: Rules) -> KernelArrays:
     count = len(jobs)
     records = np.zeros(count, JOB)
     records["submit"], records["run"], records["requested"] = jobs.submit, jobs.run, jobs.requested_time
@@ -236,7 +238,7 @@ def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
     scalars["next_checkpoint"] = first + rules.checkpoint
     span = float(jobs.submit[-1]) - first if count else 0.0
     users = int(records["user"].max(initial=0)) + 1
-    return ClusterState(
+    return KernelArrays(
         job=records,
         node=np.zeros(rules.max_nodes, NODE),
         waiting=np.zeros(count + 1, WAITING),

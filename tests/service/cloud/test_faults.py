@@ -21,7 +21,7 @@ from advisor.service.exchange.socket_file import SocketFile
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import LoopRunner
-from advisor.service.state.cloud_record import Closings
+from advisor.service.state.cloud_record import ClosedOptions
 from tests.hooks.cloud_programs import as_slurmctld, installed_programs
 from tests.service.cloud.rig import Rig
 from tests.service.cloud.test_reconcile_loop import reconcile
@@ -302,7 +302,7 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
         slurm=Slurm(),  # type: ignore[arg-type]
         view=rig.view,
         cloud=rig.cloud,
-        closings=Closings,
+        closings=ClosedOptions,
         status=dict,
         clock=rig.hands.clock,
     )

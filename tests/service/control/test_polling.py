@@ -23,7 +23,7 @@ from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.feature import Feature, Poll
-from advisor.service.state.cloud_record import Closings, CloudRecord
+from advisor.service.state.cloud_record import ClosedOptions, CloudRecord
 from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_instance, make_look, make_node, make_queued
 
@@ -46,11 +46,11 @@ class Followed(Feature):
         self.boot_seconds = poll.cloud.boot_seconds
 
 
-OPEN = Closings()
-SPOT_CLOSED = Closings(spot=ClosedCapacity(until=2e9, code="UnauthorizedOperation"))
+OPEN = ClosedOptions()
+SPOT_CLOSED = ClosedOptions(spot=ClosedCapacity(until=2e9, code="UnauthorizedOperation"))
 
 
-def make_loop(folder: Path, *features: Feature, closings: Closings = OPEN, **settings: Any) -> PollLoop:
+def make_loop(folder: Path, *features: Feature, closings: ClosedOptions = OPEN, **settings: Any) -> PollLoop:
     parts = {name: settings.pop(name) for name in ("instances", "account", "slurm") if name in settings}
     hands = Hands()
     cloud = CloudRecord(folder, hands.clock)
