@@ -598,8 +598,8 @@ local function is_over_limits(job, partition)
   return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
 end
 
--- Whether each partition that the user chose is too short for the job. Where it is, sbatch refuses the job, or
--- it waits for ever: it could never come home. A QOS that the user named may lift that limit.
+-- Whether each partition that the user chose is too short for the job. Where it is, sbatch refuses the job,
+-- or it waits for ever: it could never come home. A QOS that the user named may lift that limit.
 local function is_too_long_here(job, part_list)
   local named = text(job.partition) or default_partition(part_list)
   if text(job.qos) or not named then return false end
