@@ -133,8 +133,9 @@ def rehearse(
     """Rehearse a log in a closed loop: a job that leaves the queue shortens the wait of those that stay.
 
     Every policy meets the same jobs, the same cluster under EASY backfilling (with --slurm-conf under
-    Slurm's), a cloud with room for all, and the same budget, which none exceeds. Each knows only what it
-    could have known at that moment, but for the clairvoyant. Nothing is written but the page.
+    Slurm's), a cloud with room for all (but for the rows of --shipped), and the same budget, which none
+    exceeds. Each knows only what it could have known at that moment, but for the clairvoyant. Nothing is
+    written but the page.
     """
     from advisor.replay.closed_loop.world import WorldOptions
 

@@ -84,7 +84,7 @@ class DriftSettings(Section):
 
     enabled: bool = setting(
         True,
-        "Whether a partition falls back to on-premise when its forecasts have not held for a week.",
+        "Whether the jobs of a partition stay on-premise while its forecasts have not held for a week.",
         why="Money is not spent by forecasts that are known to be wrong.",
         expert=True,
     )

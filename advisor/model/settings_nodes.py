@@ -147,8 +147,8 @@ class PortfolioSettings(Section):
     )
     margin: Fraction = setting(
         0.05,
-        '`leader = "selection"` only: the share of the loss that another policy must save before it replaces '
-        "the champion.",
+        '`portfolio.leader = "selection"` only: the share of the loss that another policy must save before '
+        "it replaces the champion.",
         why="With forecast run times smaller differences are noise (docs/designs/0011).",
         expert=True,
     )

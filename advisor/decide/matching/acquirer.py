@@ -6,6 +6,9 @@ changed most recently; here it is the one with the highest change rate of its ow
 exchanged that is expected to be as good as a new one. The paper exchanges it; there a node changes many times
 in its life, and one that has just changed is worse than a new one of the provider's (section 4.3). On EC2 the
 last change is the launch, and the youngest node would be exchanged for a fresh one of the same kind.
+
+The defaults below are the paper's. `advisor.service.stability.acquirer` exchanges a tenth of the kept nodes,
+at least one, and lets their number follow their use.
 """
 
 from __future__ import annotations
@@ -114,6 +117,6 @@ def _wanted_cores(total: float, busy: float, needed_now: float, rules: AcquirerR
     if busy > rules.highest * total:
         return busy / rules.highest
     used = max(busy, needed_now)
-    if used < rules.lowest * total and not math.isclose(used, 0.0):
+    if used < rules.lowest * total and not math.isclose(used, 0.0):  # without any use the size stays
         return used / rules.lowest
     return total
