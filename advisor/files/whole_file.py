@@ -145,6 +145,20 @@ def unless_stale(read: Callable[[], Result]) -> Result:
         return read()
 
 
+def read_replaced(path: Path, most_bytes: int) -> bytes:
+    """The first bytes of a file that another process replaces again and again.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+
+    def read() -> bytes:
+        with path.open("rb") as file:
+            return file.read(most_bytes)
+
+    return unless_stale(read)
+
+
 def _read(path: Path, most_bytes: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

@@ -21,7 +21,7 @@ from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, Rentin
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """Every way a log was gone through: each contender by itself, and under whoever led.
+    """Every way a log was gone through: each contender by itself, and under the leading policy.
 
     Attributes:
         uses: What each selection has chosen, then the portfolio.

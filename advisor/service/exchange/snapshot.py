@@ -14,7 +14,7 @@ from typing import Any, Final, get_origin
 import msgspec
 
 from advisor.files import fence
-from advisor.files.whole_file import replace_file, unless_stale
+from advisor.files.whole_file import read_replaced, replace_file
 from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
 from advisor.service.exchange.seen_queue import SeenQueue
@@ -85,13 +85,8 @@ def read(path: Path) -> Snapshot:
         UseFallback: No file (``snapshot.missing``), or one that cannot be used (``snapshot.unreadable``): the
             caller goes on without a cluster state, that is, everything stays on-premise.
     """
-
-    def content_of() -> bytes:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES + 1)
-
     try:
-        content = unless_stale(content_of)
+        content = read_replaced(path, _MAX_BYTES + 1)
     except FileNotFoundError:
         raise UseFallback(
             f"{path}: no snapshot yet. `advisor control` writes it: see `systemctl status advisor-control`",

@@ -143,7 +143,7 @@ def passed_by_systemd(environment: Mapping[str, str]) -> socket.socket | None:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """User id of the process at the other end, from the kernel (SO_PEERCRED); -1, nobody's, for the pages.
+    """User id of the process at the other end, from the kernel (SO_PEERCRED); -1 for the pages.
 
     `advisor web` runs as our own user and must ask for nothing. A drop-in that lets its unit open Unix
     sockets hides ours from it, but not those that are made after its start.

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from advisor.files import fence
-from advisor.files.whole_file import replace_file, unless_stale
+from advisor.files.whole_file import read_replaced, replace_file
 from advisor.model.errors import UseFallback
 from advisor.service.exchange.access import denied
 
@@ -39,13 +39,8 @@ def read(folder: Path) -> dict[str, Any]:
         TellAdmin: This login may not read it (``access.denied``).
     """
     path = folder / NAME
-
-    def content_of() -> bytes:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES)
-
     try:
-        content = json.loads(unless_stale(content_of))
+        content = json.loads(read_replaced(path, _MAX_BYTES))
     except FileNotFoundError:
         raise UseFallback(f"{path}: advisor control has not run yet. {HOW_TO_START}", code=MISSING) from None
     except PermissionError as error:

@@ -67,7 +67,7 @@ class SpendingBudget:
         self._is_known, self._kept = found is not None, found or BudgetRecord.empty()
         kept = self._kept
         self.is_damaged, self.doubt = self.file.is_damaged, self.file.doubt
-        self._days = SpentDays(kept.days, kept.users)
+        self._days = SpentDays(kept.days, kept.users)  # it changes these two in place, for the next save
         kept.began = kept.began or self._days.first_time() or self._doubted_at
         self._held_since = dict.fromkeys(kept.promises, clock.monotonic())  # node: seen last, or promised
         is_back = self._doubted_at < kept.saved_at  # how long no advisor ran is not known then
