@@ -11,14 +11,15 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.money import expected_seconds, worst_seconds
 from advisor.service.running.clock import Clock
+from advisor.slurm.parsing import suspend_seconds
 
 AskStop = Callable[[int], float | None]
 """Function from a job id to the present stop of its hedge, seconds in the cloud; None: it has none."""
 
 _ASK_SECONDS: Final = 600.0
 _UNKNOWN_IDLE_SECONDS: Final = 300.0
-_MAX_IDLE_SECONDS: Final = 86_400.0
 """Slurm's SuspendTime while it is not known."""
+_MAX_IDLE_SECONDS: Final = 86_400.0
 
 
 class Reckoning:
@@ -56,11 +57,12 @@ class Reckoning:
         return self._idle
 
     def _suspend_seconds(self) -> float:
+        burst = self._settings.cluster.burst_partition
         try:
-            found = self._slurm.partitions()
+            own = (one.suspend_seconds for one in self._slurm.partitions() if one.name == burst)
+            found = next((one for one in own if one is not None), None)
+            if found is None:  # the partition has that of slurm.conf
+                found = suspend_seconds(self._slurm.config().get("SuspendTime", ""))
         except AdvisorError:
             return self._idle
-        burst = self._settings.cluster.burst_partition
-        seconds = (one.suspend_seconds for one in found if one.name == burst)
-        found_seconds = next((one for one in seconds if one is not None), _UNKNOWN_IDLE_SECONDS)
-        return min(found_seconds, _MAX_IDLE_SECONDS)
+        return min(_UNKNOWN_IDLE_SECONDS if found is None else found, _MAX_IDLE_SECONDS)

@@ -164,3 +164,15 @@ def test_without_caps_nothing_is_kept_back(tmp_path: Path) -> None:
     assert len(free.fleet.of("resume")[0][0]) == 8
     free.provision.keep_budget()
     assert free.provision.returning == set()
+
+
+def test_a_partition_without_a_suspend_time_has_that_of_slurm_conf(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten idle hours were promised as five minutes, and the budget was passed by the rest."""
+    (burst,) = (one for one in rig.slurm.partitions() if one.name == "burst")
+    inherits = dataclasses.replace(burst, suspend_seconds=None)
+    monkeypatch.setattr(rig.slurm, "partitions", lambda: (inherits,))
+    monkeypatch.setattr(rig.slurm, "config", lambda: {"SuspendTime": "36000 sec"})
+    ask(rig, {1: ("biology", 1.0)})
+    assert rig.fleet.of("resume")[0][0] == ()
