@@ -219,6 +219,8 @@ class ProvisionLoop:
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
         for item in report.launched:
+            if item.node in self._pool_of:
+                continue  # launched when this hand-over was tried before
             self._pool_of[item.node] = item.pool.key
             self.launches[item.pool.key] += 1
             log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)

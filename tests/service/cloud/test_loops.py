@@ -250,6 +250,17 @@ def test_f03_a_fault_of_ec2_is_tried_again_after_it_is_settled(rig: Rig) -> None
     assert rig.waiting == 0
 
 
+def test_a_node_is_counted_once_however_often_its_hand_over_is_tried(rig: Rig) -> None:
+    rig.fleet.refusals = {"burst2": SERVER_FAULT}
+    rig.hand_over("resume", "burst[1-2]")
+    for _ in range(3):
+        with pytest.raises(RetryLater):
+            rig.provision.act_on_handovers()
+    rig.fleet.refusals = {}
+    rig.provision.act_on_handovers()
+    assert rig.provision.launches.total() == 2
+
+
 def test_one_hand_over_that_fails_holds_up_no_other(rig: Rig) -> None:
     rig.fleet.refusals = {"burst1": SERVER_FAULT}
     rig.hand_over("resume", "burst1")
