@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from advisor.model.snapshot import QueuedJob
@@ -13,31 +13,39 @@ _NEVER_SPOT: Final = "on_demand"
 
 
 def jobs_of_hosts(
-    hosts: Sequence[str], cores: int, waiting: Iterable[QueuedJob], *, is_never_spot: bool
-) -> tuple[dict[str, int], set[int]]:
-    """A job's id for each host that has a job, and the ids of all jobs that have room on the hosts.
+    hosts: Sequence[str],
+    cores: int,
+    waiting: Iterable[QueuedJob],
+    without_host: Mapping[int, int],
+    *,
+    is_never_spot: bool,
+) -> tuple[list[tuple[int, Sequence[str]]], dict[int, int]]:
+    """The hosts of each job, or of each element of an array, by the job's id.
 
     Jobs of higher priority go first. A job that fits beside the one before it has no host of its own.
 
     Args:
-        waiting: Jobs that wait in the cloud's queue and have no host yet.
+        waiting: Jobs that wait in the cloud's queue.
+        without_host: How many elements of a job have no host yet; all of a job that is not there.
         is_never_spot: Whether the hosts are never spot. A job that selects such hosts gets no other host.
+
+    Returns:
+        Pairs of a job and its hosts, and ``without_host`` of the jobs that have room on the hosts.
     """
-    found, served = dict[str, int](), set[int]()
+    found, after = list[tuple[int, Sequence[str]]](), dict[int, int]()
     left, room = list(hosts), 0
     for queued in sorted(waiting, key=lambda one: (-one.priority, one.job.submit_time)):
         job = queued.job
         if not is_never_spot and _NEVER_SPOT in (job.node_list or ""):
             continue
-        for _ in range(job.array_tasks):
+        for others in reversed(range(min(job.array_tasks, without_host.get(job.job_id, job.array_tasks)))):
             if job.processors <= room:
                 room -= job.processors
-                served.add(job.job_id)
-                continue
-            count = math.ceil(job.processors / cores)
-            if not left:
-                return found, served
-            served.add(job.job_id)
-            found |= dict.fromkeys(left[:count], job.job_id)
-            left, room = left[count:], count * cores - job.processors
-    return found, served
+            elif left:
+                count = math.ceil(job.processors / cores)
+                found.append((job.job_id, left[:count]))
+                left, room = left[count:], count * cores - job.processors
+            else:
+                return found, after
+            after[job.job_id] = others
+    return found, after

@@ -196,7 +196,7 @@ class ProvisionLoop:
         wanted = sorted(self._resumed_jobs.wanted(hand_over), key=lambda node: -priorities.get(node, 0))
         advised = self._choice.advised(jobs, self._view.fresh().nodes) if jobs else {}
         capacity_of = advised | self._kept_capacities(wanted, hand_over)
-        of_several = [nodes for nodes in hand_over.allocated.values() if len(nodes) > 1]
+        of_several = [nodes for nodes in hand_over.allocated if len(nodes) > 1]
         capacity_of, pools_of = self._narrowed(jobs, capacity_of, of_several)
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
         ends = self._resumed_jobs.ends(wanted, jobs, self._clock.wall() + boot)

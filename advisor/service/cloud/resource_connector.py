@@ -12,7 +12,6 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
@@ -40,7 +39,6 @@ _AGAIN_SECONDS: Final = 10.0
 
 A crash has come between the request and its hand-over, or no poll of LSF since.
 """
-_NO_JOBS: Final[Mapping[str, int]] = MappingProxyType({})
 _HOST: Final = "advisorhost"
 """The Boolean resource of every host that the advisor launches, for RC_HOSTS of a queue."""
 
@@ -77,7 +75,7 @@ class ResourceConnector:
         self._lock = threading.Lock()
         self._listed: Sequence[Instance] = ()
         self._listed_at = float("-inf")
-        self._served = set[int]()  # ids of waiting jobs for which a host was requested
+        self._without_host = dict[int, int]()  # waiting job that has hosts: how many elements have none
         self._unnamed: dict[str, float] = {}  # host whose job the last poll did not show: epoch seconds
         self._calls: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "getAvailableMachines": self._machines,
@@ -221,12 +219,13 @@ class ResourceConnector:
             self._wait_no_more(nodes)
             self._hand_over("resume", nodes)
             return
-        jobs = dict[str, int]()
+        jobs = list[tuple[int, Sequence[str]]]()
         for template, each in self._hosts.classes.items():
             of_class = set(self._hosts.nodes_in(template)).intersection(nodes)
-            jobs |= self._jobs_for([node for node in nodes if node in of_class], each, snapshot)
+            jobs += self._jobs_for([node for node in nodes if node in of_class], each, snapshot)
+        named = {node for _, hosts in jobs for node in hosts}
         may_wait = [
-            node for node in nodes if node not in jobs and snapshot.time <= self._unnamed.get(node, now)
+            node for node in nodes if node not in named and snapshot.time <= self._unnamed.get(node, now)
         ]
         known = [node for node in nodes if node not in may_wait]
         self._wait_no_more(known)
@@ -241,19 +240,16 @@ class ResourceConnector:
 
     def _jobs_for(
         self, nodes: Sequence[str], each: NodeClass, snapshot: ClusterSnapshot
-    ) -> Mapping[str, int]:
-        """Host to the job for which it is launched: the job's advice names the capacity and the cost."""
-        self._served &= {queued.job.job_id for queued in snapshot.jobs if queued.state == PENDING}
-        waiting = [
-            queued
-            for queued in snapshot.jobs
-            if queued.state == PENDING
-            and queued.job.queue == self._queue
-            and queued.job.job_id not in self._served
-            and not _lacks_advice(queued)
-        ]
-        jobs, served = jobs_of_hosts(nodes, each.cores, waiting, is_never_spot=is_never_spot(each.features))
-        self._served |= served
+    ) -> list[tuple[int, Sequence[str]]]:
+        """The jobs for which hosts are launched: a job's advice names the capacity and the cost."""
+        pending = [queued for queued in snapshot.jobs if queued.state == PENDING]
+        ids = {queued.job.job_id for queued in pending}
+        self._without_host = {job_id: left for job_id, left in self._without_host.items() if job_id in ids}
+        waiting = [one for one in pending if one.job.queue == self._queue and not _lacks_advice(one)]
+        jobs, without_host = jobs_of_hosts(
+            nodes, each.cores, waiting, self._without_host, is_never_spot=is_never_spot(each.features)
+        )
+        self._without_host |= without_host
         return jobs
 
     def _instances(self) -> Sequence[Instance]:
@@ -278,10 +274,15 @@ class ResourceConnector:
             log.warning("connector.never_asked_again", nodes=fold(unread))
             self._hand_over("suspend", unread)
 
-    def _hand_over(self, operation: str, nodes: Sequence[str], jobs: Mapping[str, int] = _NO_JOBS) -> None:
+    def _hand_over(
+        self, operation: str, nodes: Sequence[str], jobs: Sequence[tuple[int, Sequence[str]]] = ()
+    ) -> None:
         now = self._clock.wall()
         identity = f"{int(now * 1e6)}-{os.getpid()}-{secrets.token_hex(4)}"
-        rows = [{"job_id": job_id, "nodes_resume": node} for node, job_id in jobs.items()]
+        rows = [
+            {"job_id": job_id, "element": number, "nodes_resume": fold(hosts)}
+            for number, (job_id, hosts) in enumerate(jobs)
+        ]
         said = {"v": 1, "id": identity, "op": operation, "time": now, "nodes": fold(nodes)}
         said |= {"resume_file": json.dumps({"jobs": rows})} if rows else {}
         line = json.dumps(said).encode() + b"\n"

@@ -43,7 +43,8 @@ class HandOver:
         time: When slurmctld asked, epoch seconds.
         jobs: Node to the job for which it is resumed, if Slurm names one.
         priorities: Node to that job's priority, if Slurm names it (from 26.05 on).
-        allocated: Job to all its nodes, including those that are up, if Slurm names them.
+        allocated: All nodes of each job, or of each element of an array under LSF, including those that are
+            up, if the scheduler names them.
     """
 
     identity: str
@@ -52,7 +53,7 @@ class HandOver:
     time: float
     jobs: dict[str, int]
     priorities: dict[str, int] = field(default_factory=dict)
-    allocated: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    allocated: tuple[tuple[str, ...], ...] = ()
 
     def without(self, nodes: Collection[str]) -> HandOver:
         """The same request about the other nodes."""
@@ -126,17 +127,20 @@ def _by_node(jobs: Any, key: str) -> dict[str, int]:
     return found
 
 
-def _by_job(jobs: Any) -> dict[int, tuple[str, ...]]:
-    """All nodes of each job: those to resume and those that are up."""
-    found: dict[int, tuple[str, ...]] = {}
+def _by_job(jobs: Any) -> tuple[tuple[str, ...], ...]:
+    """All nodes of each job: those to resume and those that are up.
+
+    Our rows for LSF have an ``element`` where one id stands for the elements of an array.
+    """
+    found: dict[tuple[int, int], tuple[str, ...]] = {}
     with _readable():
         for job in jobs:
-            number = int(job["job_id"])
+            number = int(job["job_id"]), int(job.get("element", 0))
             named = (expand(str(job.get(key) or "")) for key in ("nodes_alloc", "nodes_resume", "nodes"))
             found[number] = tuple(
                 dict.fromkeys(node for nodes in (found.get(number, ()), *named) for node in nodes)
             )
-    return found
+    return tuple(found.values())
 
 
 @contextlib.contextmanager

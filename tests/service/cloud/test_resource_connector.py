@@ -142,12 +142,34 @@ def test_a_host_is_for_the_job_that_goes_first(site: Site) -> None:
     site.create(3)
     ((path, first),) = site.folder.waiting()
     assert first.jobs == {"cloud1": 8, "cloud2": 8}  # 7 fits beside it
-    assert first.allocated == {8: ("cloud1", "cloud2")}  # both, or none
+    assert first.allocated == (("cloud1", "cloud2"),)  # both, or none
     site.folder.done(path)
     template = {"templateId": "steady4", "machineCount": 1}
     site.ask("requestMachines", template=template)
     ((_, steady),) = site.folder.waiting()
     assert steady.jobs == {"steady1": 9}
+
+
+def test_each_element_of_an_array_has_a_host_of_its_own(site: Site) -> None:
+    """All hosts of an array were launched in one pool or none, and only those of the first request for it."""
+    look = make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=4, array_tasks=3)])
+    site.view.update(look, make_cluster())
+    site.create(2)
+    ((path, first),) = site.folder.waiting()
+    assert first.jobs == {"cloud1": 7, "cloud2": 7}
+    assert first.allocated == (("cloud1",), ("cloud2",))
+    site.folder.done(path)
+    site.create(1)
+    ((_, second),) = site.folder.waiting()
+    assert second.jobs == {"cloud3": 7}
+
+
+def test_an_array_gets_no_more_hosts_than_it_has_elements(site: Site) -> None:
+    look = make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=2, array_tasks=3)])
+    site.view.update(look, make_cluster())
+    site.create(3)
+    ((_, seen),) = site.folder.waiting()
+    assert seen.jobs == {"cloud1": 7, "cloud2": 7}  # two elements fit on the first
 
 
 def test_a_host_whose_job_is_not_seen_yet_waits_for_the_next_poll(site: Site) -> None:

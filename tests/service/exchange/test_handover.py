@@ -94,12 +94,8 @@ def test_the_nodes_of_a_job_are_those_to_resume_and_those_that_are_up() -> None:
         {"job_id": 9, "nodes_resume": "burst6"},
     ]
     hand_over = decode(line(nodes="burst[2,4-6]", resume_file=json.dumps({"jobs": jobs})))
-    assert hand_over.allocated == {
-        7: ("burst1", "burst2", "burst3"),
-        8: ("burst4",),
-        9: ("burst5", "burst6"),
-    }
-    assert decode(line(nodes="burst1", resume_file="{}")).allocated == {}
+    assert hand_over.allocated == (("burst1", "burst2", "burst3"), ("burst4",), ("burst5", "burst6"))
+    assert decode(line(nodes="burst1", resume_file="{}")).allocated == ()
 
 
 def test_the_resume_file_of_26_05_has_priorities() -> None:
@@ -123,7 +119,7 @@ def test_a_resume_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     resume_file = '{"jobs":[{"job_id":7,"priority":3,"nodes_alloc":"burst[1-2]"}]}'
     found = decode(line(resume_file=resume_file))
     assert (found.jobs, found.priorities) == ({"burst1": 7, "burst2": 7}, {"burst1": 3, "burst2": 3})
-    assert found.allocated == {7: ("burst1", "burst2")}
+    assert found.allocated == (("burst1", "burst2"),)
     assert parsed.count(resume_file) == 1
 
 
