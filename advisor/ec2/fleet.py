@@ -37,8 +37,8 @@ __all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
 _log = structlog.get_logger("advisor.ec2")
 
 Refuse = Callable[[Sequence[str], Sequence[Instance] | None], Mapping[str, Failure]]
-"""Function from nodes that are about to be launched, and the instances that there are (None: capacity
-reservations are full), to the nodes that may not be launched, and why."""
+"""Function from nodes that are about to be launched, and the instances that there are (None: the nodes got no
+place in a capacity reservation), to the nodes that may not be launched, and why."""
 
 
 class Fleet:

@@ -38,7 +38,7 @@ class Asked:
         jobs: The nodes of each job that has several. Of these nodes all or none are launched.
         ends: When the jobs of a node end at the latest, epoch seconds.
         pools_of: The spot pools that a node may use; any for others.
-        refuse: Returns the nodes, of those that a capacity reservation has no place for, that may not be
+        refuse: Returns the nodes, of those that no capacity reservation has a place for, that may not be
             launched elsewhere, where they cost money.
     """
 
@@ -108,10 +108,10 @@ class LaunchBatches:
             replace(part, is_whole=True, group_of=self._group_of(part))
             for part in self._parts(missing, asked.pools_of)
         ]
-        if len(parts) == 1 and self._launch_in_reservation(parts[0], asked, report, near):
-            return
-        subnet = None if near is None else near.subnet_id
-        self._launches.launch_together([replace(part, subnet_id=subnet) for part in parts], report)
+        left = list(missing) if len(parts) > 1 else self._launch_in_reservation(parts[0], asked, report, near)
+        if self._may_cost(left, asked, report, is_whole=True):
+            subnet = None if near is None else near.subnet_id
+            self._launches.launch_together([replace(part, subnet_id=subnet) for part in parts], report)
 
     def _group_of(self, part: Wanted) -> str:
         """The class in whose placement group the nodes of a job are launched; empty: no placement group."""
@@ -123,21 +123,24 @@ class LaunchBatches:
         for part in self._parts(left, {}) if self._account().reservations else ():
             self._launch_in_reservation(part, asked, report)
         done = {item.node for item in report.launched} | report.failed.keys()
-        for node in done & left.keys():
+        others = self._may_cost([node for node in left if node not in done], asked, report)
+        for node in left.keys() - others:
             del left[node]
 
     def _launch_in_reservation(
         self, part: Wanted, asked: Asked, report: LaunchReport, near: Instance | None = None
-    ) -> bool:
-        """Launch nodes in capacity reservations; False if some are left for other pools."""
-        nodes, has_refused = list(part.nodes), False
+    ) -> list[str]:
+        """Launch nodes in capacity reservations, the first of ``asked`` first; return those that are left."""
+        wanted = frozenset(part.nodes)
+        nodes = [node for node in asked.capacities if node in wanted]
         launched, types = self._journal.instances(), part.instance_types
         for slots in slots_of(self._account(), asked.listed, launched, types, near):
             some = [node for node in nodes if asked.ends.get(node, math.inf) <= slots.ends_at][: slots.number]
             if not some or (part.is_whole and len(some) < len(nodes)):
                 continue
             tried = LaunchReport()
-            self._launches.launch(slots.of(part, some), tried)
+            for batch in batches(some, _LAUNCH_BATCH):
+                self._launches.launch(slots.of(part, batch), tried)
             report.launched += tried.launched
             report.newly_unavailable += tried.newly_unavailable
             # where EC2 may have launched, no other pool is tried
@@ -146,12 +149,19 @@ class LaunchBatches:
             done = {item.node for item in tried.launched} | unsure.keys()
             nodes = [node for node in nodes if node not in done]
             if not nodes or (part.is_whole and unsure):
-                return True
-            has_refused |= bool(tried.failed)
-        if has_refused and asked.refuse is not None and (why := dict(asked.refuse(nodes))):
-            report.failed |= dict.fromkeys(nodes, most_careful(list(why.values()))) if part.is_whole else why
-            nodes = [node for node in nodes if node not in report.failed]
-        return not nodes
+                return []
+        return nodes
+
+    @staticmethod
+    def _may_cost(
+        nodes: list[str], asked: Asked, report: LaunchReport, *, is_whole: bool = False
+    ) -> list[str]:
+        """The nodes that may be launched where they cost money; of a whole job all or none."""
+        why = dict(asked.refuse(nodes)) if nodes and asked.refuse is not None else {}
+        if why and is_whole:
+            why = dict.fromkeys(nodes, most_careful(list(why.values())))
+        report.failed |= why
+        return [node for node in nodes if node not in why]
 
     def _parts(self, capacities: Mapping[str, Capacity], pools_of: Mapping[str, Rounds]) -> list[Wanted]:
         """Divide nodes by the capacity, class and pools that may be launched for them, and into batches."""

@@ -102,8 +102,10 @@ class PaidBook:
         lasting = sum(nodes for until, nodes in found if until == math.inf)
         return lasting, tuple(sorted(ending, key=lambda each: each.until))
 
-    def take(self, types: Collection[str], until: float = 0.0, *, reservations_only: bool = False) -> bool:
-        """Use one node's place, of what lasts until a moment (epoch seconds); False where there is none.
+    def take(
+        self, types: Collection[str], until: float = 0.0, *, reservations_only: bool = False
+    ) -> PaidRow | None:
+        """Use one node's place, of what lasts until a moment (epoch seconds); None where there is none.
 
         ``reservations_only``: for a node to be launched as spot. It is launched in a capacity reservation
         instead where one has room; no discount applies to it.
@@ -113,8 +115,8 @@ class PaidBook:
                 continue
             if row.until >= until and row.places(types):
                 row.ours += max(share for each in types if (share := row.share(each)) is not None)
-                return True
-        return False
+                return row
+        return None
 
     def _count(self, item: Instance, *, is_busy: bool) -> None:
         """Find what pays for one of our instances."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.reading_account import AccountCache
 from advisor.model.advice import Capacity
@@ -122,6 +123,36 @@ def test_a_job_of_several_nodes_is_in_a_reservation_as_a_whole_or_not(
     assert set(alive(emulator).values()) == {("cr-02", "on-demand")}
     fleet.resume(["b4", "b5", "b6"], jobs=[["b4", "b5", "b6"]])
     assert alive(emulator)["b5"] == (None, "on-demand")
+
+
+def test_nodes_without_a_place_are_asked_about_before_they_cost_money(
+    emulator: Ec2Emulator, start: Callable[..., Fleet]
+) -> None:
+    """The guard of the budget counted each place as one node's, also for a job that needs two."""
+    emulator.reservations([reservation_row("cr-01", 1, **TARGETED)])
+    job, asked = ["b1", "b2"], []
+
+    def refuse(nodes: Sequence[str], listed: object) -> dict[str, Failure]:
+        asked.append((list(nodes), listed is None))
+        too_dear = {"b1", "b4"}.intersection(nodes) if listed is None else ()
+        return dict.fromkeys(too_dear, Failure(FailureClass.BUDGET, "Budget", "spent"))
+
+    report = start().resume([*job, "b5", "b4", "b3"], jobs=[job], refuse=refuse)
+    assert asked == [([*job, "b5", "b4", "b3"], False), (job, True), (["b4", "b3"], True)]
+    assert report.failed.keys() == {*job, "b4"}
+    assert alive(emulator) == {"b5": ("cr-01", "on-demand"), "b3": (None, "on-demand")}
+
+
+def test_a_launch_in_a_block_says_its_nodes_in_a_tag_that_ec2_accepts(
+    emulator: Ec2Emulator, start: Callable[..., Fleet], clock: ManualClock
+) -> None:
+    """Every second of 160 nodes fits before the block's end: their names take 300 characters, EC2 has 256."""
+    emulator.reservations([reservation_row("cr-01", 80, EndDate=until(clock, 3.0), **BLOCK)])
+    nodes = [f"b{number}" for number in range(100, 260)]
+    start().resume(nodes, ends=dict.fromkeys(nodes[::2], clock.wall + HOUR))
+    made = [item for item in emulator.instances() if item["reservation"] == "cr-01"]
+    assert len(made) == 80
+    assert all(len(value) <= 256 for item in made for value in item["tags"].values())
 
 
 def test_f09_a_lost_answer_about_a_reservation_is_settled_there(

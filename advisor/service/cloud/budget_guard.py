@@ -35,6 +35,7 @@ class BudgetGuard:
         self._settings, self._cloud = context.settings, context.cloud
         self._paid, self._reckoning = context.paid_now(), context.reckoning()
         self._limits = limits_of(context.settings)
+        self._reserved: set[str] = set()  # nodes of the last hand-over that count on a capacity reservation
 
     def put_aside(
         self,
@@ -51,8 +52,8 @@ class BudgetGuard:
 
         Args:
             ends: When the jobs of a node end at the latest, epoch seconds.
-            listed: The cluster's instances, including those that EC2 does not list yet; None: nothing
-                is paid for, whatever was last read of the account.
+            listed: The cluster's instances, including those that EC2 does not list yet; None: the nodes got
+                no place in a capacity reservation. Those that were to have one are promised their cost.
 
         Raises:
             TellAdmin: There is a budget and promises cannot be written to disk: nothing may be launched.
@@ -60,10 +61,14 @@ class BudgetGuard:
         prices = self._context.prices_now()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
         idle = self._reckoning.idle_seconds
-        asked = {node: capacity_of.get(node, Capacity.ON_DEMAND) for node in nodes}
         free: Collection[str] = ()
+        if listed is None:
+            nodes = [node for node in nodes if node in self._reserved]
+        asked = {node: capacity_of.get(node, Capacity.ON_DEMAND) for node in nodes}
         if listed is not None:
-            free = self._paid.free_nodes(self._paid.at_launch(listed), asked, ends)
+            payers = self._paid.free_nodes(self._paid.at_launch(listed), asked, ends)
+            free = payers.keys()
+            self._reserved = {node for node, row in payers.items() if row.is_of_reservation}
         requests = []
         for node in nodes:
             queued = jobs.get(node)
@@ -78,7 +83,7 @@ class BudgetGuard:
             usd = price * (boot + self._reckoning.run_seconds(queued) + behind) / 3600.0
             account, user = ("", "") if queued is None else (queued.job.account or "", queued.job.user or "")
             requests.append(LaunchRequest(node=node, account=account, user=user, usd=usd, usd_per_hour=price))
-        refused = self._cloud.budget.promise(requests, self._limits)
+        refused = self._cloud.budget.promise(requests, self._limits) if requests else {}
         return {node: Failure(FailureClass.BUDGET, "Budget", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from advisor.ec2.account import Account
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
-from advisor.ec2.paid import PaidBook, paid_book
+from advisor.ec2.paid import PaidBook, PaidRow, paid_book
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
@@ -52,21 +52,24 @@ class PaidNow:
 
     def free_nodes(
         self, book: PaidBook, capacity_of: Mapping[str, Capacity], ends: Mapping[str, float]
-    ) -> frozenset[str]:
-        """The nodes about to be launched that are paid for.
+    ) -> dict[str, PaidRow]:
+        """The nodes about to be launched that are paid for, and what pays for each.
 
         A spot instance uses no discount, but a capacity reservation is used first.
 
         Args:
             ends: When the jobs of a node end at the latest, epoch seconds.
         """
-        return frozenset(
-            node
+        return {
+            node: row
             for node, capacity in capacity_of.items()
-            if book.take(
-                self.types_of(node), ends.get(node, math.inf), reservations_only=capacity is Capacity.SPOT
+            if (
+                row := book.take(
+                    self.types_of(node), ends.get(node, math.inf), reservations_only=capacity is Capacity.SPOT
+                )
             )
-        )
+            is not None
+        }
 
     def _book(self, listed: Iterable[Instance], busy: Collection[str] | None) -> PaidBook:
         return paid_book(self._account(), self._settings, self._prices(), listed, busy)

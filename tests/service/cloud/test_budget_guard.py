@@ -9,9 +9,12 @@ from types import MappingProxyType
 
 import pytest
 
+from advisor.ec2.account import Account, Reservation
 from advisor.model import Capacity
-from advisor.model.settings import BudgetSettings
+from advisor.model.settings import BudgetSettings, CapacitySettings
+from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.cloud.provisioning import ProvisionLoop
+from advisor.service.state.budget_records import LaunchRequest
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
 
@@ -176,3 +179,25 @@ def test_a_partition_without_a_suspend_time_has_that_of_slurm_conf(
     monkeypatch.setattr(rig.slurm, "config", lambda: {"SuspendTime": "36000 sec"})
     ask(rig, {1: ("biology", 1.0)})
     assert rig.fleet.of("resume")[0][0] == ()
+
+
+@pytest.mark.parametrize(("declared", "spent"), [(0, 0.0), (0, 4.0), (1, 4.0)])
+def test_a_node_without_its_place_in_a_reservation_is_promised_its_cost(
+    rig: Rig, declared: int, spent: float
+) -> None:
+    """Another node, or a job that needs two, may get in where the guard counted on one place."""
+    reservation = Reservation(reservation_id="cr-1", instance_type="c5.xlarge", zone="us-east-1a", total=1)
+    context = dataclasses.replace(
+        rig.context,
+        settings=rig.settings.model_copy(update={"capacity": CapacitySettings(reserved_nodes=declared)}),
+        account=lambda: Account(reservations=(reservation,)),
+    )
+    guard, budget = BudgetGuard(context), context.cloud.budget
+    budget.rebuild((), (), ())  # nothing was spent
+    if spent:
+        budget.promise([LaunchRequest(node="burst9", account="", usd=spent, usd_per_hour=1.0)], ())
+    jobs = {f"burst{number}": make_queued(number, requested_time=HOUR) for number in (1, 2)}
+    asked = {node: jobs[node] for node in ("burst1", "burst2") if declared or node == "burst1"}
+    assert guard.put_aside(list(asked), asked, {}, ends=dict.fromkeys(asked, 0.0)) == {}
+    refused = guard.put_aside(list(asked), asked, {}, ends=dict.fromkeys(asked, 0.0), listed=None)
+    assert refused.keys() == ({"burst1"} if spent else set())  # reserved instances pay for the other
