@@ -6,8 +6,10 @@ Each part is read by itself, and the last good answer stays while it cannot be r
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from advisor.ec2.pools import instance_types
 from advisor.ec2.quotas import quota_code
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
 from advisor.model.advice import Capacity
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Ec2Settings
 
 LINUX: Final = frozenset({"Linux/UNIX", "Linux/UNIX (Amazon VPC)"})
@@ -30,7 +33,7 @@ _NO_QUOTA: Final = "NoSuchResourceException"
 
 
 class AccountCache:
-    """The data last read of the account. Any thread may use it, one thread refreshes it.
+    """The data last read of the account. Any thread may use it; each part is refreshed by one loop.
 
     Args:
         cluster: Value of the cluster tag, by which our instances are told from others.
@@ -48,7 +51,22 @@ class AccountCache:
         self._ec2, self._quotas = connect("ec2", settings), connect("service-quotas", settings)
         self._plans = connect("savingsplans", settings.model_copy(update={"region": _PLANS_REGION}))
         self._ours_in: Counter[str] = Counter()  # reservation: our instances at the last look
+        self._first = threading.Lock()
+        self._is_tried = False
         self.account = Account()
+
+    def read_first(self) -> None:
+        """Read what is paid for, unless that was tried before: else the first launches pay for it again.
+
+        What cannot be read counts as nothing until a refresh succeeds.
+        """
+        with self._first:
+            if self._is_tried:
+                return
+            for read in (self.refresh_reservations, self.refresh_reserved, self.refresh_plans):
+                with suppress(AdvisorError):
+                    read()
+            self._is_tried = True
 
     # ------------------------------------------------------------------ reservations
 

@@ -25,7 +25,7 @@ from advisor.service.cloud.staging import StageIns
 from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.exchange.staged import Staged
 from advisor.service.running.feature import Feature
-from advisor.service.running.loops import Loop, LoopRunner
+from advisor.service.running.loops import Loop, LoopRunner, Step
 
 
 class CloudFeature(Feature):
@@ -52,10 +52,11 @@ class CloudFeature(Feature):
         self.context = context
         self._clock = context.clock
         self.interruptions = context.interruptions
-        provision = ProvisionLoop(context, folder=folder, kept=kept_nodes)
+        first = () if account is None else (Step("paid capacity", account.read_first),)
+        provision = ProvisionLoop(context, folder=folder, kept=kept_nodes, first=first)
         self._stage_ins = StageIns(context, give_back=provision.give_back)
         self._reconcile = ReconcileLoop(
-            context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
+            context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended, first=first
         )
         self._provision_runner = self._runner(provision)
         self.runners = (

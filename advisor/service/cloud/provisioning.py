@@ -45,6 +45,7 @@ class ProvisionLoop:
 
     Args:
         kept: Names of the nodes that are kept up without a job; they are spot.
+        first: Steps that come before all others.
 
     Attributes:
         launches, refusals: Launches by pool, and nodes without an instance by code, since the start.
@@ -62,6 +63,7 @@ class ProvisionLoop:
         *,
         folder: HandoverFolder,
         kept: Callable[[], Collection[str]] = tuple,
+        first: Sequence[Step] = (),
     ) -> None:
         settings, slurm, view, clock = context.settings, context.slurm, context.view, context.clock
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
@@ -70,7 +72,7 @@ class ProvisionLoop:
         self._addresses = Addresses(settings, slurm)
         self._choice, self._blocks = SpotChoice(context), BlockKeeper(context)
         self.folder = folder
-        self._kept = kept
+        self._kept, self._first = kept, first
         self._resumed_jobs = ResumedJobs(context)
         self._asked_nodes = AskedNodes(context)
         self._late = LateRequests(slurm, clock)
@@ -88,6 +90,7 @@ class ProvisionLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
+            *self._first,
             Step("hand-overs", self.act_on_handovers),
             Step("addresses", self.find_addresses),
             Step("capacity blocks", self._blocks.keep),

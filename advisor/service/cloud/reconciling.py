@@ -50,6 +50,7 @@ class ReconcileLoop:
         resuming: Nodes that wait for a launch: the instance they had is of a former life.
         boot_ended: Called before a node is given up whose instance has ended while it booted; it keeps the
             node's jobs alive.
+        first: Steps that come before all others.
 
     Attributes:
         instances: The instances that EC2 listed in this round; empty if it could not be read.
@@ -66,8 +67,9 @@ class ReconcileLoop:
         *,
         resuming: Callable[[], Collection[str]],
         boot_ended: Callable[[str, Instance], None],
+        first: Sequence[Step] = (),
     ) -> None:
-        self._resuming, self._boot_ended = resuming, boot_ended
+        self._resuming, self._boot_ended, self._first = resuming, boot_ended, first
         self._settings, self._slurm, self._view = context.settings, context.slurm, context.view
         self.period_seconds = context.settings.loops.reconcile_seconds
         self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
@@ -88,6 +90,7 @@ class ReconcileLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
+            *self._first,
             Step("settle launches", self.settle_launches),
             Step("read instances", self.read_instances),
             Step("addresses", self.set_addresses),

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from advisor.model.settings import AcquirerSettings, HedgeSettings, PathSettings, PortfolioSettings, Settings
+from advisor.ec2.reading_account import AccountCache
+from advisor.model.errors import RetryLater
+from advisor.model.settings import (
+    AcquirerSettings,
+    Ec2Settings,
+    HedgeSettings,
+    PathSettings,
+    PortfolioSettings,
+    Settings,
+)
 from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.connections import Connections
@@ -19,7 +28,7 @@ from advisor.service.exchange import snapshot as snapshots
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.running.feature import Poll
 from advisor.testing.memory_slurm import MemorySlurm
-from tests.service.doubles import FakeFleet, make_look, make_queued
+from tests.service.doubles import FakeFleet, make_instance, make_look, make_queued
 from tests.service.site import make_cluster
 
 
@@ -30,7 +39,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
     control.store.close()
 
 
-def make_control(tmp_path: Path) -> Control:
+def make_control(tmp_path: Path, **parts: Any) -> Control:
     for name in ("models", "run"):
         (tmp_path / name).mkdir(mode=0o700)
     settings = Settings(
@@ -45,11 +54,11 @@ def make_control(tmp_path: Path) -> Control:
     anything: Any = MemorySlurm(now=lambda: 0.0)
     connections = Connections(
         slurm=anything,
-        fleet=FakeFleet(),
         spot=SpotParts(source=anything, jobs=anything),
         places=anything,
         steering=anything,
         nodes_asked=anything,
+        **{"fleet": FakeFleet(), **parts},
     )
     return Control(settings, connections)
 
@@ -96,6 +105,28 @@ def test_d4_whatever_a_damaged_history_holds_control_starts(tmp_path: Path) -> N
 def test_d4_learning_starts_last(control: Control) -> None:
     """It reads the history first, which may be locked for a while: all other loops run by then."""
     assert isinstance(control.features[-1], LearnFeature)
+
+
+@pytest.mark.parametrize("loop", ["provision", "reconcile"])
+def test_what_is_paid_for_is_read_before_anything_is_launched_or_counted(tmp_path: Path, loop: str) -> None:
+    """After a start, nodes were launched beside the reservation, and hours in it counted at their price."""
+    account = AccountCache(Ec2Settings(), "c1", connect=lambda *_: None)
+    fleet = FakeFleet(listed=[make_instance("burst1")])
+    control = make_control(tmp_path, fleet=fleet, account=account)
+    control.folder.prepare()
+    read, asked = [], fleet.asked
+
+    def refresh() -> None:
+        read.append(list(asked))
+        if len(read) == 1:
+            raise RetryLater("EC2 does not answer", code="ec2.server")
+
+    for part in ("reservations", "reserved", "plans"):
+        setattr(account, f"refresh_{part}", refresh)
+    for _ in range(2):
+        control.runners[loop].run_once()
+    assert read == [[], [], []]  # each was tried once
+    control.store.close()
 
 
 def parts_of(control: Control, offer: str) -> dict[str, Any]:
