@@ -80,8 +80,7 @@ class AccountCache:
             AdvisorError: EC2 cannot be read: what was read before stays.
         """
         self._read_instances()
-        types = list(instance_types(self._settings))
-        filters = [{"Name": "state", "Values": ["active"]}, {"Name": "instance-type", "Values": types}]
+        filters = [{"Name": "state", "Values": ["active"]}]  # of other types as well: quotas count them
         rows = ask(
             lambda: rows_of(
                 self._ec2, "describe_capacity_reservations", "CapacityReservations", Filters=filters
@@ -117,7 +116,8 @@ class AccountCache:
 
     def _may_use(self, row: Mapping[str, Any]) -> bool:
         if (
-            row.get("InstancePlatform", "Linux/UNIX") not in LINUX
+            row["InstanceType"] not in instance_types(self._settings)
+            or row.get("InstancePlatform", "Linux/UNIX") not in LINUX
             or row.get("Tenancy", "default") != "default"
         ):
             return False
@@ -230,9 +230,9 @@ class AccountCache:
         self.account = replace(self.account, vcpus=known)
 
     def _all_types(self) -> list[str]:
-        """Our types, then those of others' instances."""
+        """Our types, then those of others' instances and of what reservations hold free."""
         others = self.account.others
-        seen = (*others.spot, *(kind for kind, _ in others.on_demand))
+        seen = (*others.spot, *(kind for kind, _ in others.on_demand), *others.held, *self.account.unused)
         return list(dict.fromkeys((*instance_types(self._settings), *seen)))
 
 

@@ -90,10 +90,12 @@ class _Ec2Client:
                 raise ValueError(msg)
 
     def _reservations(self, *, Filters: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 -- as above
-        types = next(each["Values"] for each in Filters if each["Name"] == "instance-type")
+        types = next((each["Values"] for each in Filters if each["Name"] == "instance-type"), None)
         alive = self._account.alive()
         found = [
-            each.as_raw(alive) for each in self._account.paid.reservations if each.instance_type in types
+            each.as_raw(alive)
+            for each in self._account.paid.reservations
+            if types is None or each.instance_type in types
         ]
         answer: dict[str, Any] = self._account.call(
             "describe_capacity_reservations", lambda: {"CapacityReservations": found}

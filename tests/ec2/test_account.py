@@ -199,3 +199,19 @@ def test_quotas_are_read_by_code_and_count_the_whole_account(
     emulator.reservations([reservation_row("cr-01", 3)])
     cache.refresh_reservations()
     assert launches_left(cache.account, (), "c5.xlarge", Capacity.ON_DEMAND) == (40 - 16 - 12) // 4
+
+
+def test_a_quota_counts_reservations_of_every_type_and_what_others_run_in_them(
+    emulator: Ec2Emulator, make_cache: MakeCache, ec2: Any
+) -> None:
+    """Their vCPUs were taken for free: EC2 refused the launch, which closed on-demand for an hour."""
+    emulator.quotas({"on-demand": 40})
+    emulator.reservations([reservation_row("cr-01", 3, InstanceType="m5.2xlarge")])
+    inside = {"CapacityReservationSpecification": {"CapacityReservationTarget": {}}}
+    inside["CapacityReservationSpecification"]["CapacityReservationTarget"]["CapacityReservationId"] = "cr-01"
+    run(ec2, 1, InstanceType="m5.2xlarge", **inside)
+    cache = make_cache()
+    cache.refresh_reservations()
+    cache.refresh_quotas()
+    assert cache.account.reservations == ()
+    assert launches_left(cache.account, (), "c5.xlarge", Capacity.ON_DEMAND) == (40 - 24) // 4
