@@ -35,10 +35,10 @@ def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
 
 
 def running_instances(settings: Ec2Settings, cluster: str) -> list[str]:
-    """The ids of a cluster's instances that have not ended.
+    """The ids of a cluster's instances that have not ended; a stopped one may cost money.
 
     Raises:
         AdvisorError: EC2 cannot be asked.
     """
     raw = described(client("ec2", settings), {CLUSTER_TAG: cluster})
-    return [found.instance_id for found in map(as_instance, raw) if found.is_alive]
+    return [found.instance_id for found in map(as_instance, raw) if found.may_cost]

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def settings(emulator: Ec2Emulator, tmp_path: Path) -> Settings:
+def ec2(emulator: Ec2Emulator) -> Any:
+    return boto3.client("ec2", region_name=emulator.settings().region, endpoint_url=emulator.url)
+
+
+@pytest.fixture
+def settings(emulator: Ec2Emulator, tmp_path: Path, ec2: Any) -> Settings:
     """Those under which an instance runs, as the record of boots says."""
-    ec2 = emulator.settings()
+    known = emulator.settings()
     tags = [{"ResourceType": "instance", "Tags": [{"Key": CLUSTER_TAG, "Value": "old"}]}]
-    boto3.client("ec2", region_name=ec2.region, endpoint_url=emulator.url).run_instances(
-        ImageId=ec2.image_id, InstanceType="m5.large", MinCount=1, MaxCount=1, TagSpecifications=tags
+    ec2.run_instances(
+        ImageId=known.image_id, InstanceType="m5.large", MinCount=1, MaxCount=1, TagSpecifications=tags
     )
-    base = Settings(paths=PathSettings(state=tmp_path), ec2=ec2)
-    CloudRecord(tmp_path, Clock()).instances_run("old", ec2.region)
+    base = Settings(paths=PathSettings(state=tmp_path), ec2=known)
+    CloudRecord(tmp_path, Clock()).instances_run("old", known.region)
     return _with(base, "cluster", name="old")
 
 
@@ -50,6 +55,13 @@ def test_settings_that_would_leave_instances_behind_are_refused(
     with pytest.raises(BadInput, match=r"1 instances with the tag of .* 'old' run in us-east-1"):
         refuse_to_leave_instances(changed)
     assert _reloaded(settings, lambda: changed) == (settings, False)
+
+
+def test_a_stopped_instance_costs_money_and_is_not_left_either(settings: Settings, ec2: Any) -> None:
+    (row,) = ec2.describe_instances()["Reservations"]
+    ec2.stop_instances(InstanceIds=[row["Instances"][0]["InstanceId"]])
+    with pytest.raises(BadInput, match="1 instances"):
+        refuse_to_leave_instances(_with(settings, "cluster", name="new"))
 
 
 def test_they_hold_once_the_instances_have_ended(settings: Settings, emulator: Ec2Emulator) -> None:
