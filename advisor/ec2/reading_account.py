@@ -37,6 +37,7 @@ class AccountCache:
 
     Args:
         cluster: Value of the cluster tag, by which our instances are told from others.
+        uses_blocks: Whether our nodes may be launched in capacity blocks.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class AccountCache:
         cluster: str,
         *,
         connect: Callable[..., Any] = client,
+        uses_blocks: bool = True,
     ) -> None:
         self._settings = settings
-        self._cluster = cluster
+        self._cluster, self._uses_blocks = cluster, uses_blocks
         self._ec2, self._quotas = connect("ec2", settings), connect("service-quotas", settings)
         self._plans = connect("savingsplans", settings.model_copy(update={"region": _PLANS_REGION}))
         self._ours_in: Counter[str] = Counter()  # reservation: our instances at the last look
@@ -117,6 +119,7 @@ class AccountCache:
     def _may_use(self, row: Mapping[str, Any]) -> bool:
         if (
             row["InstanceType"] not in instance_types(self._settings)
+            or (_is_block(row) and not self._uses_blocks)
             or row.get("InstancePlatform", "Linux/UNIX") not in LINUX
             or row.get("Tenancy", "default") != "default"
         ):

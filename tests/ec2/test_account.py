@@ -163,6 +163,9 @@ def test_a_capacity_block_is_used_until_half_an_hour_before_its_end(
     cache.refresh_reservations()
     found = book(cache, emulator)
     assert [row.kind for row in found.rows] == [PaidKind.BLOCK, PaidKind.RESERVATION]
+    cache = AccountCache(emulator.settings(), "c1", uses_blocks=False)
+    cache.refresh_reservations()
+    assert [each.reservation_id for each in cache.account.reservations] == ["cr-01"]
     _, until = found.free(SITE_TYPE)
     assert [(each.nodes, each.until) for each in until] == [
         (3, END.timestamp() - 1800.0),

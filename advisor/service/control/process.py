@@ -65,7 +65,8 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         journal = Journal(settings.paths.state / "launches.jsonl")
         prices = cache = PriceCache(settings.ec2, PRICES.at(settings.paths.state), Clock().wall)
 
-        account = seen = AccountCache(settings.ec2, settings.cluster.name)
+        uses_blocks = settings.cluster.scheduler != "lsf"  # LSF is not told when a host ends
+        account = seen = AccountCache(settings.ec2, settings.cluster.name, uses_blocks=uses_blocks)
 
         def order(pools: Sequence[Pool]) -> Sequence[Pool]:
             return cheapest_first(pool_order(pools), cache.prices)
@@ -82,7 +83,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     if settings.cluster.scheduler == "lsf":
-        return Control(settings, _under_lsf(settings, fleet, breakers, prices), notifier=notifier)
+        return Control(settings, _under_lsf(settings, fleet, breakers, prices, account), notifier=notifier)
     jobs = RunningJobs(commands)
     connections = Connections(
         slurm=backend_of(settings),
@@ -106,14 +107,20 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
 
 
 def _under_lsf(
-    settings: Settings, fleet: Fleet | None, breakers: UnavailablePools | None, prices: PriceCache | None
+    settings: Settings,
+    fleet: Fleet | None,
+    breakers: UnavailablePools | None,
+    prices: PriceCache | None,
+    account: AccountCache | None,
 ) -> Connections:
     """The connections to LSF, whose resource connector gets hosts from the advisor with ``ec2.image_id``."""
     state = settings.paths.state
     backend = LsfBackend.of(settings, LSF_ADVICE.at(state), None if fleet is None else LSF_HOSTS.at(state))
     notices = Interruptions(settings.ec2, settings.cluster.name)
     spot = None if fleet is None else SpotParts(notices, JobsUnwarned())
-    return Connections(slurm=backend, fleet=fleet, breakers=breakers, prices=prices, spot=spot)
+    return Connections(
+        slurm=backend, fleet=fleet, breakers=breakers, prices=prices, account=account, spot=spot
+    )
 
 
 def _places(settings: Settings, commands: Commands) -> Placeholders:

@@ -22,12 +22,14 @@ from advisor.model.settings import (
 )
 from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.control import process as processes
 from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.running.feature import Poll
 from advisor.testing.memory_slurm import MemorySlurm
+from tests.lsf.test_cloud_hosts import CLASSES
 from tests.service.doubles import FakeFleet, make_instance, make_look, make_queued
 from tests.service.site import make_cluster
 
@@ -126,6 +128,23 @@ def test_what_is_paid_for_is_read_before_anything_is_launched_or_counted(tmp_pat
     for _ in range(2):
         control.runners[loop].run_once()
     assert read == [[], [], []]  # each was tried once
+    control.store.close()
+
+
+def test_what_is_paid_for_is_read_under_lsf_as_well(tmp_path: Path) -> None:
+    """Nobody read it there, and hosts were launched on-demand beside a reservation."""
+    (tmp_path / "logdir").mkdir()
+    (tmp_path / "logdir" / "lsb.events").touch()
+    (tmp_path / "lsf.conf").write_text(f"LSF_BINDIR=/bin\nLSB_SHAREDIR={tmp_path}\n")
+    settings = Settings.model_validate(
+        {
+            "cluster": {"scheduler": "lsf"},
+            "ec2": {"image_id": "ami-1", "classes": CLASSES},
+            "paths": dict.fromkeys(("state", "run", "lsf_envdir"), tmp_path),
+        }
+    )
+    control = processes.make_control(settings)
+    assert control.runners.keys() >= {"reservations", "provision"}
     control.store.close()
 
 
