@@ -17,7 +17,6 @@ from typing import Final
 import structlog
 
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.decide.submission.rules import requeueable
 from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
 from advisor.model.checkpoint_word import NO_CHECKPOINT
@@ -93,7 +92,7 @@ class BackToSpot:
         if queued.partitions != (context.settings.cluster.burst_partition,):
             return False
         moved = moved_by_us(queued)
-        if moved is None or moved.capacity != Capacity.SPOT or not requeueable(job, context.settings):
+        if moved is None or moved.capacity != Capacity.SPOT:
             return False
         stop = None if context.stop_of is None else context.stop_of(job.job_id)
         return stop is None or stop == math.inf  # a slice has been bought for the node that it has

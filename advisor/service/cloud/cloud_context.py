@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from advisor.decide.submission.capacity import spot_tries
+from advisor.decide.submission.rules import requeueable
 from advisor.ec2.account import Account
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.prices import Prices
@@ -73,6 +74,8 @@ class CloudContext:
 
     def spot_tries(self, queued: QueuedJob) -> int:
         """Return how often a job in the queue may still be launched as spot."""
+        if not requeueable(queued.job, self.settings):
+            return 0  # its user may have said so since the advice
         lost = self.interruptions.interruptions_of(queued.job.job_id)
         tries = spot_tries(structs.replace(queued.job, interruptions=lost), self.settings)
         return tries if not (lost and tries) or self.leaves_time(queued) else 0

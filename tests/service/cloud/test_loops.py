@@ -46,6 +46,15 @@ def test_each_node_gets_the_capacity_its_job_was_advised(rig: Rig) -> None:
     assert asked == {"burst1": Capacity.SPOT, "burst2": Capacity.ON_DEMAND}
 
 
+def test_a_job_that_may_not_be_requeued_any_more_is_not_launched_on_spot(rig: Rig) -> None:
+    """Its user may forbid it after the advice: scontrol update jobid=7 requeue=0."""
+    queued = make_queued(7, admin_comment=comment(capacity=Capacity.SPOT), queue="burst")
+    rig.look(jobs=[replace(queued, job=structs.replace(queued.job, requeue=False))])
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("resume")[0][1] == {"burst1": Capacity.ON_DEMAND}
+
+
 def test_the_fleet_is_told_which_nodes_are_of_one_job(rig: Rig) -> None:
     rig.look(jobs=[make_queued(7, queue="burst"), make_queued(8, queue="burst")])
     rig.hand_over("resume", "burst[1-3]", {7: "burst[1-2]", 8: "burst3"})
