@@ -76,6 +76,7 @@ class ResourceConnector:
         self._listed: Sequence[Instance] = ()
         self._listed_at = float("-inf")
         self._without_host = dict[int, int]()  # waiting job that has hosts: how many elements have none
+        self._job_of = dict[str, int]()  # host that is there or coming: the job for which it was launched
         self._unnamed: dict[str, float] = {}  # host whose job the last poll did not show: epoch seconds
         self._calls: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "getAvailableMachines": self._machines,
@@ -210,8 +211,8 @@ class ResourceConnector:
     def _launch(self, nodes: Sequence[str]) -> None:
         """Hand hosts over with their jobs; a host whose job is not known waits for the next poll of LSF.
 
-        A job may have been sent to the cloud since the last poll. Without a job a host is on-demand, the only
-        capacity that suits every job, and is promised the cost of a day.
+        A job may have been sent to the cloud since the last poll. A host without a job is spot where its class
+        may be, and is promised the cost of a day.
         """
         now = self._clock.wall()
         snapshot = self._view.if_fresh()
@@ -223,7 +224,8 @@ class ResourceConnector:
         for template, each in self._hosts.classes.items():
             of_class = set(self._hosts.nodes_in(template)).intersection(nodes)
             jobs += self._jobs_for([node for node in nodes if node in of_class], each, snapshot)
-        named = {node for _, hosts in jobs for node in hosts}
+        named = {node: job_id for job_id, hosts in jobs for node in hosts}
+        self._job_of |= named
         may_wait = [
             node for node in nodes if node not in named and snapshot.time <= self._unnamed.get(node, now)
         ]
@@ -259,7 +261,10 @@ class ResourceConnector:
         return self._listed
 
     def _settle(self) -> None:
-        """Repeat hand-overs that a crash prevented, and free the names of hosts that have ended."""
+        """Repeat hand-overs that a crash prevented, and free the names of hosts that have ended.
+
+        A job whose host has ended, or could not be launched, is to have another one.
+        """
         listed = self._instances()
         known = {item.node for item in listed if item.may_cost} | self._fleet.unlisted_nodes(listed)
         under_way = {node for _, hand_over in self._folder.waiting() for node in hand_over.nodes}
@@ -270,6 +275,9 @@ class ResourceConnector:
             self._hand_over("resume", again)
         if later := [node for node in self._unnamed if node not in alive]:
             self._launch(later)
+        for node in list(self._job_of):
+            if (host := self._hosts.host(node)) is None or host.gone:
+                self._without_host.pop(self._job_of.pop(node), None)
         if unread := self._hosts.forget(alive):
             log.warning("connector.never_asked_again", nodes=fold(unread))
             self._hand_over("suspend", unread)

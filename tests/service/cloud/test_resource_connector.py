@@ -164,6 +164,18 @@ def test_each_element_of_an_array_has_a_host_of_its_own(site: Site) -> None:
     assert second.jobs == {"cloud3": 7}
 
 
+def test_the_next_host_after_one_that_was_lost_is_for_its_job_again(site: Site) -> None:
+    """It was launched for no job: with a day promised, and on spot whatever the job was advised."""
+    look = make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=4)])
+    site.view.update(look, make_cluster())
+    site.create(1)
+    site.handed_over()
+    site.hosts.update(["cloud1"], "POWER_DOWN_FORCE", "burst advisor: i-1 ended (Server.Spot)")
+    site.create(1)
+    ((_, second),) = site.folder.waiting()
+    assert second.jobs == {"cloud1": 7}
+
+
 def test_an_array_gets_no_more_hosts_than_it_has_elements(site: Site) -> None:
     look = make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=2, array_tasks=3)])
     site.view.update(look, make_cluster())
