@@ -28,11 +28,15 @@ class BlockKeeper:
         ends = self._context.block_ends
         if ends is None:
             return
-        nodes = self._context.fleet.in_blocks()
-        wanted = {
-            each.reservation_id: (nodes.get(each.reservation_id, ()), each.ends_at)
+        ends_at = {
+            each.reservation_id: each.ends_at
             for each in self._context.account().reservations
-            if each.is_block and nodes.get(each.reservation_id)
+            if each.is_block
+        }
+        # of a block whose end is not known, as while EC2 cannot be read after a start, nothing is changed
+        wanted = {
+            block: (nodes, ends_at.get(block, -math.inf))
+            for block, nodes in self._context.fleet.in_blocks().items()
         }
         now = self._context.clock.monotonic()
         if wanted == self._told and (not wanted or now < self._look_at):

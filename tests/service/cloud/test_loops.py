@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from advisor.model import Capacity, Placement
 from advisor.model.errors import RetryLater
-from advisor.model.snapshot import QueuedJob
+from advisor.model.snapshot import QueuedJob, Reservation
+from advisor.service.cloud.block_keeper import BlockKeeper
+from advisor.slurm.block_ends import BlockEnds
 from tests.service.cloud.rig import EMPTY_POOL, SERVER_FAULT, Rig, comment, rig
 from tests.service.doubles import (
     make_instance,
@@ -344,3 +347,22 @@ def test_f14_a_node_that_a_later_hand_over_is_about_is_not_launched_for_an_earli
     launched = [node for nodes, _ in rig.fleet.of("resume") for node in nodes]
     assert launched == (["burst2", "burst1"] if later == "resume" else ["burst2"])
     assert rig.waiting == 0
+
+
+def test_the_end_of_a_block_stays_known_to_slurm_while_the_account_cannot_be_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started while EC2 did not answer, it took the block for gone: jobs began that EC2 ended with the block."""
+    known = {"cr-1": Reservation(name="advisor_end_cr-1", begin=9e9, end=9.1e9, nodes=frozenset({"burst1"}))}
+    deleted: list[str] = []
+    monkeypatch.setattr("advisor.slurm.block_ends.delete_reservation", lambda _, name: deleted.append(name))
+    monkeypatch.setattr(BlockEnds, "known", lambda _: dict(known))
+    in_blocks = {"cr-1": {"burst1"}}
+    monkeypatch.setattr(rig.fleet, "in_blocks", lambda: in_blocks)
+    commands: Any = None
+    keeper = BlockKeeper(replace(rig.context, block_ends=BlockEnds(commands)))
+    keeper.keep()
+    assert deleted == []
+    in_blocks.clear()
+    keeper.keep()
+    assert deleted == ["advisor_end_cr-1"]
