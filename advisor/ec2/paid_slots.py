@@ -1,4 +1,4 @@
-"""Places in capacity reservations that can be launched into now. Pure."""
+"""Places in capacity reservations that a launch may name; `advisor.ec2.paid` counts them as money. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The knowledge of a replayed portfolio at each moment: scores, run times, jobs that may arrive."""
+"""The knowledge of a replayed portfolio at each moment: scores, run times, jobs that may arrive.
+
+The live judge takes the policies' priors from here as well.
+"""
 
 from __future__ import annotations
 

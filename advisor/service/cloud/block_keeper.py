@@ -28,11 +28,8 @@ class BlockKeeper:
         ends = self._context.block_ends
         if ends is None:
             return
-        ends_at = {
-            each.reservation_id: each.ends_at
-            for each in self._context.account().reservations
-            if each.is_block
-        }
+        blocks = (each for each in self._context.account().reservations if each.is_block)
+        ends_at = {each.reservation_id: each.ends_at for each in blocks}
         # of a block whose end is not known, as while EC2 cannot be read after a start, nothing is changed
         wanted = {
             block: (nodes, ends_at.get(block, -math.inf))

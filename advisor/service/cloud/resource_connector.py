@@ -211,8 +211,8 @@ class ResourceConnector:
     def _launch(self, nodes: Sequence[str]) -> None:
         """Hand hosts over with their jobs; a host whose job is not known waits for the next poll of LSF.
 
-        A job may have been sent to the cloud since the last poll. A host without a job is spot where its class
-        may be, and is promised the cost of a day.
+        A job may have been sent to the cloud since the last poll. A host without a job is spot where its
+        class may be, and is promised the cost of a day.
         """
         now = self._clock.wall()
         snapshot = self._view.if_fresh()

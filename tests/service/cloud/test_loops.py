@@ -352,7 +352,7 @@ def test_f14_a_node_that_a_later_hand_over_is_about_is_not_launched_for_an_earli
 def test_the_end_of_a_block_stays_known_to_slurm_while_the_account_cannot_be_read(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Started while EC2 did not answer, it took the block for gone: jobs began that EC2 ended with the block."""
+    """Started while EC2 did not answer, it took the block for gone: EC2 ended the jobs that began then."""
     known = {"cr-1": Reservation(name="advisor_end_cr-1", begin=9e9, end=9.1e9, nodes=frozenset({"burst1"}))}
     deleted: list[str] = []
     monkeypatch.setattr("advisor.slurm.block_ends.delete_reservation", lambda _, name: deleted.append(name))
