@@ -42,9 +42,9 @@ def jobs_of_hosts(
             if job.processors <= room:
                 room -= job.processors
             elif left:
-                count = math.ceil(job.processors / cores)
-                found.append((job.job_id, left[:count]))
-                left, room = left[count:], count * cores - job.processors
+                some = left[: math.ceil(job.processors / cores)]
+                found.append((job.job_id, some))
+                left, room = left[len(some) :], len(some) * cores - job.processors
             else:
                 return found, after
             after[job.job_id] = others

@@ -176,6 +176,16 @@ def test_the_next_host_after_one_that_was_lost_is_for_its_job_again(site: Site) 
     assert second.jobs == {"cloud1": 7}
 
 
+def test_no_job_fits_beside_one_that_has_not_all_its_hosts(site: Site) -> None:
+    jobs = [waiting_job(7, processors=2, priority=1), waiting_job(8, processors=6, priority=9)]
+    site.view.update(make_look(time=site.hands.wall, jobs=jobs), make_cluster())
+    site.create(1)
+    assert site.handed_over() == [("resume", ("cloud1",))]
+    site.create(1)
+    ((_, second),) = site.folder.waiting()
+    assert second.jobs == {"cloud2": 7}
+
+
 def test_an_array_gets_no_more_hosts_than_it_has_elements(site: Site) -> None:
     look = make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=2, array_tasks=3)])
     site.view.update(look, make_cluster())
