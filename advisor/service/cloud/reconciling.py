@@ -35,12 +35,12 @@ _CLOCKS_SECONDS: Final = 5.0  # by so much clocks of EC2 and slurmctld may diffe
 
 
 def _is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance | None) -> bool:
-    """Whether Slurm no longer needs an instance.
+    """Whether Slurm no longer needs an instance, be it stopped: that still costs money.
 
     Its node does not exist or is powered down, or another instance serves the node.
     """
-    is_double = instance.node is not None and instance_of_node is not instance
-    return instance.is_alive and (node is None or node.power is NodePower.DOWN or is_double)
+    is_double = instance.node is not None and instance_of_node not in (instance, None)
+    return instance.may_cost and (node is None or node.power is NodePower.DOWN or is_double)
 
 
 class ReconcileLoop:

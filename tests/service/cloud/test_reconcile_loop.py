@@ -43,6 +43,16 @@ def test_f12_an_instance_nobody_claims_goes_after_the_grace_time(rig: Rig) -> No
     assert rig.fleet.of("terminate") == [("i-burst1", "i-x")]
 
 
+def test_f12_a_stopped_instance_that_could_not_be_terminated_with_its_node_goes_as_well(rig: Rig) -> None:
+    rig.fleet.listed = [make_instance("burst1", state="stopped"), make_instance("burst2", state="stopped")]
+    nodes = [make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "MIXED", "NOT_RESPONDING")]
+    for _ in range(2):
+        rig.look(nodes)
+        reconcile(rig)
+        rig.hands.pass_by(130.0)
+    assert rig.fleet.of("terminate") == [("i-burst1",)]
+
+
 def test_f16_an_unknown_power_state_ends_no_instance(rig: Rig) -> None:
     """A release of Slurm may call a node's state by a word that nobody here knows."""
     rig.fleet.listed = [make_instance("burst1"), make_instance("burst2")]
