@@ -150,7 +150,7 @@ class UnavailablePools:
         """
         now = self._now()
         with self._lock:
-            if _is_unavailable(self._options.get(_quota_of(pool)), now, least):
+            if _is_unavailable(self._options.get(quota_of(pool)), now, least):
                 return False
             entry = self._pools.get(pool.key)
             if entry is None or least < entry.least:
@@ -187,11 +187,11 @@ class UnavailablePools:
                     began=now, until=now + pause, pause=pause, code=code, least=least
                 )
             elif kind is FailureClass.QUOTA:
-                of_quota = self._options.get(_quota_of(pool))
+                of_quota = self._options.get(quota_of(pool))
                 is_new = not _is_unavailable(of_quota, now, least)
                 if of_quota is not None and not is_new:
                     least = of_quota.least
-                self._options[_quota_of(pool)] = Pause(
+                self._options[quota_of(pool)] = Pause(
                     began=now, until=now + QUOTA_PAUSE_SECONDS, code=code, least=least
                 )
             else:
@@ -241,7 +241,7 @@ class UnavailablePools:
     def _pause_of(self, pool: Pool, now: float) -> Pause | None:
         """The pause that closes a pool for any launch, the longer one of its option's and its own."""
         own = self._pools.get(pool.key)
-        of_option = self._options.get(_quota_of(pool))
+        of_option = self._options.get(quota_of(pool))
         found = [one for one in (of_option, own) if one is not None and one.least == 1]
         return max((one for one in found if one.is_running(now)), key=lambda one: one.until, default=None)
 
@@ -249,7 +249,7 @@ class UnavailablePools:
         self._state.keep(self._closed, "pools.not_saved")
 
 
-def _quota_of(pool: Pool) -> str:
+def quota_of(pool: Pool) -> str:
     """Name of the quota that limits a pool: spot, on-demand, or the id of a capacity reservation.
 
     Reserved instances are launched as on-demand ones.

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.ec2.pools import Pool, UnavailablePools
+from advisor.ec2.account import Account, Reservation
+from advisor.ec2.errors import FailureClass
+from advisor.ec2.pools import Pool, Target, UnavailablePools
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
@@ -76,10 +78,16 @@ def report(tmp_path: Path) -> CloudReport:
     breakers.mark_unavailable(
         Pool(option=Capacity.SPOT, instance_type="c5.xlarge"), EMPTY_POOL.kind, EMPTY_POOL.code
     )
+    target = Target(reservation_id="cr-1", zone="us-east-1a")
+    full = Pool(option=Capacity.RESERVED, instance_type="c5.xlarge", target=target)
+    breakers.mark_unavailable(full, FailureClass.QUOTA, "InstanceLimitExceeded")
+    reservation = Reservation(reservation_id="cr-1", instance_type="c5.xlarge", zone="us-east-1a", total=2)
     record = InterruptionRecord(INTERRUPTIONS.at(tmp_path))
     record.interrupted([7], "i-burst3")
     return CloudReport(
-        dataclasses.replace(rig.context, interruptions=record),
+        dataclasses.replace(
+            rig.context, interruptions=record, account=lambda: Account(reservations=(reservation,))
+        ),
         provision=rig.provision,
         reconcile=rig.reconcile,
         breakers=breakers,
@@ -121,6 +129,11 @@ def test_pools(written: Path) -> None:
     assert spot["closed_by"] == "InsufficientInstanceCapacity"
     assert (spot["boots"], spot["boot_median_seconds"]) == (2, 3600.0)
     assert rows["on-demand"]["open"]
+    closed = {row["pool"]: row["closed_by"] for row in result["pools"] if row["capacity"] == "reserved"}
+    assert closed == {
+        "reserved|c5.xlarge|default|cr-1": "InstanceLimitExceeded",
+        "reserved|c5.xlarge|default": None,
+    }
     assert result["counters"]["refusals"] == {"InsufficientInstanceCapacity": 1}
     assert result["counters"]["interruptions"] == {"jobs_interrupted": 1}
     assert "unavailable for" in result["text"]

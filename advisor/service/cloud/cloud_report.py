@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.paid import paid_table
-from advisor.ec2.pools import Pool, Target, UnavailablePools, instance_types, pools_for
+from advisor.ec2.pools import Pool, Target, UnavailablePools, instance_types, pools_for, quota_of
 from advisor.ec2.quotas import vcpus_used
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
@@ -157,11 +157,7 @@ class CloudReport:
         instances, prices = self._instances_by_pool(found), self._prices()
         rows = []
         for key, pool in found.items():
-            why = closed.get(key) or (
-                closed.get("spot" if pool.option is Capacity.SPOT else "on-demand")
-                if pool.target is None
-                else None
-            )
+            why = closed.get(key) or closed.get(quota_of(pool))
             times = boots.get(key)
             rows.append(
                 {
