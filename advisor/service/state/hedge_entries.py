@@ -139,10 +139,19 @@ class HedgeRecord:
         return list(self._kept.values())
 
     def put(self, kept: HedgeEntry, **changes: Any) -> HedgeEntry:
-        """Store an entry with changes; when this returns it survives a power cut."""
+        """Store an entry with changes; when this returns it survives a power cut.
+
+        Raises:
+            OSError: It cannot be written: it stays as it was, or the next round would do in Slurm what is
+                written nowhere.
+        """
         kept = replace(kept, **changes)
-        self._kept[kept.job_id] = kept
-        self._write()
+        before, self._kept = self._kept, self._kept | {kept.job_id: kept}
+        try:
+            self._write()
+        except Exception:
+            self._kept = before
+            raise
         return kept
 
     def count(self, what: str) -> None:

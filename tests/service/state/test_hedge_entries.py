@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.service.state.state_files import HEDGE_ENTRIES
+from tests.full_disk import room_for
 
 KEPT = st.builds(
     HedgeEntry,
@@ -105,6 +107,29 @@ def test_junk_is_left_out(tmp_path_factory, junk: object) -> None:
     assert record.counts["b"] == 2
     path.write_text(json.dumps(junk))
     assert HedgeRecord(HEDGE_ENTRIES.at(path.parent)).all() is not None
+
+
+def test_what_cannot_be_written_is_not_taken_for_written(tmp_path: Path) -> None:
+    record = HedgeRecord(HEDGE_ENTRIES.at(tmp_path))
+    first = record.put(
+        HedgeEntry(
+            job_id=7,
+            advice_id="a",
+            kind="slice",
+            submitted=1.0,
+            stop_seconds=None,
+            partition="onprem",
+            limit_seconds=None,
+            features=None,
+            site_factor=0,
+        )
+    )
+    with room_for(10):
+        with pytest.raises(OSError, match="File too large"):
+            record.put(first, is_requeued=True)
+        with pytest.raises(OSError, match="File too large"):
+            record.put(replace(first, job_id=8))
+    assert record.all() == [first] == HedgeRecord(HEDGE_ENTRIES.at(tmp_path)).all()
 
 
 def test_counts_are_kept(tmp_path: Path) -> None:
