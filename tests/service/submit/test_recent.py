@@ -242,3 +242,12 @@ def test_jobs_with_a_named_time_are_counted_by_user() -> None:
     assert recent.state(NOW + 5).promised_jobs == {"ann": 4, "bob": 1}
     recent.rebase(SiteState(time=NOW + 3, cluster=make_cluster(), promised_jobs={"ann": 3, "bob": 1}))
     assert recent.state(NOW + 5).promised_jobs == {"ann": 4, "bob": 1}
+
+
+def test_a_clock_that_was_set_back_counts_no_job_twice() -> None:
+    recent = based_on()
+    recent.add(stays(time=NOW + 3600))  # by a clock that was an hour ahead
+    for second in range(10):
+        recent.add(stays(time=NOW + second))
+    recent.rebase(SiteState(time=NOW + 20, cluster=make_cluster()))
+    assert len(recent) == 0
