@@ -61,15 +61,15 @@ class LoginNode:
         self._program("scontrol", SCONTROL.format(comment=comment, state=state, start=start, end=end))
         self._program("sacct", "#!/bin/sh\nexit 0\n")
 
-    def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, name: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         path = f"{self.folder}:{Path(sys.executable).parent}:{os.defpath}"
         return subprocess.run(
-            [sys.executable, "-I", str(self.folder / name), *words],
+            [sys.executable, "-I", "-X", "utf8=0", str(self.folder / name), *words],
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
-            env={"PATH": path, "TZ": "UTC", "SLURM_TIME_FORMAT": "relative"},
+            env={"PATH": path, "TZ": "UTC", "SLURM_TIME_FORMAT": "relative", **environment},
         )
 
 
@@ -122,6 +122,17 @@ def test_numbers_have_their_units(login: LoginNode, comment: str) -> None:
     for line in recorded_explanation(recorded).splitlines():
         if line.startswith("    "):
             assert line in said.splitlines()
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_name_in_latin_1_and_a_terminal_of_ascii_hide_nothing(login: LoginNode, locale: str) -> None:
+    text = SCONTROL.format(comment=admin_comment(moved()), state="PENDING", start="Unknown", end="Unknown")
+    scontrol = login.folder / "scontrol"
+    login.shows("")
+    scontrol.write_bytes(text.encode().replace(b"JobName=relax", b"JobName=gr\xf6\xdfe"))
+    said = login.run("burst-why", "12345", LC_ALL=locale)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "It starts in the cloud" in said.stdout
 
 
 def test_when_it_starts(login: LoginNode) -> None:
