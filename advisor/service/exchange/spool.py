@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -178,10 +179,19 @@ class SpoolWriter:
 
     def _give_up(self, error: OSError) -> None:
         """On a full disk: drop and count the buffered records; the server goes on answering."""
+        file, self._file = self._file, None
+        if file is not None:
+            path = Path(file.name)
+            with suppress(OSError):  # the buffer cannot be flushed: the same full disk
+                file.close()
+            with suppress(OSError):  # the next start completes it
+                if path.stat().st_size:  # records that were written before
+                    path.rename(path.with_suffix(_COMPLETE))
+                else:
+                    path.unlink()
         self.dropped += self._buffered
         self._buffered = 0
         log.warning("spool.write_failed", error=error.strerror, dropped=self.dropped)
-        self._abandon()
 
     def _open(self) -> IO[bytes]:
         self._files += 1
@@ -191,7 +201,7 @@ class SpoolWriter:
         return (self._folder / name).open("xb", buffering=_BUFFER_BYTES)
 
     def _rotate(self) -> None:
-        file, self._file = self._file, None
+        file = self._file
         if file is None:
             return
         try:
@@ -201,17 +211,8 @@ class SpoolWriter:
             path = Path(file.name)
             path.rename(path.with_suffix(_COMPLETE))
         except OSError as error:
-            self.dropped += self._buffered
-            self._buffered = 0
-            log.warning("spool.rotate_failed", file=file.name, error=error.strerror)
-
-    def _abandon(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            try:
-                file.close()
-            except OSError as error:  # the buffer could not be flushed: the same full disk
-                log.warning("spool.close_failed", error=error.strerror)
+            self._give_up(error)
+        self._file = None
 
 
 def complete_leftovers(folder: Path) -> int:

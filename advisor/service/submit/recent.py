@@ -299,8 +299,8 @@ class RecentSubmissions:
     def add(self, submission: Submission) -> None:
         """Count one advised job.
 
-        Those with a later time were advised before the clock was set back: no snapshot would take them, or any
-        that come after them, out of the account.
+        Those with a later time were advised before the clock was set back: no snapshot would take them, or
+        any that come after them, out of the account.
         """
         while self._since and self._since[-1].time > submission.time:
             self._since.pop()

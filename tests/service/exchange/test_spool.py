@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from advisor.history.records import AdviceRecord
 from advisor.model import BadInput, Estimates
 from advisor.service.exchange.spool import SpoolWriter, complete_files, complete_leftovers, frame
+from tests.full_disk import room_for
 from tests.service.site import Clock, FixedEstimator, ask, make_answerer, make_settings, make_snapshot
 
 
@@ -101,18 +102,29 @@ def test_what_has_been_written_outlives_a_killed_server(tmp_path: Path, records:
     assert read_all(killed) == records[:2]
 
 
-def test_a_full_disk_counts_every_record_it_loses(
-    tmp_path: Path, records: list[AdviceRecord], monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_loses_and_counts_what_comes_while_it_is_full(
+    tmp_path: Path, records: list[AdviceRecord]
 ) -> None:
-    spool = SpoolWriter(tmp_path, rotate_seconds=60)
-    monkeypatch.setattr(spool, "_open", partial(Path("/dev/full").open, "wb"))
-    for record in records[:3]:
-        spool.append(record)
+    folder = tmp_path / "spool"
+    spool = SpoolWriter(folder, rotate_seconds=60)
     spool.start()
-    while spool.dropped < 3:
+    spool.append(records[0])
+    while spool.written < 1:
         threading.Event().wait(0.005)
+    with capture_logs(), room_for(len(frame(records[0]))):
+        spool.append(records[1])
+        while spool.dropped < 1:
+            threading.Event().wait(0.005)
+        with room_for(0):
+            for lost in (2, 3):
+                spool.append(records[lost])
+                while spool.dropped < lost:
+                    threading.Event().wait(0.005)
+    spool.append(records[4])
     spool.stop()
-    assert (spool.written, spool.dropped, spool.waiting) == (0, 3, 0)
+    assert read_all(folder) == [records[0], records[4]]
+    assert (spool.written, spool.dropped, spool.waiting) == (2, 3, 0)
+    assert [path.suffix for path in folder.iterdir()] == [".spool"] * 2  # none is left to the next start
 
 
 def test_a_record_that_cannot_be_written_costs_itself(tmp_path: Path, records: list[AdviceRecord]) -> None:
