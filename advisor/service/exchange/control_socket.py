@@ -92,7 +92,11 @@ class ControlSocket:
                 if not self._stopping.wait(0.1):  # e.g. no file descriptor left: try again
                     log.warning("handover.accept_failed", error=error.strerror)
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="handover", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="handover", daemon=True).start()
+            except RuntimeError as error:  # the host gives no thread: the program leaves a file
+                log.warning("handover.not_taken", error=str(error))
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -100,7 +104,7 @@ class ControlSocket:
                 connection.settimeout(_READ_SECONDS)
                 reply = self._answer(connection)
                 connection.sendall(json.dumps(reply).encode() + b"\n")
-            except OSError as error:
+            except (OSError, AdvisorError) as error:
                 # the program leaves a file then
                 log.warning("handover.not_taken", error=str(error))
 

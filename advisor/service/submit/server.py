@@ -123,13 +123,10 @@ class SubmitServer:
                 log.warning("accept.failed", error=error.strerror)
                 time.sleep(0.1)
                 continue
-            refusal = self._why_refused(connection)
-            if refusal:
+            if refusal := self._why_refused(connection) or self._why_not_begun(connection):
                 self._guests.leave(connection)
                 self._metrics.protocol_error(refusal)
                 _refuse(connection, refusal)
-            else:
-                self._begin(connection)
         self._listener.close()  # never shut down: systemd may hold it as well
 
     def _why_refused(self, connection: socket.socket) -> str:
@@ -153,12 +150,20 @@ class SubmitServer:
         _shut(silent, socket.SHUT_RD)
         return True
 
-    def _begin(self, connection: socket.socket) -> None:
+    def _why_not_begun(self, connection: socket.socket) -> str:
+        """Serve a connection in a thread of its own; the code of a refusal where the host gives none."""
         thread = threading.Thread(target=self._serve, args=(connection,), name="connection", daemon=True)
         with self._guard:
             self._asked_at[connection] = time.perf_counter()
             self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            with self._guard:
+                del self._asked_at[connection]
+                self._threads.discard(thread)
+            return "server.busy"
+        return ""
 
     def _serve(self, connection: socket.socket) -> None:
         try:

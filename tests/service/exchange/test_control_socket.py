@@ -57,6 +57,30 @@ def test_the_socket_answers_after_it_is_on_disk(short_folder: Path) -> None:
     assert not path.exists()
 
 
+def test_a_program_for_which_there_is_no_thread_leaves_a_file_and_the_next_one_is_heard(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = HandoverFolder(short_folder / "handover")
+    folder.prepare()
+    path = short_folder / "control.sock"
+    control = ControlSocket(SocketFile(path), folder, frozenset({os.getuid()}), lambda: None)
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name == "handover" and failures:
+            raise failures.pop()
+        start(thread)
+
+    control.start()
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    try:
+        with pytest.raises((json.JSONDecodeError, ConnectionResetError)):  # no answer
+            ask(path, line())
+        assert ask(path, line()) == {"v": 1, "ok": True}
+    finally:
+        control.stop()
+
+
 @pytest.mark.parametrize(
     ("partition", "name", "is_told"),
     [

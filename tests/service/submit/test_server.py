@@ -249,6 +249,24 @@ def test_no_more_connections_than_allowed(
             assert next_one.ping().pid
 
 
+def test_a_client_for_whom_there_is_no_thread_is_refused_and_the_next_one_answered(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = serve()
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name == "connection" and failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    with running.connect() as unlucky:
+        assert read_reply(unlucky)[2] == "server.busy"
+    with running.client() as client:
+        assert client.advise(user="alice", min_cpus=2).placement
+
+
 def test_d12_connections_that_ask_nothing_make_room(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
