@@ -689,7 +689,8 @@ local function gather_changes(job, part_list, answer)
   if answer.partition then change("partition", answer.partition) end
   if answer.features then change("features", answer.features) end
   if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
-  if answer.site_factor and not number(job.site_factor, 32) then change("site_factor", answer.site_factor) end
+  local own = answer.site_factor and (job.site_factor or UNSET_FROM[32]) -- one of the site's may be below 0
+  if own == UNSET_FROM[32] then change("site_factor", answer.site_factor) end
   if answer.nice and answer.nice > 0 and not number(job.nice, 32) then
     change("nice", slurm.NICE_OFFSET + answer.nice)
   end

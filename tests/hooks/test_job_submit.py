@@ -60,9 +60,10 @@ def test_an_advice_to_stay_says_what_the_server_says(lua: str, tmp_path: Path) -
     assert done.messages == [said]
 
 
-def test_what_the_user_or_another_plugin_set_stays(lua: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [3.0, -3.0])
+def test_what_the_user_or_another_plugin_set_stays(lua: str, tmp_path: Path, factor: float) -> None:
     slurm = SlurmDouble(lua, replying(**MOVE, site_factor=5, nice=7), tmp_path)
-    mine = {"prefer": "bigmem", "features": "x86", "site_factor": 3.0, "nice": NICE_OFFSET + 50}
+    mine = {"prefer": "bigmem", "features": "x86", "site_factor": factor, "nice": NICE_OFFSET + 50}
     done = slurm.submit({**mine, "admin_comment": "mine"})
     assert done.changes == {"partition": "burst"}
 
