@@ -67,7 +67,7 @@ def memory_of(request: AdviseRequest, processors: int) -> int | None:
     if request.memory_per_cpu:
         return min(_MAX_MEMORY_MB, request.memory_per_cpu * processors)
     if request.memory_per_node:
-        return min(_MAX_MEMORY_MB, request.memory_per_node * (request.min_nodes or 1))
+        return min(_MAX_MEMORY_MB, request.memory_per_node * (nodes_of(request) or 1))
     return None
 
 

@@ -70,6 +70,7 @@ def test_as_many_nodes_as_the_most_tasks_of_each_make_of_all(
 def test_memory_is_the_whole_jobs() -> None:
     assert memory_of(ask(memory_per_cpu=100), 8) == 800
     assert memory_of(ask(memory_per_node=100, min_nodes=3), 8) == 300
+    assert memory_of(ask(memory_per_node=100, num_tasks=8, ntasks_per_node=2), 8) == 400
     assert memory_of(ask(memory_per_node=0), 8) is None
     assert memory_of(ask(), 8) is None
 
