@@ -87,9 +87,10 @@ class PerformanceRatioBook:
         if not self._has_run_in_cloud():
             self._looked_until = last
             return False
-        self._position = last
+        self._runs.clear()  # of a call that the database has cut short
         for outcome in self._store.recent(_PAST_JOBS, source=SOURCE):
             self._take(outcome)
+        self._position = last
         log.info("ratios.history_read", work=len(self._runs), on_both_sides=sum(1 for _ in self._both()))
         return True
 

@@ -59,7 +59,7 @@ class RunTimeKnowledge:
         self._models = models
         self._clock = clock
         self._ratio = ratio
-        self._known = RunTimesOfJobs(promises=PromisesKnown(settings.promise.confidence))
+        self._known = self._nothing()
         self._position: int | None = None
         # job seen in the queue: when it was submitted, and where the experts looked then
         self._places: dict[int, tuple[float, Ints]] = {}
@@ -82,11 +82,18 @@ class RunTimeKnowledge:
         if position is None:
             position = self._store.last_position()
             self._is_changed = True  # `advisor serve` gets what is forecast before any job has ended, too
-            self._build(self._store.recent(_FIRST_JOBS))
+            try:
+                self._build(self._store.recent(_FIRST_JOBS))
+            except Exception:  # the next call builds it again
+                self._known = self._nothing()
+                raise
         for added, outcome in self._store.added_after(position):
             position = self._position = added
             self._learn(outcome, self._place_of(outcome.job))
         self._position = position
+
+    def _nothing(self) -> RunTimesOfJobs:
+        return RunTimesOfJobs(promises=PromisesKnown(self._settings.promise.confidence))
 
     def _build(self, outcomes: Sequence[JobOutcome]) -> None:
         """Learn the history in the order of submissions and ends, as if it happened now."""

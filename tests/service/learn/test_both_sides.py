@@ -15,7 +15,7 @@ from advisor.decide.explanation.wording import explanation
 from advisor.decide.submission.advise import advise
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome, SiteState
+from advisor.model import Job, JobOutcome, RetryLater, SiteState
 from advisor.model.job import NO_LIMIT_SECONDS, JobState
 from advisor.model.settings import Settings
 from advisor.service.exchange import snapshot as snapshots
@@ -126,6 +126,24 @@ def test_the_whole_history_is_searched_once_for_a_run_in_the_cloud(
     store.add([outcome(4, 100.0, "burst")])
     book.learn()
     assert searched.call_count == 2, "now the past is read"
+
+
+def test_a_database_that_is_busy_while_the_past_is_read_costs_a_round(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [outcome(n, 300.0, "burst") for n in range(1, 5)] + [
+        outcome(n, 100.0, "onprem") for n in range(5, 9)
+    ]
+    store.add(jobs, source=SOURCE)
+    unhindered, hindered = (PerformanceRatioBook(Settings(), store) for _ in range(2))
+    unhindered.learn()
+    asked = Mock(side_effect=[None, RetryLater("the database is locked")])
+    with monkeypatch.context() as busy:
+        busy.setattr(store, "advice_of", asked)
+        with pytest.raises(RetryLater):
+            hindered.learn()
+    hindered.learn()
+    assert hindered.current == unhindered.current is not None
 
 
 def test_a_run_that_went_on_from_a_checkpoint_is_not_compared(store: HistoryStore) -> None:

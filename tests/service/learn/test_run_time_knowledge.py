@@ -18,7 +18,7 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome
+from advisor.model import Job, JobOutcome, RetryLater
 from advisor.model.advice import (
     Advice,
     Answer,
@@ -100,6 +100,31 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(enabled=True)})
     yield Desk(RunTimeKnowledge(settings, store, models, clock), store, models, elapsed)
     store.close()
+
+
+def test_a_database_that_is_busy_while_the_history_is_read_teaches_no_job_twice(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = [structs.replace(outcome(number), partition="burst") for number in range(20)]
+    desk.store.add(ended, source="slurm")
+    desk.knowledge.learn()
+    once = desk.knowledge.chances(outcome(99).job)
+    (tmp_path / "none").mkdir(mode=0o700)
+    hindered = RunTimeKnowledge(
+        make_settings(tmp_path), desk.store, ModelStore(folder=tmp_path / "none"), Clock()
+    )
+    answers = iter([*[None] * 9, RetryLater("the database is locked")])
+
+    def advice_of(*_: Any, **__: Any) -> None:
+        if answer := next(answers):
+            raise answer
+
+    with monkeypatch.context() as busy:
+        busy.setattr(desk.store, "advice_of", advice_of)
+        with pytest.raises(RetryLater):
+            hindered.learn()
+    hindered.learn()
+    assert np.array_equal(hindered.chances(outcome(99).job), once)
 
 
 def test_jobs_of_the_history_are_learned_once_and_saved(desk: Desk) -> None:
