@@ -46,12 +46,17 @@ class StateFile(Generic[Record]):
 
         Args:
             sets_aside: False leaves a damaged file where it is: for who does not write it, and for dry runs.
+
+        Raises:
+            RetryLater: This process cannot open it for the moment; who writes it would replace it.
         """
         try:
             found = self.load()
         except AdvisorError as error:
             found = None
-            if sets_aside and isinstance(error, BadInput):
+            if sets_aside and not isinstance(error, BadInput):
+                raise
+            if sets_aside:
                 self.set_aside(str(error))
             else:
                 _log.warning("state.not_read", file=str(self.path), why=str(error))

@@ -14,7 +14,7 @@ import structlog
 from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
-from advisor.model.errors import AdvisorError, TellAdmin
+from advisor.model.errors import BadInput, TellAdmin
 from advisor.model.job import payers_of
 from advisor.model.periods import any_of, is_user, payer_words, period_now, user_name, user_payer
 from advisor.model.settings import Settings
@@ -256,11 +256,15 @@ class BudgetFile:
         self.doubt = self.unwritten = ""
 
     def read(self) -> BudgetRecord | None:
-        """The last record written, else the one before it; None if neither can be used."""
+        """The last record written, else the one before it; None if neither can be used.
+
+        Raises:
+            RetryLater: This process cannot open them for the moment.
+        """
         for file in (self._state, self._state.former):
             try:
                 content = file.load()
-            except AdvisorError as error:
+            except BadInput as error:
                 file.set_aside(str(error))
                 self.is_damaged = True
                 self.doubt = f"{file.path.name} was damaged"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from advisor.model.errors import AdvisorError
+from advisor.model.errors import BadInput
 from advisor.model.node_classes import ClosedCapacity
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget import SpendingBudget
@@ -198,7 +198,7 @@ class CloudRecord:
         first = BootsSeen({}, failures_in_a_row=0, boots_seen=0, failures_seen=0)
         try:
             return self._file.load() or first
-        except AdvisorError as error:
+        except BadInput as error:
             self._file.set_aside(str(error))
             # how many boots had failed is not known: one may fail, and no more
             return structs.replace(first, failures_in_a_row=_FAILURES_UNTIL_PROTECTED - 1)

@@ -9,11 +9,14 @@ import pytest
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.rules import let_in
+from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.service.control.associations import AssociationsFeature
+from advisor.service.control.burst_limits import BurstLimitsFeature
+from advisor.service.control.topology import TopologyFeature
 from advisor.slurm.accounts import partitions_of_users, preempting_qos
-from tests.decide.cases import make_job
+from tests.decide.cases import make_job, make_settings
 from tests.service.doubles import Hands
 
 ASSOCIATIONS = (
@@ -50,6 +53,24 @@ def test_who_has_no_association_for_the_burst_partition(
     assert all(command[-1] == "cluster=here" for command in said.asked)
     reasons = [let_in(make_job(user="ann", account=each), kept_out).reason for each in ("phys", "chem")]
     assert reasons == [Reason.NO_ASSOCIATION if kept_out else Reason.MAY_MOVE, Reason.MAY_MOVE]
+
+
+def test_no_job_is_sent_there_before_it_is_known_whom_slurmctld_refuses() -> None:
+    def busy(*_: str) -> Any:
+        raise RetryLater("slurmdbd does not answer")
+
+    said, settings, clock = cast("Any", Said("", "associations,limits")), make_settings(), Hands().clock
+    features = (
+        AssociationsFeature(settings, said, busy, clock),
+        BurstLimitsFeature(settings, said, busy, clock),
+        TopologyFeature(settings, said, busy, clock),
+    )
+    site = SiteState(time=100.0, cluster=None)
+    assert all("not been read yet" in feature.publish(site).cloud.protected for feature in features)
+    said.enforce = "none"
+    for feature in features:
+        feature.read()
+        assert feature.publish(site) == site
 
 
 def test_the_qos_that_preempt_others() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import advisor
+from advisor.files import whole_file
+from advisor.model.errors import RetryLater
+from advisor.service.running.clock import Clock
 from advisor.service.state import state_files
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.hedge_entries import HedgeRecord
 from advisor.service.state.records import OwnWeights
-from advisor.service.state.state_files import STATE_FILES, KnownFile, known_file
+from advisor.service.state.state_files import BUDGET, HEDGE_ENTRIES, STATE_FILES, KnownFile, known_file
 
 SOURCE = Path(advisor.__file__).parent
 REGISTRY = SOURCE / "service" / "state" / "state_files.py"
@@ -55,6 +64,28 @@ def test_who_writes_and_reads_is_true(file: KnownFile[object], tmp_path: Path) -
         assert any(re.search(rf"\b{word}\b", text) for word in words), module
     assert file.at(tmp_path).load() is None
     assert file.at(tmp_path).path == tmp_path / file.name
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda folder: HedgeRecord(HEDGE_ENTRIES.at(folder)),
+        lambda folder: SpendingBudget(BUDGET.at(folder), Clock()),
+        lambda folder: CloudRecord(folder, Clock()),
+    ],
+)
+def test_what_cannot_be_opened_for_the_moment_is_neither_set_aside_nor_replaced(
+    start: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor_left(path: Path, _: int) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    for name in ("places.json", "budget.json", "cloud.json"):
+        (tmp_path / name).write_bytes(b"what an earlier process has written")
+    monkeypatch.setattr(whole_file, "_read", no_descriptor_left)
+    with pytest.raises(RetryLater, match="limit of open files"):
+        start(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_copies_and_what_was_set_aside_belong_to_their_file() -> None:
