@@ -390,3 +390,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     burst_limits: BurstLimits | None = None
     full: frozenset[SubmitKey] = frozenset()
     node_memory_mb: int = 0
+
+    def sending_none(self, why: str) -> SiteState:
+        """The same, and no job is sent to the cloud; an older reason stays."""
+        return replace(self, cloud=replace(self.cloud, protected=self.cloud.protected or why))

@@ -22,18 +22,22 @@ for all partitions.
 class AssociationsFeature(Feature):
     """Publishes the users, by account, whose jobs slurmctld would refuse in the burst partition.
 
-    It reads in a thread of its own: slurmdbd may take long.
+    It reads in a thread of its own: slurmdbd may take long. Until it has answered once, no job is sent there.
     """
 
     name = "associations"
-    period_seconds = 300.0
 
     def __init__(self, settings: Settings, slurm: Scheduler, partitions: AskPartitions, clock: Clock) -> None:
         self._burst = settings.cluster.burst_partition
         self._slurm = slurm
         self._ask = partitions
         self.runners = (LoopRunner(self, clock),)
-        self._kept_out: frozenset[tuple[str, str]] = frozenset()
+        self._kept_out: frozenset[tuple[str, str]] | None = None  # not read yet
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return 30.0 if self._kept_out is None else 300.0
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -48,4 +52,6 @@ class AssociationsFeature(Feature):
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
-        return structs.replace(site, kept_out=self._kept_out) if self._kept_out else site
+        if self._kept_out is None:
+            return site.sending_none("the associations of users have not been read yet")
+        return structs.replace(site, kept_out=self._kept_out)

@@ -23,7 +23,7 @@ AskLimits = Callable[[str, str, str], BurstLimits]
 class BurstLimitsFeature(Feature):
     """Publishes these limits, and the jobs that they count.
 
-    It reads in a thread of its own: slurmdbd may take long.
+    It reads in a thread of its own: slurmdbd may take long. Until it has answered once, no job is sent there.
     """
 
     name = "burst limits"
@@ -35,6 +35,7 @@ class BurstLimitsFeature(Feature):
         self._ask = limits
         self.runners = (LoopRunner(self, clock),)
         self._qos = ""
+        self._is_read = False
         self._limits: BurstLimits | None = None
         self._snapshot: ClusterSnapshot | None = None
 
@@ -50,15 +51,17 @@ class BurstLimitsFeature(Feature):
         """Ask whether limits are enforced, and which there are."""
         config = self._slurm.config()
         enforced = config.get("AccountingStorageEnforce", "")
-        if "limits" not in enforced and "safe" not in enforced:
-            self._limits = None
-            return
-        self._qos = next((one.qos for one in self._slurm.partitions() if one.name == self._burst), "")
-        found = self._ask(config["ClusterName"], self._burst, self._qos)
+        found = BurstLimits()
+        if "limits" in enforced or "safe" in enforced:
+            self._qos = next((one.qos for one in self._slurm.partitions() if one.name == self._burst), "")
+            found = self._ask(config["ClusterName"], self._burst, self._qos)
         self._limits = None if found == BurstLimits() else found
+        self._is_read = True
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
+        if not self._is_read:
+            return site.sending_none(f"the limits of partition {self._burst} have not been read yet")
         if self._limits is None or self._snapshot is None:
             return site
         counted = Counter[str]()

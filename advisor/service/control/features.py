@@ -45,6 +45,7 @@ class Features:
     Attributes:
         all: The features, in the order in which they start and get each poll. Learning is the last: it reads
             the history first.
+        reading: Those of them that start before the first poll: without what they read no job moves.
     """
 
     def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:
@@ -60,6 +61,7 @@ class Features:
         self.connector = self._connector()
         self.stability = self._stability()
         self.price = self._price()
+        self.reading = tuple(self._reading())
         features = (
             self.hedge,
             self._portfolio(),
@@ -67,7 +69,7 @@ class Features:
             self._waiting() if self.price is None else self.price,
             self._raising(),
             self.preempting,
-            *self._reading(),
+            *self.reading,
             self.cloud,
             self.stability,
             self._take_back(),

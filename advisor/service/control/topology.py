@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import structs
-
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
@@ -16,7 +14,10 @@ from advisor.service.running.loops import LoopRunner, Step
 
 
 class TopologyFeature(Feature):
-    """Keeps jobs here where topology.conf names no cloud node: slurmctld would refuse them in ``sbatch``."""
+    """Keeps jobs here where topology.conf names no cloud node: slurmctld would refuse them in ``sbatch``.
+
+    Until it has been read once, no job is sent there.
+    """
 
     name = "topology"
     period_seconds = 60.0
@@ -28,7 +29,7 @@ class TopologyFeature(Feature):
         self._slurm = slurm
         self._named = named
         self.runners = (LoopRunner(self, clock),)
-        self._nodes: frozenset[str] = frozenset()
+        self._nodes: frozenset[str] | None = None  # not read yet
         self._snapshot: ClusterSnapshot | None = None
 
     def steps(self) -> Sequence[Step]:
@@ -48,10 +49,12 @@ class TopologyFeature(Feature):
 
     def publish(self, site: SiteState) -> SiteState:
         """See :class:`Feature`."""
-        if not self._nodes or self._snapshot is None or site.cloud.protected:
+        if self._nodes is None:
+            return site.sending_none("the topology has not been read yet")
+        if not self._nodes or self._snapshot is None:
             return site
         names = {node.name for node in self._snapshot.nodes_of(self._burst)}
         if not names or names & self._nodes:
             return site
         why = f"topology.conf names no node of partition {self._burst}, and slurmctld refuses its jobs"
-        return structs.replace(site, cloud=structs.replace(site.cloud, protected=why))
+        return site.sending_none(why)

@@ -157,11 +157,15 @@ class Control:
         except BaseException:
             self._socket.stop()
             raise
+        early = self._named.reading
+        for feature in early:
+            feature.start()
         # before READY: the submit server then finds a snapshot from its first question on
         self._poll_runner.run_once()
         self._poll_runner.start()
         for feature in self.features:
-            feature.start()
+            if feature not in early:
+                feature.start()
         self._notifier.ready(self.status_line())
         log.info("control.ready", loops=sorted(self.runners), status=self.status_line())
 
