@@ -38,6 +38,8 @@ from advisor.simulate.pool.start_profile import queue_profiles
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
+_NAMELESS_LOOK_SECONDS: Final = 600.0
+"""A group that had no name is asked for again then: the name service may not have answered."""
 _REHEARSALS: Final = 50
 _SHARES: Final = (0.0, 0.015625, 0.125, 0.25, 0.5)
 """Of a queue's rows, those that are before a new job at the levels that are simulated beside its end.
@@ -138,6 +140,7 @@ class StateHolder:
         self._signature: tuple[int, int, int] | None = None
         self._unknown_groups: set[int] = set()
         self._next_model_look = 0.0
+        self._next_nameless_look = monotonic() + _NAMELESS_LOOK_SECONDS
         self._swap = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
@@ -248,9 +251,12 @@ class StateHolder:
             self.run_times.refresh()
 
     def _look_at_groups(self) -> None:
+        names = dict(self.current.group_names)
+        if (now := self._monotonic()) >= self._next_nameless_look:
+            self._next_nameless_look = now + _NAMELESS_LOOK_SECONDS
+            self._unknown_groups.update(gid for gid, name in names.items() if name == str(gid))
         if not self._unknown_groups:
             return
-        names = dict(self.current.group_names)
         while self._unknown_groups:
             gid = self._unknown_groups.pop()
             names[gid] = group_name(gid)

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.model import TellAdmin
 from advisor.service.exchange import snapshot
+from advisor.service.submit import state_holder
 from advisor.service.submit.state_holder import LoadedModel, LoadModel, StateHolder
 from tests.service.site import FixedEstimator, make_settings, make_snapshot
 
@@ -93,6 +94,21 @@ def test_a_group_without_a_name_is_its_number(tmp_path: Path) -> None:
     holder.want_group(987_654)
     holder.refresh()
     assert holder.current.group_names == {987_654: "987654"}
+
+
+def test_a_group_whose_name_could_not_be_had_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    holder = StateHolder(make_settings(tmp_path), load_model=never, monotonic=lambda: now[0])
+    holder.want_group(987_654)
+    holder.refresh()  # sssd is not up yet
+    monkeypatch.setattr(state_holder, "group_name", lambda _: "physics")
+    holder.refresh()
+    assert holder.current.group_names == {987_654: "987654"}
+    now[0] += 600.0
+    holder.refresh()
+    assert holder.current.group_names == {987_654: "physics"}
 
 
 def test_watches_in_the_background(tmp_path: Path) -> None:
