@@ -49,6 +49,7 @@ def test_a_newer_hook_may_send_more() -> None:
         (b'{"v":1,"op":"advise","uid":"0"}\n', "protocol.malformed"),
         (b'{"v":1,"op":"advise","min_cpus":1.5}\n', "protocol.malformed"),
         (b'{"v":1,"op":"advise","seq":-1}\n', "protocol.malformed"),
+        (b'{"v":1,"op":"advise","memory_per_cpu":-4096}\n', "protocol.malformed"),  # it would free memory
         (b'{"v":1,"op":"advise","name":"a', "protocol.malformed"),
         (b"[" * 50_000, "protocol.malformed"),
         (b'{"v":2,"op":"advise"}\n', "protocol.version"),
