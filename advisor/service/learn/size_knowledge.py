@@ -71,9 +71,14 @@ class SizeKnowledge:
             self._is_changed = True
 
     def save(self) -> bool:
-        """Save the model for the submit server; False when nothing is new or it is too early."""
+        """Save the model for the submit server; False when nothing is new or it is too early.
+
+        Where `advisor retrain` has ended since the last `refresh`, the newer model stays.
+        """
         now = self._clock.monotonic()
         if self._model is None or not self._is_changed or now - self._saved_at < _SAVE_SECONDS:
+            return False
+        if self._models.current(SIZE_KIND) != self._version:
             return False
         arrays, meta = self._model.to_arrays()
         self._version = self._models.save(SIZE_KIND, arrays, self._meta | meta)

@@ -21,8 +21,11 @@ from advisor.model.settings import EstimatorSettings, PathSettings, Settings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import CUNHA_TABLE_I
 from advisor.predict.knn.parameters import KnnParameters
+from advisor.predict.size.size_model import SizeModel
 from advisor.service.learn.knowledge import Knowledge
-from advisor.service.submit.models import PREDICTOR_KIND
+from advisor.service.learn.size_knowledge import SizeKnowledge
+from advisor.service.running.clock import Clock
+from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from tests.service.doubles import make_queued
 from tests.service.site import make_cluster
 
@@ -291,3 +294,19 @@ def test_g17_14_the_cutoff_of_the_weekly_backtest_is_taken_up(desk: Desk) -> Non
     again = desk.knowledge()
     again.prepare()
     assert again.cutoff == knowledge.cutoff
+
+
+def test_a_weekly_training_that_ends_within_a_round_is_not_replaced(desk: Desk) -> None:
+    elapsed = [0.0]
+    sizes = SizeKnowledge(desk.models, Clock(monotonic=lambda: elapsed[0]))
+    arrays, meta = SizeModel().to_arrays()
+    desk.models.save(SIZE_KIND, arrays, meta)
+    sizes.refresh()
+    sizes.learn([outcome(1)])
+    trained = desk.models.save(SIZE_KIND, arrays, meta)  # `advisor retrain`, another process
+    elapsed[0] += 61.0
+    assert not sizes.save()
+    assert desk.models.current(SIZE_KIND) == trained
+    sizes.refresh()
+    sizes.learn([outcome(2)])
+    assert sizes.save()
