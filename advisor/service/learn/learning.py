@@ -48,7 +48,6 @@ class LearnLoop:
 
     Args:
         run_times: Run times as distributions; None where no decision asks for them.
-        drift: Whether forecasts hold; None: that is not watched.
     """
 
     name = "learn"
@@ -64,10 +63,10 @@ class LearnLoop:
         view: SharedView,
         metrics: ControlMetrics,
         clock: Clock,
-        ratios: PerformanceRatioBook | None = None,
+        ratios: PerformanceRatioBook,
+        drift: DriftBook,
         meter: SpendingBudget | None = None,
         run_times: RunTimeKnowledge | None = None,
-        drift: DriftBook | None = None,
     ) -> None:
         self._settings = settings
         self.period_seconds = settings.loops.learn_seconds
@@ -77,7 +76,7 @@ class LearnLoop:
         self._sizes = sizes
         self._run_times = run_times
         self._drift = drift
-        self._ratios = ratios or PerformanceRatioBook(settings, store)
+        self._ratios = ratios
         self._view = view
         self._metrics = metrics
         self._clock = clock
@@ -103,7 +102,7 @@ class LearnLoop:
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
             *(() if self._run_times is None else (Step("learn run times", self.learn_run_times),)),
-            *(() if self._drift is None else (Step("watch for drift", self._drift.decide),)),
+            Step("watch for drift", self._drift.decide),
             Step("note costs", self.note_costs),
             Step("bill of today", self.costs.bill_today),
             Step("save knowledge", self.save_knowledge),
@@ -222,8 +221,7 @@ class LearnLoop:
             self._run_times.judge_promise(record, outcome)
         if went_on(outcome, record.job):
             return True
-        if self._drift is not None:
-            self._drift.judge(record, outcome)
+        self._drift.judge(record, outcome)
         if self._run_times is not None:
             (self._run_times.judge if was_here else self._run_times.learn_left)(record, outcome)
         if was_here:

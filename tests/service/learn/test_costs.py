@@ -60,7 +60,7 @@ class Site:
         self.ends()
 
     def new_loop(self) -> LearnLoop:
-        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "view", "metrics"))
+        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "ratios", "drift", "view", "metrics"))
         clock = Clock(wall=lambda: NOW + 1e6, monotonic=lambda: 1e6)
         return LearnLoop(SETTINGS, slurm=self, store=self.store, clock=clock, **others)  # type: ignore[arg-type]
 
@@ -166,7 +166,7 @@ class Metered(Site):
         super().__init__(store)
 
     def new_loop(self) -> LearnLoop:
-        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "metrics"))
+        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "ratios", "drift", "metrics"))
         slurm: Any = self
         return LearnLoop(
             SETTINGS,

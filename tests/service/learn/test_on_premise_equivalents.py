@@ -16,6 +16,8 @@ from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.model.snapshot import QueuedJob
+from advisor.service.learn.both_sides import PerformanceRatioBook
+from advisor.service.learn.drift_book import DriftBook
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.on_premise_equivalents import on_premise_job, on_premise_outcome
 from advisor.service.observation.poll_view import SharedView
@@ -132,6 +134,8 @@ def test_the_size_model_is_told_so(store: HistoryStore) -> None:
         "store": store,
         "knowledge": told,
         "sizes": told,
+        "ratios": PerformanceRatioBook(SETTINGS, store),
+        "drift": DriftBook(SETTINGS, hands.clock, lambda _: 1.0),
         "metrics": ControlMetrics(),
     }
     loop = LearnLoop(SETTINGS, view=view, clock=hands.clock, **parts)

@@ -282,7 +282,7 @@ def test_each_round_of_learning_sees_the_queue(desk: Desk, tmp_path: Path) -> No
     )
     loop = LearnLoop(
         settings, slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing, view=view,
-        metrics=ControlMetrics(), clock=Clock(), run_times=run_times,
+        ratios=nothing, drift=nothing, metrics=ControlMetrics(), clock=Clock(), run_times=run_times,
     )  # fmt: skip
     loop.learn_run_times()
     assert called == [-1, 3]
@@ -338,11 +338,12 @@ def test_a_promise_is_judged_though_its_advice_comes_after_the_end_of_its_job(
     ended = structs.replace(outcome(1, wait=1.0, run=1.0), advice_id="1")
     rounds = [[ended], [structs.replace(outcome(2), advice_id="never comes")], []]
     nothing: Any = SimpleNamespace(
-        learn_ends=lambda _: rounds.pop(0), learn=list, judge=lambda *_: None, state_at=None
+        learn_ends=lambda _: rounds.pop(0), learn=list, judge=lambda *_: None, state_at=None, ratio=None
     )
     loop = LearnLoop(
         make_settings(tmp_path), slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing,
-        view=nothing, metrics=ControlMetrics(), clock=Clock(), run_times=desk.knowledge,
+        ratios=nothing, drift=nothing, view=nothing, metrics=ControlMetrics(), clock=Clock(),
+        run_times=desk.knowledge,
     )  # fmt: skip
     made = []
     while rounds:
