@@ -45,7 +45,7 @@ class Features:
     Attributes:
         all: The features, in the order in which they start and get each poll. Learning is the last: it reads
             the history first.
-        reading: Those of them that start before the first poll: without what they read no job moves.
+        reading: Those of them that start before the first poll: jobs would move without what they read.
     """
 
     def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:
@@ -68,7 +68,6 @@ class Features:
             self._advising(),
             self._waiting() if self.price is None else self.price,
             self._raising(),
-            self.preempting,
             *self.reading,
             self.cloud,
             self.stability,
@@ -200,6 +199,8 @@ class Features:
         """Those that only read what Slurm says, each in a thread of its own."""
         connections, settings = self._connections, self._settings
         slurm, clock = connections.slurm, self._shared.clock
+        if self.preempting is not None:
+            yield self.preempting
         if connections.partitions_of_users is not None:
             from advisor.service.control.associations import AssociationsFeature
 

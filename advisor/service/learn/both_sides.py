@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from advisor.decide.submission.cloud_terms import likely_slowdown_of, ratio_of, slowdown_of, stretched
 from advisor.history.store import HistoryStore
+from advisor.model.errors import UseFallback
 from advisor.model.job import Job, JobOutcome, JobState, family, limit_seconds
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios
 from advisor.predict.performance_ratio import BothSides, learn_ratios
+from advisor.service.exchange import snapshot as snapshots
 from advisor.service.learn.on_premise_equivalents import went_on
 from advisor.service.observation.accounting import SOURCE
 
@@ -46,7 +48,7 @@ class PerformanceRatioBook:
         self._position: int | None = None
         self._looked_until: int | None = None  # no job before has run in the cloud
         self._is_changed = False
-        self.current: PerformanceRatios | None = None
+        self.current = self._published() if settings.placement.learn_performance_ratio else None
 
     def ratio(self, job: Job) -> float:
         """s(c) of a job, by which its run time in the cloud is converted to one on-premise.
@@ -82,15 +84,22 @@ class PerformanceRatioBook:
             own = self._settings.placement
             self.current = learn_ratios(list(self._both()), own.overhead_per_processor, own.baseline)
 
+    def _published(self) -> PerformanceRatios | None:
+        """What the process before has published last: jobs are decided before the history has been read."""
+        try:
+            return snapshots.read(self._settings.paths.snapshot).state.ratios
+        except UseFallback:
+            return None
+
     def _begin(self) -> bool:
         last = self._store.last_position()
         if not self._has_run_in_cloud():
-            self._looked_until = last
+            self._looked_until, self.current = last, None
             return False
         self._runs.clear()  # of a call that the database has cut short
         for outcome in self._store.recent(_PAST_JOBS, source=SOURCE):
             self._take(outcome)
-        self._position = last
+        self._position, self._is_changed = last, True
         log.info("ratios.history_read", work=len(self._runs), on_both_sides=sum(1 for _ in self._both()))
         return True
 

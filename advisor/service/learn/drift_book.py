@@ -17,7 +17,6 @@ from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.learn.on_premise_equivalents import AskRatio
 from advisor.service.running.clock import Clock
-from advisor.service.state.records import Drift
 from advisor.service.state.state_files import DRIFT
 
 log = structlog.get_logger(__name__)
@@ -33,12 +32,8 @@ class DriftBook:
         self._clock = clock
         self._ratio = ratio
         self._file = DRIFT.at(settings.paths.state)
-        self._drift = Drift()
-        self._is_changed = False
-
-    def load(self) -> None:
-        """Go on with what an earlier process has measured."""
         self._drift = self._file.read()
+        self._is_changed = False
 
     @property
     def current(self) -> dict[str, str]:

@@ -81,7 +81,6 @@ class LearnFeature(Feature):
 
         Another process may lock the history for a while; after an error the learn loop tries again.
         """
-        self.drift.load()
         try:
             self.knowledge.prepare()
         except AdvisorError as error:

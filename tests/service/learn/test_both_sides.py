@@ -18,6 +18,7 @@ from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome, RetryLater, SiteState
 from advisor.model.job import NO_LIMIT_SECONDS, JobState
 from advisor.model.settings import Settings
+from advisor.model.site import PerformanceRatios
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.learn.both_sides import PerformanceRatioBook
@@ -110,6 +111,19 @@ def test_g17_16_nothing_is_learned_where_nothing_ran_in_the_cloud(store: History
     book.learn()
     assert book.current.jobs == 7
     assert book.current.applications["md_#"].deviation < before.applications["md_#"].deviation
+
+
+def test_ratios_of_another_history_hold_until_this_one_is_read(store: HistoryStore, tmp_path: Path) -> None:
+    settings = make_settings(paths={"run": tmp_path, "state": tmp_path})
+    ratios = PerformanceRatios(overhead=0.03, baseline=1.4, deviation=0.1, jobs=20)
+    state = SiteState(time=NOW, cluster=None, ratios=ratios)
+    snapshots.write(settings.paths.snapshot, Snapshot(state=state))
+    for jobs in ([], [outcome(1, 100.0, "onprem")], [outcome(2, 300.0, "burst")]):
+        store.add(jobs, source=SOURCE)
+        book = PerformanceRatioBook(settings, store)
+        assert book.current == ratios
+        book.learn()
+        assert book.current is None
 
 
 def test_the_whole_history_is_searched_once_for_a_run_in_the_cloud(

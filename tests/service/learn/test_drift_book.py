@@ -18,8 +18,10 @@ from advisor.model import Job, JobOutcome
 from advisor.model.advice import Advice, Answer, Mode, Placement, Question, Verdict
 from advisor.model.drift import Measure
 from advisor.model.estimate import Estimate, Estimates
-from advisor.model.site import SiteState
+from advisor.model.site import PerformanceRatios, SiteState
 from advisor.service.admin.doctor import Level, _drift
+from advisor.service.exchange import snapshot as snapshots
+from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.learn.drift_book import DAY, DriftBook
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.running.clock import Clock
@@ -29,6 +31,7 @@ from tests.service.site import make_settings
 
 HOUR = 3600.0
 NOW = 20_000 * DAY
+NOT_ASKED = ("slurm", "models", "view", "metrics", "meter")
 
 
 class Desk:
@@ -40,7 +43,6 @@ class Desk:
 
     def begin_anew(self) -> None:
         self.book = DriftBook(self.settings, Clock(wall=lambda: self.now), lambda _job: 1.1)
-        self.book.load()
 
     def day(self, *, waits: float, moved_turnaround: float | None = None, jobs: int = 20) -> None:
         """A day on which each job waits so long, seconds, where 1,000 to 2,000 were forecast."""
@@ -183,14 +185,27 @@ def feature(desk: Desk) -> Iterator[LearnFeature]:
     for _ in range(7):
         desk.day(waits=9_000.0)
     with HistoryStore(f"sqlite:///{desk.folder / 'history.db'}") as store:
-        others: dict[str, Any] = dict.fromkeys(("slurm", "models", "view", "metrics", "meter"))
+        others: dict[str, Any] = dict.fromkeys(NOT_ASKED)
         yield LearnFeature(desk.settings, store=store, clock=Clock(wall=lambda: desk.now), **others)
+
+
+def test_the_first_snapshot_after_a_restart_has_what_the_last_one_had(
+    desk: Desk, feature: LearnFeature
+) -> None:
+    """The history, from which s(c) is learned, is read after the first jobs were decided."""
+    learned = PerformanceRatios(overhead=0.03, baseline=1.4, deviation=0.1, jobs=20)
+    state = SiteState(time=0.0, cluster=None, ratios=learned)
+    snapshots.write(desk.settings.paths.snapshot, Snapshot(state=state))
+    others: dict[str, Any] = dict.fromkeys(("store", *NOT_ASKED))
+    begun_anew = type(feature)(desk.settings, clock=Clock(), **others)
+    site = begun_anew.publish(SiteState(time=1.0, cluster=None))
+    assert site.ratios == learned
+    assert site.fallen_back == desk.book.current != {}
 
 
 def test_control_publishes_and_shows_it_and_the_doctor_says_what_to_do(
     desk: Desk, feature: LearnFeature
 ) -> None:
-    feature.drift.load()
     assert feature.publish(SiteState(time=0.0, cluster=None)).fallen_back == desk.book.current
     assert feature.status()["fallen_back"]["onprem"]["measure"] == "coverage"
     assert feature.gauges()["partitions_fallen_back"][0] == 1.0
