@@ -243,7 +243,11 @@ def complete_files(folder: Path) -> Iterator[SpoolFile]:
     """Complete files, oldest first, each read as a whole. The caller deletes a file once it is stored.
 
     A record that cannot be read is counted and skipped.
+
+    Raises:
+        OSError: After all others: a file cannot be read.
     """
+    unread: OSError | None = None
     for path in sorted(folder.glob(f"*{_COMPLETE}")):
         records: list[AdviceRecord] = []
         unreadable = 0
@@ -251,12 +255,17 @@ def complete_files(folder: Path) -> Iterator[SpoolFile]:
             stored = path.read_bytes()
         except FileNotFoundError:
             continue  # another thread has stored it
+        except OSError as error:
+            unread = error
+            continue
         for content in _frames(stored):
             try:
                 records.append(_decoder.decode(content))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 unreadable += 1
         yield SpoolFile(path, tuple(records), unreadable)
+    if unread is not None:
+        raise unread
 
 
 def _frames(content: bytes) -> Iterator[bytes]:

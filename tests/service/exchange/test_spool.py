@@ -181,6 +181,16 @@ def test_a_damaged_record_costs_itself_a_damaged_length_the_rest(
         path.unlink()
 
 
+def test_a_file_that_cannot_be_read_holds_up_no_other(tmp_path: Path, records: list[AdviceRecord]) -> None:
+    folder = tmp_path / "spool"
+    (folder / "advice-1.host.spool").mkdir(parents=True)
+    (folder / "advice-2.host.spool").write_bytes(frame(records[0]))
+    found = complete_files(folder)
+    assert next(found).records == (records[0],)
+    with pytest.raises(IsADirectoryError):
+        next(found)
+
+
 def test_unknown_numbers_survive(tmp_path: Path, records: list[AdviceRecord]) -> None:
     unknown = replace(records[0], estimates=Estimates())
     (tmp_path / "1.spool").write_bytes(frame(unknown))
