@@ -129,7 +129,8 @@ class ServeReadings:
     Attributes:
         gauges, counters: Name without ``advisor_serve_`` to value and help text.
         state_errors: Number of failed refreshes of the watcher, by code.
-        model_version: Versions of the models in use, as ``predictor+size``; empty without a model.
+        model_version: Versions of the models in use, as ``predictor+size``, under policy "price" that of the
+            run times; empty without a model.
     """
 
     gauges: Mapping[str, tuple[float, str]]
