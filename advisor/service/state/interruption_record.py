@@ -134,7 +134,11 @@ class InterruptionRecord:
                 self._save()
 
     def own_exclusions(self, job_id: int, ask: Callable[[int], str]) -> str:
-        """The nodes that a job's user excludes; asked for before the first change, when they stand alone."""
+        """The nodes that a job's user excludes; asked for before the first change, when they stand alone.
+
+        Raises:
+            OSError: They cannot be written: after a restart others would be taken for them.
+        """
         with self._lock:
             known = self._kept.own_exclusions.get(job_id)
         if known is not None:
@@ -142,7 +146,11 @@ class InterruptionRecord:
         found = ask(job_id)
         with self._lock:
             self._kept.own_exclusions[job_id] = found
-            self._save()
+            try:
+                self._state.write(self._kept)
+            except OSError:
+                del self._kept.own_exclusions[job_id]
+                raise
         return found
 
     def warned_about(self, instance_id: str) -> frozenset[int]:

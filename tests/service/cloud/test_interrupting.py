@@ -12,6 +12,7 @@ from advisor.model.errors import RetryLater
 from advisor.service.exchange.handover import decode
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import INTERRUPTIONS
+from tests.full_disk import room_for
 from tests.service.cloud.spot_rig import TAKEN, Rig, rig
 from tests.service.doubles import (
     make_instance,
@@ -58,6 +59,18 @@ def test_a_signal_that_fails_is_tried_again(rig: Rig) -> None:
         rig.round()
     rig.round()
     assert rig.warned == [7]
+
+
+def test_nodes_that_a_user_excludes_are_on_disk_before_ours_join_them(tmp_path: Path) -> None:
+    """After a restart ours would be taken for the user's, and stay."""
+    record = InterruptionRecord(INTERRUPTIONS.at(tmp_path))
+    with room_for(10), pytest.raises(OSError, match="File too large"):
+        record.own_exclusions(7, lambda _: "rack1-node3")
+    assert record.own_exclusions(7, lambda _: "rack1-node4") == "rack1-node4", (
+        "nothing was changed: asked again"
+    )
+    begun_anew = InterruptionRecord(INTERRUPTIONS.at(tmp_path))
+    assert begun_anew.own_exclusions(7, lambda _: "burst1,rack1-node4") == "rack1-node4"
 
 
 def test_warnings_about_somebody_elses_instance_touch_nothing(rig: Rig) -> None:
