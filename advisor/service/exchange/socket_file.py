@@ -158,7 +158,7 @@ def _may_be_the_pages(pid: int) -> bool:
     if pid == 0:  # in another name space; the pages can make none
         return False
     try:
-        return _PAGES_UNIT in (_PROC / str(pid) / "cgroup").read_text()
+        return _PAGES_UNIT in (_PROC / str(pid) / "cgroup").read_text(errors="replace")
     except OSError:
         return True
 

@@ -193,6 +193,8 @@ def test_the_pages_are_nobody_although_they_run_as_the_service_s_user(
         assert peer_uid(ours) == -1
         own.write_text("0::/system.slice/advisor-control.service\n")
         assert peer_uid(ours) == os.geteuid()
+        own.write_bytes(b"0::/user.slice/gr\xfc\xdfe.scope\n")
+        assert peer_uid(ours) == os.geteuid()
 
 
 def test_root_we_ourselves_slurm_user_and_those_allowed(tmp_path: Path) -> None:
