@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from advisor.model.settings import (
     Settings,
 )
 from advisor.model.site import CloudState, SiteState
+from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control import process as processes
 from advisor.service.control.connections import Connections
@@ -102,6 +104,34 @@ def test_d4_whatever_a_damaged_history_holds_control_starts(tmp_path: Path) -> N
     learning(control).knowledge.prepare = garbage  # type: ignore[method-assign]
     learning(control).prepare()
     control.store.close()
+
+
+def test_the_first_snapshot_waits_for_nobody_and_knows_whom_slurmctld_refuses(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    class Enforcing(MemorySlurm):
+        def config(self) -> dict[str, str]:
+            return {"ClusterName": "here", "AccountingStorageEnforce": "associations"}
+
+        def snapshot(self, now: float) -> ClusterSnapshot:
+            assert asked.wait(10.0), "the associations are read beside the first poll"
+            return super().snapshot(now)
+
+    def associations(_: str) -> dict[tuple[str, str], frozenset[str]]:
+        asked.set()
+        return {("ann", "phys"): frozenset({"onprem"})}
+
+    for name in ("models", "run"):
+        (tmp_path / name).mkdir(mode=0o700)
+    settings = Settings(paths=PathSettings(state=tmp_path, run=tmp_path / "run"), loops={"metrics_port": 0})
+    slurm: Any = Enforcing(now=lambda: 0.0)
+    control = Control(settings, Connections(slurm=slurm, partitions_of_users=associations))
+    control.start()
+    try:
+        assert asked.is_set()
+        assert snapshots.read(settings.paths.snapshot).state.cluster is not None
+    finally:
+        assert control.stop()
 
 
 def test_d4_learning_starts_last(control: Control) -> None:
