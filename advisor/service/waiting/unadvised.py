@@ -6,6 +6,7 @@ shows it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -118,10 +119,11 @@ def obstacle(job: Job, partition: Partition | None) -> str:
 
 def _is_over_limits(job: Job, partition: Partition) -> bool:
     nodes, seconds = job.nodes or 1, job.requested_time  # also that of its own partition, which it keeps
+    minutes = math.inf if seconds is None else seconds / 60.0
     per_processor = None if job.memory_mb is None else job.memory_mb / job.processors
     is_by_processor = job.memory_mb_per_node is None
     limits = (
-        (None if seconds is None else seconds / 60.0, partition.max_minutes),
+        (minutes, partition.max_minutes),
         (job.processors, partition.total_processors or None),
         (nodes, partition.max_nodes),
         (nodes, partition.total_nodes),

@@ -58,7 +58,7 @@ class Slurm:
             self.put(job_id, queue=changes["partition"], admin_comment=changes["admincomment"])
 
     def put(self, job_id: int, state: str = "PENDING", **changes: Any) -> None:
-        known = {"reason": "Priority", "admin_comment": COMMENT, "user": "ann"}
+        known = {"reason": "Priority", "admin_comment": COMMENT, "user": "ann", "requested_time": 600.0}
         self.jobs[job_id] = make_queued(job_id, state, **(known | changes))
 
 

@@ -83,7 +83,8 @@ def test_a_partitions_own_default_memory_comes_first() -> None:
         ({}, {"is_up": False}, False),
         ({"requested_time": 7200.0, "explicit_time_limit": True}, {"max_minutes": 60}, False),
         ({"requested_time": 7200.0}, {"max_minutes": 60}, False),  # slurmctld: PartitionTimeLimit, for ever
-        ({"requested_time": None}, {"max_minutes": 60}, True),
+        ({"requested_time": None}, {"max_minutes": 60}, False),  # --time=UNLIMITED, the same
+        ({"requested_time": None}, {"max_minutes": None}, True),
         ({"processors": 65}, {}, False),
         ({"nodes": 3}, {"max_nodes": 2}, False),
         ({"nodes": 3}, {"total_nodes": 2}, False),
@@ -100,7 +101,7 @@ def test_a_partitions_own_default_memory_comes_first() -> None:
 def test_a_job_is_not_moved_where_it_would_not_start(
     job: dict[str, Any], partition: dict[str, Any], *, fits: bool
 ) -> None:
-    asked = Job(job_id=7, submit_time=0.0, **({"processors": 2} | job))
+    asked = Job(job_id=7, submit_time=0.0, **({"processors": 2, "requested_time": 3600.0} | job))
     assert (obstacle(asked, replace(BURST, **partition)) == "") is fits
 
 
