@@ -102,7 +102,7 @@ class GoingAgain:
             if queued is None or place is None or not (queued.state == place.state == PENDING):
                 return
             advice = moved_by_us(queued)
-            # a job that is held, or waits for a time or a limit, is not to start
+            # a job that is held, or waits for a time or another job, is not to start
             if advice is None or advice.advice_id != entry.advice_id or not queued.is_queued:
                 return
             # about a job that has not begun there the price loop asks as before its move; one whose user has
@@ -114,11 +114,11 @@ class GoingAgain:
                 return
             stop = slices.another_stop(queued, entry.ran_seconds)
             if stop is not None:
-                self._go(entry, stop, limit.given_seconds if limit is not None else None)
+                self._go(entry, stop)
 
         for_each(due, consider)
 
-    def _go(self, entry: HedgeEntry, stop: float, limit_seconds: float | None) -> None:
+    def _go(self, entry: HedgeEntry, stop: float) -> None:
         self._record.count("moved_again")
         entry = self._record.put(
             entry,
@@ -131,11 +131,8 @@ class GoingAgain:
             acted=self._clock.wall(),
             why="",
         )
-        changes = {"partition": self._settings.cluster.burst_partition}
-        if limit_seconds is not None:
-            changes["timelimit"] = f"{limit_seconds / 60.0:.0f}"
         try:
-            self._slurm.update_job([entry.job_id], changes)
+            self._slurm.update_job([entry.job_id], {"partition": self._settings.cluster.burst_partition})
         finally:  # a poll that began before the answer may not show the change
             self._record.put(entry, acted=self._clock.wall())
         log.info("hedge.moved_again", job=entry.job_id, stop_seconds=round(stop))

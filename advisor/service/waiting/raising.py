@@ -28,8 +28,8 @@ class RaisingFeature(Feature):
 
     Not before: slurmctld holds a waiting job for ever, or refuses it, whose limit is above the MaxWall of its
     QOS or association, and cancels one that would end after its ``--deadline``. Nor ever where there is a
-    deadline: slurmctld cancels the job once it is requeued. Once only, as long as this process lives: a user
-    who sets the first limit again means it.
+    deadline: slurmctld cancels the job once it is requeued. Once for each time in the cloud, as long as this
+    process lives: a user who sets the first limit again means it.
 
     Args:
         has_deadline: Whether a job has a deadline; None: no job has.
@@ -45,14 +45,15 @@ class RaisingFeature(Feature):
 
     def polled(self, poll: Poll) -> None:
         """See :class:`Feature`."""
-        self._done.intersection_update(queued.job.job_id for queued in poll.snapshot.jobs)
+        there = (queued for queued in poll.snapshot.jobs if self._burst in queued.partitions)
+        self._done.intersection_update(queued.job.job_id for queued in there)
         due = dict(self._due(poll.snapshot))
         if not due:
             return
-        there = next((each for each in self._slurm.partitions() if each.name == self._burst), None)
+        burst = next((each for each in self._slurm.partitions() if each.name == self._burst), None)
         jobs_by_limit = defaultdict[int, list[int]](list)
         for job_id, limit in due.items():
-            minutes = raised_minutes(math.ceil(limit.given_seconds / 60.0), limit.asked_seconds, there)
+            minutes = raised_minutes(math.ceil(limit.given_seconds / 60.0), limit.asked_seconds, burst)
             if minutes is None:
                 self._done.add(job_id)
             else:

@@ -89,3 +89,15 @@ def test_a_user_who_lowers_the_limit_again_is_obeyed() -> None:
     polled(feature)  # it has ended
     polled(feature, moved(1))  # another job has its number
     assert slurm.limits == {1: "66"}
+
+
+def test_a_job_that_has_come_home_and_goes_again_gets_its_longer_limit_again() -> None:
+    slurm = Slurm()
+    feature = RaisingFeature(Settings(), cast("Any", slurm))
+    polled(feature, moved(1))
+    assert slurm.limits.pop(1) == "66"
+    polled(feature, moved(1, "PENDING", queue="onprem"))
+    polled(feature, moved(1, "PENDING"))
+    assert slurm.limits == {}
+    polled(feature, moved(1))
+    assert slurm.limits == {1: "66"}
