@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,15 @@ from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.full_limits import FullLimits
 from advisor.service.hedge.going_again import SliceDecider
 from advisor.service.hedge.placing import AskPreempts
-from advisor.service.hedge.watching import AskSlowdown, watch_loop
+from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.hedge.watching import AskSlowdown, WatchLoop
+from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
+from advisor.service.state.hedge_entries import HedgeRecord
+from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
@@ -27,6 +32,7 @@ class HedgeFeature(Feature):
     """The watch loop.
 
     Args:
+        store: The ledger: with which divider a job was classed small.
         slowdown: How many times longer a job runs in the cloud than on-premise.
         slices: Decides about slices; None where the policy is not the price.
     """
@@ -47,12 +53,27 @@ class HedgeFeature(Feature):
     ) -> None:
         self._places = places
         self._wake_poll = wake_poll
-        self.watch = watch_loop(
+
+        def divider(job_id: int) -> float:
+            record = store.advice_of(job_id, source=SOURCE)
+            return math.nan if record is None else record.estimates.size.divider_seconds
+
+        small_jobs = SmallJobs(
             settings,
             slurm=slurm,
             places=places,
             view=view,
-            store=store,
+            state=SMALL_JOBS.at(settings.paths.state),
+            divider=divider,
+            clock=clock,
+        )
+        self.watch = WatchLoop(
+            settings,
+            slurm=slurm,
+            places=places,
+            view=view,
+            record=HedgeRecord(HEDGE_ENTRIES.at(settings.paths.state)),
+            small_jobs=small_jobs,
             clock=clock,
             slowdown=slowdown,
             slices=slices,

@@ -20,7 +20,6 @@ import structlog
 from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
 from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.rules import may_be_brought_back
-from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING, SUSPENDED, QueuedJob
@@ -29,7 +28,6 @@ from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.going_again import GoingAgain, SliceDecider
 from advisor.service.hedge.placing import AskPreempts, Placing, has_place, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
-from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.placeholders import placeholders_of, was_changed
 from advisor.service.observation.poll_view import SharedView
@@ -37,7 +35,6 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
-from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
@@ -299,7 +296,9 @@ class WatchLoop:
         # `bring_back` acts, once this is on disk
         self._record.count("brought_back")
         ran = max(entry.ran_seconds, self._elapsed(queued)) if queued.state == RUNNING else entry.ran_seconds
-        changes = {"restarts": queued.restarts, "ran_seconds": ran, "why": why}
+        changes: dict[str, Any] = {"restarts": queued.restarts, "ran_seconds": ran, "why": why}
+        if (moved := moved_by_us(queued)) is not None:  # a limit that was set since its move stays
+            changes["limit_seconds"] = moved.users_limit(queued.job.requested_time)
         self._record.put(entry, phase=Phase.RETURNING, **changes)
         log.info("hedge.return_decided", job=entry.job_id, why=why)
 
@@ -352,47 +351,6 @@ class WatchLoop:
         """Whether the job has ended; a job with its id and other advice is another one."""
         view = view_of(self._places, entry)
         return view is None or view.advice_id != entry.advice_id
-
-
-def watch_loop(
-    settings: Settings,
-    *,
-    slurm: SlurmBackend,
-    places: Placeholders,
-    view: SharedView,
-    store: HistoryStore,
-    clock: Clock,
-    slowdown: AskSlowdown | None = None,
-    slices: Callable[[], SliceDecider | None] = lambda: None,
-    may_preempt: AskPreempts = lambda _job, _home: False,
-) -> WatchLoop:
-    """Build the loop; the divider of a small job is read from the ledger."""
-
-    def divider(job_id: int) -> float:
-        record = store.advice_of(job_id, source=SOURCE)
-        return math.nan if record is None else record.estimates.size.divider_seconds
-
-    small_jobs = SmallJobs(
-        settings,
-        slurm=slurm,
-        places=places,
-        view=view,
-        state=SMALL_JOBS.at(settings.paths.state),
-        divider=divider,
-        clock=clock,
-    )
-    return WatchLoop(
-        settings,
-        slurm=slurm,
-        places=places,
-        view=view,
-        record=HedgeRecord(HEDGE_ENTRIES.at(settings.paths.state)),
-        small_jobs=small_jobs,
-        clock=clock,
-        slowdown=slowdown,
-        slices=slices,
-        may_preempt=may_preempt,
-    )
 
 
 def _advice_id(queued: QueuedJob) -> str | None:

@@ -345,6 +345,20 @@ def test_the_time_before_which_its_user_wants_no_start_is_kept(world: World) -> 
     assert world.queue.updated == []
 
 
+@pytest.mark.parametrize(("limit", "minutes"), [(2400.0, "10"), (36_000.0, "600"), (300.0, "5")])
+def test_a_job_comes_home_with_its_own_limit_or_the_one_set_since(
+    world: World, limit: float, minutes: str
+) -> None:
+    """The advice has raised ten minutes to forty; an admin may give it ten hours, its user less."""
+    world.look(world.job())
+    running = world.job(requested_time=limit)
+    world.clock.pass_by(100.0)
+    world.queue.on_requeue = lambda: world.job(state="PENDING", requested_time=limit)
+    world.look(running, place(world, "PENDING"))
+    changes = {"partition": "onprem", "timelimit": minutes, "starttime": "now"}
+    assert world.queue.updated[0] == (7, changes)
+
+
 def test_a_job_held_before_its_slot_came_gives_it_up(world: World) -> None:
     """``scontrol requeuehold``; under priority/basic slurmctld refuses such a job a priority."""
     brought_home(world)
