@@ -81,6 +81,7 @@ class PriceLoop:
         self._rehearse = rehearse
         self._change = QueueChange()
         self._valued_at: dict[int, float] = {}  # monotonic seconds
+        self._promised_at: dict[int, float] = {}  # when jobs that name a time were last asked about, the same
         self._machines: list[tuple[Machine, int, Sequence[Reserved]]] = []  # and waiting jobs
         self._seen_at = 0.0
         self.cloud = CloudState()
@@ -164,7 +165,10 @@ class PriceLoop:
         self._ask_and_move(best, forecast_waits(queue) if best else {})
 
     def keep_promises(self) -> None:
-        """Ask about waiting jobs that name the time by which they are to be done; move those that have to."""
+        """Ask about waiting jobs that name the time by which they are to be done; move those that have to.
+
+        Of more than a round asks about, those that were asked about longest ago come first.
+        """
         if not self._settings.promise.enabled:
             return
         queue = on_premise_queue(self._view.fresh(), self._settings)
@@ -173,13 +177,18 @@ class PriceLoop:
             for queued in queue.waiting
             if deadline_for(queued.job, self._settings) is not None and self._may_ask(queued, queue)
         ]
+        known = self._promised_at
+        self._promised_at = {q.job.job_id: known.get(q.job.job_id, -math.inf) for q in named}
         if not named:
             return
+        named.sort(key=lambda queued: self._promised_at[queued.job.job_id])
         waits = forecast_waits(queue)  # promises are learned beside the wait by limits
-        self._asking.move(
-            ((queued.job.job_id, queued) for queued in named[:_MAX_ASKED]),
-            lambda queued: bool(self._asking.goes(queued, waits[queued.job.job_id])),
-        )
+
+        def goes(queued: QueuedJob) -> bool:
+            self._promised_at[queued.job.job_id] = self._clock.monotonic()
+            return bool(self._asking.goes(queued, waits[queued.job.job_id]))
+
+        self._asking.move(((queued.job.job_id, queued) for queued in named[:_MAX_ASKED]), goes)
 
     def _note_bought(self, snapshot: ClusterSnapshot) -> None:
         """Count jobs that moved at their submission as demand, by what their AdminComment says of it.

@@ -305,3 +305,13 @@ def test_a_job_that_names_a_time_is_asked_about_at_each_poll_whatever_an_hour_co
     world.stays = set()
     world.round()
     assert world.moved == [7]
+
+
+def test_of_more_jobs_that_name_a_time_than_a_round_asks_about_each_has_its_turn(tmp_path: Path) -> None:
+    world = World(tmp_path, promise={"enabled": True}, budget={"usd": 0.0})
+    world.stays = set(range(11, 171))
+    for job_id in world.stays:
+        world.slurm.put(job_id, comment="by=+3h")
+    world.round()
+    world.round()
+    assert {job_id for job_id, _ in world.asked} == world.stays
