@@ -31,6 +31,7 @@ _HELD: Final = frozenset(
         "JobHoldMaxRequeue",
         "job requeued in held state",
         "job_requeued_in_held_state",  # some releases write underscores
+        "job requeued in special exit state",
         "launch failed requeued held",
         "launch_failed_requeued_held",
     }

@@ -10,8 +10,9 @@ from typing import Final, Protocol
 from advisor.model.scheduler import CloudScheduler
 from advisor.model.snapshot import PENDING
 
-_WAITING: Final = {"EXPEDITING": PENDING}
-"""Slurm 25.11 and later: the state of a pending job with ``--requeue=expedite`` after its node failed."""
+_WAITING: Final = {"EXPEDITING": PENDING, "SPECIAL_EXIT": PENDING}
+"""States of pending jobs: with ``--requeue=expedite`` after its node failed (Slurm 25.11 and later), and held
+after an exit code of ``RequeueExitHold`` or by ``scontrol requeuehold State=SpecialExit``."""
 
 
 def state_of(shown: str) -> str:

@@ -338,6 +338,14 @@ def test_a_job_whose_requeue_is_expedited_waits() -> None:
     assert jobs[7].is_queued
 
 
+@pytest.mark.parametrize("reason", ["JobHeldUser", "job requeued in special exit state"])
+def test_a_job_that_is_held_after_its_exit_code_waits_and_is_held(reason: str) -> None:
+    jobs, _ = recorded_jobs(one_job(State="SPECIAL_EXIT", Reason=reason))
+    assert jobs[7].state == PENDING
+    assert jobs[7].is_held
+    assert not jobs[7].is_queued
+
+
 def test_reservations_of_nodes_and_of_cores() -> None:
     """As 22.05 shows them with ``SLURM_TIME_FORMAT=%s``."""
     text = (
