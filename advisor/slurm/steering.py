@@ -62,8 +62,8 @@ class Demand:
 class PowerSaving:
     """Slurm's power saving: when idle nodes are powered down.
 
-    ``idle_seconds``: SuspendTime; None when it is unknown or infinite. ``excluded``: nodes that are never
-    powered down (SuspendExcNodes, SuspendExcParts).
+    ``idle_seconds``: SuspendTime, infinite where none is; None when it is unknown. ``excluded``: nodes that
+    are never powered down (SuspendExcNodes, SuspendExcParts).
     """
 
     idle_seconds: float | None = None
@@ -183,16 +183,13 @@ class BurstSteering:
         if self._power_saving is None:
             values = self._slurm_conf()
             own = parsing.pairs_of(self._commands.text("scontrol", "-o", "show", "partition", partition))
-            times = [
-                seconds
-                for text in (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
-                if (seconds := records.leading(text))
-            ]
+            times = (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
+            known = (seconds for text in times if (seconds := parsing.suspend_seconds(text)))
             excluded = [values.get("SuspendExcNodes", "")]
             if partition in values.get("SuspendExcParts", "").split(","):
                 excluded = [own.get("Nodes", "")]
             self._power_saving = PowerSaving(
-                idle_seconds=float(times[0]) if times else None,
+                idle_seconds=next(known, None),  # the partition's own comes first
                 excluded=frozenset(
                     name
                     for text in excluded

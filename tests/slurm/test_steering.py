@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -153,7 +154,17 @@ def test_nodes_are_asked_for_by_name() -> None:
             "PartitionName=burst Nodes=burst[1-2] SuspendTime=60",
             PowerSaving(idle_seconds=60.0, excluded=frozenset({"burst1", "burst2"})),
         ),
-        ("SuspendTime = INFINITE\nSuspendExcNodes = (null)\n", "PartitionName=burst", PowerSaving()),
+        (
+            "SuspendTime = INFINITE\nSuspendExcNodes = (null)\n",
+            "PartitionName=burst",
+            PowerSaving(idle_seconds=inf),
+        ),
+        (
+            "SuspendTime = 600 sec\n",
+            "PartitionName=burst SuspendTime=INFINITE",
+            PowerSaving(idle_seconds=inf),
+        ),
+        ("SuspendTime = NONE\n", "PartitionName=burst SuspendTime=GLOBAL", PowerSaving()),
     ],
 )
 def test_which_nodes_slurm_powers_down_and_when(config: str, own: str, found: PowerSaving) -> None:
