@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import resource
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +27,7 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 """Longest output that is read: 500,000 jobs of half a kilobyte."""
 _TASK: Final = re.compile(r"([0-9]+) ([0-9]+_[0-9]+)\s*")
 _MAX_LINES_BYTES: Final = 64 * MAX_BYTES
+_CONF_SECONDS: Final = 60.0
 
 
 def release_in(text: str) -> tuple[int, ...]:
@@ -209,6 +211,24 @@ class Commands:
             return self._environment
         others = {name: value for name, value in self._environment.items() if name != "SLURM_CONF"}
         return others | {"RES_OPTIONS": "timeout:1 attempts:1"}
+
+
+class SlurmConf:
+    """slurm.conf as slurmctld has it, read again after a minute: an admin may reconfigure at any time."""
+
+    def __init__(self, commands: Commands, *, monotonic: Callable[[], float]) -> None:
+        self._commands = commands
+        self._monotonic = monotonic
+        self._values: Mapping[str, str] = {}
+        self._until = -math.inf
+
+    def values(self) -> Mapping[str, str]:
+        """Values of ``scontrol show config`` by name; RetryLater when slurmctld does not say."""
+        now = self._monotonic()
+        if now >= self._until:
+            self._values = parsing.config(self._commands.text("scontrol", "show", "config"))
+            self._until = now + _CONF_SECONDS
+        return self._values
 
 
 def _readable(given: bytes) -> IO[bytes]:

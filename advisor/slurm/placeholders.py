@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import os
 import pwd
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +23,7 @@ from advisor.model.job_words import mebibytes
 from advisor.model.snapshot import JobView, QueuedJob
 from advisor.model.submit_limits import SubmitKey
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands
+from advisor.slurm.commands import Commands, SlurmConf
 from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Layout, Unread
 from advisor.slurm.submit_room import shares_left
@@ -60,7 +61,6 @@ _SHAPE_COLUMNS: Final = (
     "ReqSwitch",
     "Wait4Switch",
     "tres-alloc",
-    "MinTmpDisk",
     "OverSubscribe",
     "Contiguous",
     "Feature",
@@ -97,25 +97,15 @@ class PlaceholderRequest:
     advice_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Config:
-    is_multifactor: bool
-    age_weight: int
-    max_age_seconds: float
-    calc_seconds: float
-    has_prolog: bool
-    has_limits: bool
-
-
 class Placeholders:
     """Submits and watches placeholders, and the jobs they belong to.
 
     Every method raises RetryLater when Slurm does not answer or refuses.
     """
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.commands = commands
-        self._known: _Config | None = None
+        self._conf = SlurmConf(commands, monotonic=monotonic)
 
     def prepare(self) -> None:
         """Prepare the next `reserve`: nothing to do here."""
@@ -226,7 +216,8 @@ class Placeholders:
 
         With users and QOS named, slurmctld sends no others.
         """
-        if not self._config().has_limits:
+        enforced = self._conf.values().get("AccountingStorageEnforce", "")
+        if not any(word in enforced for word in _ENFORCED):
             return {}
         named = (("users", users), ("qos", qos))
         chosen = [f"{option}={','.join(sorted(names))}" for option, names in named if names]
@@ -245,12 +236,15 @@ class Placeholders:
     @property
     def knows_site_factors(self) -> bool:
         """Whether priorities have a site factor; ``priority/basic`` only numbers jobs in their order."""
-        return self._config().is_multifactor
+        return self._conf.values().get("PriorityType") == "priority/multifactor"
 
     @property
     def recalculation_seconds(self) -> float:
         """PriorityCalcPeriod, how often slurmctld computes priorities anew; 0: never."""
-        return self._config().calc_seconds
+        if not self.knows_site_factors:
+            return 0.0
+        period = records.seconds(self._conf.values().get("PriorityCalcPeriod", ""))
+        return 300.0 if period is None else period
 
     @property
     def may_requeue_booting(self) -> bool:
@@ -259,30 +253,16 @@ class Placeholders:
         Otherwise slurmctld 22.05 asks the node to end the job. Where the node's name cannot be resolved yet,
         that holds a lock of slurmctld for ten seconds, and nothing else is served.
         """
-        return self._config().has_prolog
+        return records.text(self._conf.values().get("PrologSlurmctld", "")) is not None
 
     def age_points(self, seconds: float) -> int:
-        """Priority that a job gains by waiting so long, rounded to whole points."""
-        found = self._config()
-        return round(found.age_weight * min(max(seconds, 0.0) / found.max_age_seconds, 1.0))
-
-    def _config(self) -> _Config:
-        if self._known is None:
-            values = parsing.config(self.commands.text("scontrol", "show", "config"))
-            is_multifactor = values.get("PriorityType") == "priority/multifactor"
-            weight = records.whole(values.get("PriorityWeightAge", "")) or 0
-            if "slurmdbd" not in values.get("AccountingStorageType", ""):
-                weight = 0  # slurmctld ignores it then
-            calc = records.seconds(values.get("PriorityCalcPeriod", ""))
-            self._known = _Config(
-                is_multifactor=is_multifactor,
-                age_weight=weight if is_multifactor else 0,
-                max_age_seconds=records.seconds(values.get("PriorityMaxAge", "")) or math.inf,
-                calc_seconds=(300.0 if calc is None else calc) if is_multifactor else 0.0,
-                has_prolog=records.text(values.get("PrologSlurmctld", "")) is not None,
-                has_limits=any(word in values.get("AccountingStorageEnforce", "") for word in _ENFORCED),
-            )
-        return self._known
+        """Priority that a job gains by waiting so long, rounded to whole points; none without slurmdbd."""
+        conf = self._conf.values()
+        if not self.knows_site_factors or "slurmdbd" not in conf.get("AccountingStorageType", ""):
+            return 0
+        weight = records.whole(conf.get("PriorityWeightAge", "")) or 0
+        longest = records.seconds(conf.get("PriorityMaxAge", "")) or math.inf
+        return round(weight * min(max(seconds, 0.0) / longest, 1.0))
 
     def _row(self, job_id: int, columns: tuple[str, ...], *, states: str = "") -> dict[str, str] | None:
         layout = Layout.of(columns)
@@ -348,7 +328,6 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
         "mincpus": least if (least := records.whole(shape["MinCpus"]) or 0) > 1 else 0,
         "time": 0 if limit is None else math.ceil(limit / 60.0),
         "mem": math.ceil(memory / nodes),  # MiB
-        "tmp": records.whole(shape["MinTmpDisk"]) or 0,
         "nice": records.whole(shape["Nice"]) or 0,
     }
     texts = {"constraint": "&".join(features), "account": shape["Account"], "qos": shape["QOS"]}

@@ -7,7 +7,8 @@ and slurmctld opens the nodes again. docs/designs/0014-portfolio-live.md compare
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.job_words import mebibytes
 from advisor.model.node_sets import expand, fold
 from advisor.slurm import parsing, records
-from advisor.slurm.commands import Commands, delete_reservation, reservations_of, reserve_nodes
+from advisor.slurm.commands import Commands, SlurmConf, delete_reservation, reservations_of, reserve_nodes
 from advisor.slurm.records import Layout, Unread
 
 RESERVATION: Final = "advisor_portfolio"
@@ -73,10 +74,9 @@ class PowerSaving:
 class BurstSteering:
     """The portfolio loop's interface to Slurm. Every method raises RetryLater when Slurm fails or refuses."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._commands = commands
-        self._config: Mapping[str, str] | None = None
-        self._power_saving: PowerSaving | None = None
+        self._conf = SlurmConf(commands, monotonic=monotonic)
 
     def closed(self) -> Closed | None:
         """Nodes that are closed now; None when there is no reservation."""
@@ -104,13 +104,7 @@ class BurstSteering:
     @property
     def knows_site_factors(self) -> bool:
         """Whether waiting jobs can be put in order: ``priority/basic`` only numbers jobs in their order."""
-        return self._slurm_conf().get("PriorityType") == "priority/multifactor"
-
-    def _slurm_conf(self) -> Mapping[str, str]:
-        """Values of ``scontrol show config``, read once."""
-        if self._config is None:
-            self._config = parsing.config(self._commands.text("scontrol", "show", "config"))
-        return self._config
+        return self._conf.values().get("PriorityType") == "priority/multifactor"
 
     def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
         """Priorities of a partition's waiting jobs and of these jobs, by id; an array's tasks share one.
@@ -179,25 +173,19 @@ class BurstSteering:
         }
 
     def power_saving(self, partition: str) -> PowerSaving:
-        """Power saving of a partition's nodes; read once."""
-        if self._power_saving is None:
-            values = self._slurm_conf()
-            own = parsing.pairs_of(self._commands.text("scontrol", "-o", "show", "partition", partition))
-            times = (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
-            known = (seconds for text in times if (seconds := parsing.suspend_seconds(text)))
-            excluded = [values.get("SuspendExcNodes", "")]
-            if partition in values.get("SuspendExcParts", "").split(","):
-                excluded = [own.get("Nodes", "")]
-            self._power_saving = PowerSaving(
-                idle_seconds=next(known, None),  # the partition's own comes first
-                excluded=frozenset(
-                    name
-                    for text in excluded
-                    if records.text(text) is not None
-                    for name in expand(_COUNT.sub("", text))
-                ),
-            )
-        return self._power_saving
+        """Power saving of a partition's nodes."""
+        values = self._conf.values()
+        own = parsing.pairs_of(self._commands.text("scontrol", "-o", "show", "partition", partition))
+        times = (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
+        known = (seconds for text in times if (seconds := parsing.suspend_seconds(text)))
+        excluded = values.get("SuspendExcNodes", "")
+        if partition in values.get("SuspendExcParts", "").split(","):
+            excluded = own.get("Nodes", "")
+        names = () if records.text(excluded) is None else expand(_COUNT.sub("", excluded))
+        return PowerSaving(
+            idle_seconds=next(known, None),  # the partition's own comes first
+            excluded=frozenset(names),
+        )
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
         """Set the site factor of waiting jobs; jobs that have ended meanwhile are ignored."""

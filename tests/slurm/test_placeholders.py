@@ -98,3 +98,27 @@ def test_a_placeholder_starts_only_where_its_job_could(shown: dict[str, str], as
     Placeholders(cast("Any", squeue)).reserve(wish)
     words = ("exclude", "exclusive", "threads-per-core", "ntasks-per-core", "mincpus", "switches")
     assert {word for word in squeue.submitted if word[2:].partition("=")[0] in words} == asked
+
+
+class Conf:
+    """Shows a slurm.conf, which an admin changes."""
+
+    age = 1000
+
+    def text(self, *command: str) -> str:
+        assert command == ("scontrol", "show", "config")
+        return (
+            "AccountingStorageType = accounting_storage/slurmdbd\nPriorityType = priority/multifactor\n"
+            f"PriorityMaxAge = 7-00:00:00\nPriorityWeightAge = {self.age}\n"
+        )
+
+
+def test_ages_are_given_back_by_the_weight_that_slurm_has_now() -> None:
+    conf, now = Conf(), [0.0]
+    places = Placeholders(cast("Any", conf), monotonic=lambda: now[0])
+    week = 7 * 86_400.0
+    assert places.age_points(week / 2) == 500
+    conf.age = 100_000  # and `scontrol reconfigure`
+    now[0] = 60.0
+    assert places.age_points(week / 2) == 50_000
+    assert places.age_points(2 * week) == 100_000

@@ -168,11 +168,19 @@ def test_nodes_are_asked_for_by_name() -> None:
     ],
 )
 def test_which_nodes_slurm_powers_down_and_when(config: str, own: str, found: PowerSaving) -> None:
-    said = Said(config, own)
+    said = Said(config, own, own)
     steered = steering(said)
     assert steered.power_saving("burst") == found
     assert steered.power_saving("burst") == found
-    assert len(said.asked) == 2
+    assert len(said.asked) == 3  # slurm.conf once a minute
+
+
+def test_a_node_that_an_admin_excludes_since_is_powered_down_no_more() -> None:
+    own, now = "PartitionName=burst Nodes=burst[1-2]", [0.0]
+    said = Said("SuspendExcNodes = burst1\n", own, own, "SuspendExcNodes = burst[1-2]\n", own)
+    steered = BurstSteering(cast("Any", said), monotonic=lambda: now[0])
+    for now[0], excluded in ((0.0, {"burst1"}), (59.0, {"burst1"}), (60.0, {"burst1", "burst2"})):
+        assert steered.power_saving("burst").excluded == excluded
 
 
 def test_jobs_that_have_ended_do_not_keep_the_others_from_being_ordered() -> None:
