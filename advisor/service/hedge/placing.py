@@ -213,20 +213,26 @@ class Placing:
     def _place(self, entry: HedgeEntry) -> None:
         if self._record.is_full:
             return  # the watch loop keeps its stop nevertheless
-        now = self._clock.wall()
-        # an sbatch without an answer in time may have submitted the job: the next polls show it
-        entry = self._record.put(entry, acted=now, tries_after=now + _RETRY_SECONDS)
-        placeholder = self._places.reserve(
-            PlaceholderRequest(
-                job_id=entry.job_id,
-                partition=entry.partition,
-                limit_seconds=entry.limit_seconds,
-                held_seconds=self._settings.hedge.slot_held_seconds,
-                features=entry.features,
-                advice_id=entry.advice_id,
-            )
+        entry = self._tried(entry)
+        wish = PlaceholderRequest(
+            job_id=entry.job_id,
+            partition=entry.partition,
+            limit_seconds=entry.limit_seconds,
+            held_seconds=self._settings.hedge.slot_held_seconds,
+            features=entry.features,
+            advice_id=entry.advice_id,
         )
+        try:
+            placeholder = self._places.reserve(wish)
+        except AdvisorError:
+            self._tried(entry)
+            raise
         self._placed(entry, placeholder)
+
+    def _tried(self, entry: HedgeEntry) -> HedgeEntry:
+        # an sbatch without an answer in time may submit the job yet: the next polls show it
+        now = self._clock.wall()
+        return self._record.put(entry, acted=now, tries_after=now + _RETRY_SECONDS)
 
     def _placed(self, entry: HedgeEntry, placeholder: int) -> None:
         found = self._as_the_job(entry, placeholder)

@@ -394,11 +394,15 @@ def test_a_job_that_cannot_start_does_not_stay_first_for_ever(world: World) -> N
     }
 
 
-def test_an_sbatch_not_answered_in_time_is_waited_for_and_nothing_of_it_stays(world: World) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 40.0])
+def test_an_sbatch_not_answered_in_time_is_waited_for_and_nothing_of_it_stays(
+    world: World, seconds: float
+) -> None:
     world.queue.refuses = True
+    world.queue.on_reserve = lambda: world.clock.pass_by(seconds)
     with pytest.raises(RetryLater):
         world.look(world.job())
-    world.queue.refuses = False
+    world.queue.refuses, world.queue.on_reserve = False, lambda: None
     world.look(world.job())
     assert world.queue.reserved == [], "it may yet come"
     world.clock.pass_by(30.0)
