@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import Reservation
 from advisor.slurm.commands import Commands, delete_reservation, reservations_of, reserve_nodes
@@ -37,21 +38,32 @@ class BlockEnds:
         """Tell Slurm the nodes of each block, and when EC2 ends them (epoch seconds); clear all others.
 
         Raises:
-            RetryLater: slurmctld refused; the next call tries again.
+            RetryLater: slurmctld refused one, as where another reservation has its nodes then. The others are
+                told; the next call tries again.
         """
-        known = self.known()
+        known, refusal = self.known(), None
         for block, (nodes, ends_at) in wanted.items():
             if not nodes or ends_at <= now:
                 continue
-            which = f"nodes={fold(sorted(nodes))}"
-            if block in known and abs(known[block].begin - ends_at) > _SAME_SECONDS:
-                # a block was extended; slurmctld does not move a reservation that has begun
-                delete_reservation(self._commands, f"{PREFIX}{block}")
-                del known[block]
-            if block not in known:
-                begin = f"starttime=now+{max(1, math.floor(ends_at - now)):d}"
-                reserve_nodes(self._commands, f"{PREFIX}{block}", which, begin, f"duration={_MINUTES:d}")
-            elif known[block].nodes != frozenset(nodes):
-                self._commands.text("scontrol", "update", f"reservationname={PREFIX}{block}", which)
+            try:
+                self._keep_one(block, nodes, ends_at, known.get(block), now)
+            except RetryLater as error:
+                refusal = error
         for block in known.keys() - {block for block, (nodes, _) in wanted.items() if nodes}:
             delete_reservation(self._commands, f"{PREFIX}{block}")
+        if refusal is not None:
+            raise refusal
+
+    def _keep_one(
+        self, block: str, nodes: Collection[str], ends_at: float, known: Reservation | None, now: float
+    ) -> None:
+        which = f"nodes={fold(sorted(nodes))}"
+        if known is not None and abs(known.begin - ends_at) > _SAME_SECONDS:
+            # a block was extended; slurmctld does not move a reservation that has begun
+            delete_reservation(self._commands, known.name)
+            known = None
+        if known is None:
+            begin = f"starttime=now+{max(1, math.floor(ends_at - now)):d}"
+            reserve_nodes(self._commands, f"{PREFIX}{block}", which, begin, f"duration={_MINUTES:d}")
+        elif known.nodes != frozenset(nodes):
+            self._commands.text("scontrol", "update", f"reservationname={known.name}", which)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from advisor.arrays import Floats
+from advisor.model.errors import RetryLater
 from advisor.model.limits import far_from_start, limits_there
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue
@@ -156,5 +157,13 @@ def test_the_reservation_at_the_end_of_a_capacity_block_moves_with_it() -> None:
         begins(soon, "onprem1")
         wait_until(lambda: time.time() > soon + 2.0, seconds=10.0, what="the reservation has begun")
         assert begins(hour, "onprem1") == pytest.approx(0.0, abs=5.0)
+        ends.keep({}, time.time())
+        # where an admin has reserved a block's nodes for that time, the other blocks are told nevertheless
+        window = ("nodes=onprem1", "starttime=now+3600", "duration=60", "users=root")
+        lab.run("scontrol", "create", "reservation", "reservationname=course", *window)
+        two = {"cr-1": (("onprem1",), hour), "cr-2": (("onprem2",), hour)}
+        with pytest.raises(RetryLater):
+            ends.keep(two, time.time())
+        assert ends.known().keys() == {"cr-2"}
         ends.keep({}, time.time())
         assert ends.known() == {}
