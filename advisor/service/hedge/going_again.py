@@ -14,6 +14,7 @@ import structlog
 from advisor.decide.price.slices import MAX_CLOUD_STARTS
 from advisor.decide.submission.rules import keeps_place
 from advisor.model.advice import HedgeKind
+from advisor.model.limits import limit_of
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.hedge.placing import jobs_others_wait_for
@@ -102,8 +103,12 @@ class GoingAgain:
             if queued is None or place is None or not (queued.state == place.state == PENDING):
                 return
             advice = moved_by_us(queued)
-            # a job that is held, or waits for a time or another job, is not to start
-            if advice is None or advice.advice_id != entry.advice_id or not queued.is_queued:
+            if advice is None or advice.advice_id != entry.advice_id:
+                return
+            # one that is held, or waits for a time, another job or a limit, is not to start; one that its
+            # user has moved to another partition stays there
+            is_home = set(queued.partitions) == set(entry.partition.split(","))
+            if not (is_home and queued.is_queued) or limit_of(queued) is not None:
                 return
             # about a job that has not begun there the price loop asks as before its move; one whose user has
             # set another limit may reach that in the cloud, where it runs longer

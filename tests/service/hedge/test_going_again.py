@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -103,13 +104,21 @@ def test_it_is_asked_about_every_ten_minutes(world: World) -> None:
     assert ("burst" in str(world.queue.updated), entry_of(world).phase) == (False, Phase.RETURNING)
 
 
-@pytest.mark.parametrize("reason", ["JobHeldUser", "BeginTime"])
-def test_a_job_that_its_user_holds_is_left_alone(world: World, reason: str) -> None:
+@pytest.mark.parametrize(
+    "since",
+    [
+        {"reason": "JobHeldUser"},
+        {"reason": "BeginTime"},
+        {"reason": "AssocGrpCpuLimit"},
+        {"partitions": ("long",)},
+    ],
+)
+def test_a_job_that_its_user_holds_or_moves_is_left_alone(world: World, since: dict[str, Any]) -> None:
     price = Price(STOP)
     waiting_behind_its_place(world, Price(None))
     world.slices = price
     world.clock.pass_by(PERIOD_SECONDS)
-    world.look(dataclasses.replace(home(world), reason=reason), place(world, "PENDING"))
+    world.look(dataclasses.replace(home(world), **since), place(world, "PENDING"))
     assert price.asked == []
 
 
