@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, JobView
+from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, ClusterSnapshot, JobView
 from advisor.service.observation.advice_of_jobs import changes_home
 from advisor.service.observation.placeholders import was_changed
 from advisor.service.running.clock import Clock
@@ -113,7 +113,7 @@ class BringingBack:
                 waiting = self._leave_cloud(entry, view)
             elif view.is_pending:
                 return self._take_place(entry, view)
-            elif view.state in (RUNNING, "CONFIGURING"):
+            elif view.state in (RUNNING, CONFIGURING):
                 self._arrived(entry)
                 return False
             else:
@@ -128,15 +128,15 @@ class BringingBack:
         if view.is_pending:
             self._move(entry, view)
             return False
-        if view.state == "COMPLETING":
-            return True
+        if view.state not in {RUNNING, CONFIGURING, "FAILED"}:  # suspended, or not known: nothing is done
+            return view.state == "COMPLETING"
         if view.restarts > entry.restarts:
             # it was requeued and has started in the cloud again before the move: it is not requeued twice
             self._record.count("restarted_in_cloud")
             self._record.put(entry, phase=Phase.SETTLED, why="it started in the cloud again")
             log.warning("hedge.restarted_in_cloud", job=entry.job_id)
             return False
-        if view.state == "CONFIGURING" and not self._places.may_requeue_booting:
+        if view.state == CONFIGURING and not self._places.may_requeue_booting:
             return True
         if not entry.is_requeued:
             self._record.put(entry, is_requeued=True)

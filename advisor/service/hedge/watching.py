@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -22,7 +22,7 @@ from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
-from advisor.model.snapshot import RUNNING, SUSPENDED, QueuedJob
+from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, SUSPENDED, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.going_again import GoingAgain, SliceDecider
@@ -39,6 +39,9 @@ from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
+
+_STOPPED: Final = frozenset({SUSPENDED, "STOPPED"})
+_MAY_COME_BACK: Final = frozenset({PENDING, CONFIGURING, RUNNING})
 
 AskSlowdown = Callable[[QueuedJob], float]
 """How many times longer a job runs in the cloud than on-premise."""
@@ -231,7 +234,7 @@ class WatchLoop:
         elif place is None:
             if self._places.place(entry.placeholder, entry.job_id) is None:
                 self._settle(entry, "its placeholder was cancelled")
-        elif place.state in (RUNNING, "CONFIGURING"):  # the latter while PrologSlurmctld runs
+        elif place.state in (RUNNING, CONFIGURING):  # the latter while PrologSlurmctld runs
             self._slot_came(entry, queued)
         else:
             self._check_stop(entry, queued)
@@ -243,11 +246,11 @@ class WatchLoop:
             self._settle(entry, "its placeholder was changed")  # and `forget` cancels it
             return
         # a requeue would lose its work, and slurmctld leaves it held
-        if queued.state == SUSPENDED or (queued.state == RUNNING and queued.is_held):
+        if queued.state in _STOPPED or (queued.state == RUNNING and queued.is_held):
             self._settle(entry, "its slot came while it was suspended or held")
         elif queued.state == RUNNING and queued.start_time is not None and self._stays(entry, queued):
             self._settle(entry, "its slot came, and the cloud is still better")
-        else:
+        elif queued.state in _MAY_COME_BACK:  # in any other the next poll tells more: it may end just now
             self._come_back(entry, queued, "its slot came")
 
     def _stays(self, entry: HedgeEntry, queued: QueuedJob) -> bool:

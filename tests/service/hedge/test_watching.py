@@ -218,6 +218,29 @@ def test_a_job_that_an_admin_has_suspended_loses_nothing_when_its_slot_comes(wor
     assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.SETTLED)
 
 
+@pytest.mark.parametrize("state", ["COMPLETING", "LEVITATING"])
+def test_a_slot_requeues_no_job_that_ends_or_whose_state_is_not_known(world: World, state: str) -> None:
+    world.look(world.job())
+    world.look(world.job(state=state), place(world, "RUNNING"))
+    assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.OPEN)
+    world.look(world.job(), place(world, "RUNNING"))
+    assert (set(world.queue.requeued), world.record.all()[0].phase) == ({7}, Phase.RETURNING)
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "LEVITATING"])
+def test_a_job_that_is_suspended_as_its_return_is_decided_is_requeued_once_it_runs(
+    world: World, state: str
+) -> None:
+    world.look(world.job())
+    running = world.job()
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], state=state)
+    world.clock.pass_by(100.0)
+    world.look(running, place(world, "PENDING"))
+    assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.RETURNING)
+    world.look(world.job(), place(world, "PENDING"))
+    assert set(world.queue.requeued) == {7}
+
+
 @pytest.mark.parametrize("place_state", ["RUNNING", "PENDING"])
 def test_a_job_held_while_it_runs_is_not_ended_there(world: World, place_state: str) -> None:
     """``scontrol hold`` of a running job: once requeued it would not start again."""
