@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, ClusterSnapshot, JobView
 from advisor.service.observation.advice_of_jobs import changes_home
@@ -88,20 +89,30 @@ class BringingBack:
         waits behind its placeholder needs nothing until a snapshot shows that one of the two has started.
         """
         states = {queued.job.job_id: queued.state for queued in snapshot.jobs}
+        going = {entry.job_id for entry in self._returning() if not _only_waits(entry, states)}
+        failed: AdvisorError | None = None
         for _ in range(_MAX_POLLS):
-            waiting: list[int] = []
+            waiting = set[int]()
 
-            def advance(entry: HedgeEntry, waiting: list[int] = waiting) -> None:
+            def advance(entry: HedgeEntry, waiting: set[int] = waiting) -> None:
                 if self._advance(entry):
-                    waiting.append(entry.job_id)
+                    waiting.add(entry.job_id)
                 self._between()
 
-            returning = [entry for entry in self._record.all() if entry.phase is Phase.RETURNING]
-            for_each([entry for entry in returning if not _only_waits(entry, states)], advance)
+            try:
+                for_each([entry for entry in self._returning() if entry.job_id in going], advance)
+            except AdvisorError as error:  # of one job: the slots of the others must not idle
+                failed = error
             if not waiting:
-                return
+                break
+            going = waiting
             self._pause(_PAUSE_SECONDS)
             self._between()
+        if failed is not None:
+            raise failed
+
+    def _returning(self) -> list[HedgeEntry]:
+        return [entry for entry in self._record.all() if entry.phase is Phase.RETURNING]
 
     def _advance(self, entry: HedgeEntry) -> bool:
         """Take one job as far as it goes without waiting; True: poll it again in a moment."""

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import JobView
 from advisor.service.exchange.announcing import Announced
 from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.placeholders import PlaceholderRequest
@@ -225,6 +226,27 @@ def test_a_slot_requeues_no_job_that_ends_or_whose_state_is_not_known(world: Wor
     assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.OPEN)
     world.look(world.job(), place(world, "RUNNING"))
     assert (set(world.queue.requeued), world.record.all()[0].phase) == ({7}, Phase.RETURNING)
+
+
+def test_a_return_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other job is requeued, moved and behind its placeholder within the round."""
+    other = world.job(8, comment=hedged_comment(60.0, HedgeKind.SLICE, 10))
+    world.look(world.job(), other)
+    other, running = world.job(8, comment=other.admin_comment), world.job()
+    world.clock.pass_by(100.0)
+    view = world.queue.view
+
+    def refuse_one(job_id: int) -> JobView | None:
+        if job_id == 8:
+            raise RetryLater("no", code="slurm.command_failed")
+        return view(job_id)
+
+    monkeypatch.setattr(world.queue, "view", refuse_one)
+    world.queue.on_requeue = lambda: home(world)
+    second = world.job(902, comment="", partition="onprem", state="PENDING", name="place-of-8")
+    with pytest.raises(RetryLater):
+        world.look(running, other, place(world, "PENDING"), second)
+    assert [kept.is_raised for kept in world.record.all()] == [True, False]
 
 
 @pytest.mark.parametrize("state", ["SUSPENDED", "LEVITATING"])
