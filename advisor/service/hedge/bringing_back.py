@@ -196,7 +196,7 @@ class BringingBack:
 
     def _wait_for_start(self, entry: HedgeEntry, view: JobView) -> bool:
         """Leave the job first in the queue for `slot_held_seconds`: it may be held, or wait for a limit."""
-        since = self._clock.wall() - entry.acted
+        since = abs(self._clock.wall() - entry.acted)  # a clock that was set back keeps no job first
         if not view.is_held and since <= self._slot_held_seconds:
             return since <= _QUICK_SECONDS
         # a priority set by hand would release a job that is held
@@ -216,7 +216,7 @@ class BringingBack:
         now, period = self._clock.wall(), self._places.recalculation_seconds
         if not entry.is_raised:
             self._record.put(entry, is_raised=True, priority=view.priority, acted=now)
-        elif view.priority != entry.priority or now - entry.acted >= 2.0 * period:
+        elif view.priority != entry.priority or abs(now - entry.acted) >= 2.0 * period:
             self._restore_age(entry, view)
             self._record.put(entry, in_place=True, acted=now)
 

@@ -90,7 +90,7 @@ class GoingAgain:
             and entry.in_place
             and entry.kind == HedgeKind.SLICE
             and entry.cloud_starts < MAX_CLOUD_STARTS
-            and snapshot.time > entry.acted
+            and entry.is_shown(snapshot.time, self._clock.wall())
         ]
         asked = {entry.job_id: self._asked_at.get(entry.job_id, now) for entry in back}
         due = [entry for entry in back if now - asked[entry.job_id] >= PERIOD_SECONDS]

@@ -198,8 +198,8 @@ class Placing:
         self, entry: HedgeEntry, snapshot: ClusterSnapshot, known: Sequence[QueuedJob]
     ) -> None:
         """Find the placeholder that was submitted before a crash, else submit one."""
-        is_early = self._record.is_full or self._clock.wall() < entry.tries_after
-        if snapshot.time <= entry.acted or (not known and is_early):
+        is_early = self._record.is_full or not self._may_try(entry)
+        if not entry.is_shown(snapshot.time, self._clock.wall()) or (not known and is_early):
             return
         own = view_of(self._places, entry)
         if own is None or own.advice_id != entry.advice_id:
@@ -207,8 +207,12 @@ class Placing:
         placeholder = submitted_for(entry, own, known)
         if placeholder:
             self._placed(entry, placeholder)
-        elif self._clock.wall() >= entry.tries_after:
+        elif self._may_try(entry):
             self._place(entry)
+
+    def _may_try(self, entry: HedgeEntry) -> bool:
+        """Whether a job is to have a placeholder, and half a minute has passed, or the clock was set back."""
+        return has_place(entry) and not 0.0 < entry.tries_after - self._clock.wall() <= _RETRY_SECONDS
 
     def _place(self, entry: HedgeEntry) -> None:
         if self._record.is_full:

@@ -203,7 +203,8 @@ class WatchLoop:
         opened = [
             entry
             for entry in self._record.all()
-            if entry.phase is Phase.PLACING or (entry.phase is Phase.OPEN and snapshot.time > entry.acted)
+            if entry.phase is Phase.PLACING
+            or (entry.phase is Phase.OPEN and entry.is_shown(snapshot.time, self._clock.wall()))
         ]
 
         def follow(entry: HedgeEntry) -> None:
@@ -328,7 +329,7 @@ class WatchLoop:
         concerned = [
             entry
             for entry in self._record.all()
-            if snapshot.time > entry.acted
+            if entry.is_shown(snapshot.time, self._clock.wall())
             and (
                 seen.get(entry.job_id) != entry.advice_id
                 or (entry.phase is Phase.SETTLED and (entry.placeholder in seen or entry.job_id in known))

@@ -62,7 +62,7 @@ class HedgeEntry:
         place_limit_seconds: Time limit of the placeholder at its submission; None: none, or not known.
         tries_after: Epoch seconds before which no placeholder is submitted again, because the last attempt
             may still succeed.
-        acted: Epoch seconds of the last change in Slurm; an older snapshot does not show it.
+        acted: Epoch seconds of the last change in Slurm (`is_shown`).
         why: The reason for which the job came back, or stays.
     """
 
@@ -92,6 +92,13 @@ class HedgeEntry:
     tries_after: float = 0.0
     acted: float = 0.0
     why: str = ""
+
+    def is_shown(self, seen_at: float, now: float) -> bool:
+        """Whether a snapshot of that moment shows the last change in Slurm; times in epoch seconds.
+
+        A change in the future was made before the clock was set back.
+        """
+        return not seen_at <= self.acted <= now
 
     @property
     def only_waits(self) -> bool:

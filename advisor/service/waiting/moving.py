@@ -78,8 +78,8 @@ class Moves:
         seen = {queued.job.job_id: queued for queued in snapshot.jobs}
         left: list[int] = []
         for job_id, intent in list(self._moving.items()):
-            if snapshot.time <= intent.time:
-                continue  # the snapshot is older than the intent
+            if snapshot.time <= intent.time <= self._clock.wall():
+                continue  # the snapshot is older than the intent, unless the clock was set back
             queued = seen.get(job_id)
             # a short job may have ended before a poll sees it in its new partition
             is_there = queued is not None and self._settings.cluster.burst_partition in queued.partitions

@@ -263,6 +263,29 @@ def test_a_job_that_is_suspended_as_its_return_is_decided_is_requeued_once_it_ru
     assert set(world.queue.requeued) == {7}
 
 
+def test_f32_a_clock_that_is_set_back_stops_no_hedge(world: World) -> None:
+    """Nothing waits until the clock has caught up: no placeholder, no slot, no end of a slot."""
+    world.queue.refuses = True
+    with pytest.raises(RetryLater):
+        world.look(world.job())
+    world.queue.refuses = False
+    world.clock.wall -= 3600.0
+    world.look(world.job())
+    assert len(world.queue.reserved) == 1
+    world.clock.wall -= 3600.0
+    world.queue.on_requeue = lambda: home(world)
+    world.look(world.job(), place(world, "RUNNING"))
+    assert world.queue.requeued == [7]
+    assert world.queue.raised[-1][1] > 1e8
+    world.clock.wall -= 3600.0
+    world.look(home(world))
+    assert world.queue.raised[-1][1] < 1e8
+    world.clock.wall -= 3600.0
+    world.queue.jobs.clear()
+    world.look()
+    assert len(world.record) == 0
+
+
 @pytest.mark.parametrize("place_state", ["RUNNING", "PENDING"])
 def test_a_job_held_while_it_runs_is_not_ended_there(world: World, place_state: str) -> None:
     """``scontrol hold`` of a running job: once requeued it would not start again."""

@@ -255,6 +255,19 @@ def test_the_intent_is_written_before_and_a_crash_is_made_good(world: World) -> 
     assert MOVES.at(world.folder).read().moving == {}
 
 
+def test_f32_a_move_is_finished_where_the_clock_was_set_back(world: World) -> None:
+    world.slurm.put(7)
+    world.slurm.dies = True
+    with pytest.raises(RetryLater):
+        world.round()
+    world.slurm.dies = False
+    world.hands.wall -= 3600.0
+    world.round()
+    assert world.moved == [7]
+    world.round()
+    assert MOVES.at(world.folder).read().moving == {}
+
+
 @pytest.mark.parametrize(
     "since",
     [
