@@ -67,11 +67,6 @@ class Commands:
         if slurm_conf is not None:
             self._environment["SLURM_CONF"] = str(slurm_conf)
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The commands' environment variables."""
-        return self._environment
-
     def release(self) -> tuple[int, ...]:
         """The release of the installed commands, such as ``(22, 5, 8)``; empty where they do not tell it.
 

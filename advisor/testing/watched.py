@@ -12,6 +12,7 @@ from typing import Any
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.model.advice import (
     Advice,
     Answer,
@@ -95,6 +96,7 @@ class WatchedLab:
             record=self.record,
             small_jobs=self.small_jobs,
             clock=clock,
+            slowdown=lambda queued: configured_slowdown(queued.job.processors, self.settings.placement),
             slices=lambda: self.slices,
         )
         self.slices: SliceDecider | None = None

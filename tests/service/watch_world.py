@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
@@ -158,6 +159,7 @@ class World:
             settings,
             record=self.record,
             small_jobs=small,
+            slowdown=lambda queued: configured_slowdown(queued.job.processors, settings.placement),
             pause=self.clock.sleep,
             slices=lambda: self.slices,
             may_preempt=lambda _job, home: self.preempts and home == "onprem",

@@ -1,1 +1,1 @@
-"""Hedged starts: whether a job gets one, its stop-loss, the budget and the price."""
+"""Hedged starts: whether a job that runs in the cloud stays there when its slot or its stop comes."""

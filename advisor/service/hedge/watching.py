@@ -18,7 +18,6 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
-from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
@@ -51,7 +50,6 @@ class WatchLoop:
     """Watches jobs that may have to be requeued.
 
     Args:
-        slowdown: Without it the settings' s(c).
         pause: Sleeps for some seconds; None: by the clock.
         slices: Decides about slices; None where the policy is not the price.
     """
@@ -68,7 +66,7 @@ class WatchLoop:
         record: HedgeRecord,
         small_jobs: SmallJobs,
         clock: Clock,
-        slowdown: AskSlowdown | None = None,
+        slowdown: AskSlowdown,
         pause: Callable[[float], None] | None = None,
         slices: Callable[[], SliceDecider | None] = lambda: None,
         may_preempt: AskPreempts = lambda _job, _home: False,
@@ -79,9 +77,7 @@ class WatchLoop:
         self._view = view
         self._record = record
         self._small_jobs = small_jobs
-        self._slowdown = slowdown or (
-            lambda queued: configured_slowdown(queued.job.processors, settings.placement)
-        )
+        self._slowdown = slowdown
         self._clock = clock
         self._placing = Placing(settings, places=places, record=record, clock=clock, may_preempt=may_preempt)
         self._back = BringingBack(

@@ -1,4 +1,4 @@
-"""The order in which the jobs of queues with fairshare start, by the shares of their users. Pure.
+"""The order in which the jobs of LSF's queues with fairshare start, by the shares of their users. Pure.
 
 LSF starts the next job of the account whose dynamic priority, shares / load, is the highest, from the top of
 the tree of accounts down; each slot of a started job adds to the load, and leaves it as the job ends. Here

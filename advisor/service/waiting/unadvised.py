@@ -1,7 +1,7 @@
 """Jobs in the queue that the hook has not seen: what was submitted, and what the advice changes. Pure.
 
 They are what `sbatch` hands to the hook (``slurm_hooks/advisor_submit.lua``), as far as slurmctld still
-shows it.
+shows it. Moves of waiting jobs that were advised (`advisor.service.waiting.moving`) change the same fields.
 """
 
 from __future__ import annotations
