@@ -23,7 +23,7 @@ RESERVATION: Final = "advisor_portfolio"
 _COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of these nodes
 _JOBS_A_CALL: Final = 500
 _GENERIC: Final = ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task")
-_DEMANDS: Final = ("JobID", "MinMemory", *_GENERIC, "UserID")  # numbers first and last
+_DEMANDS: Final = ("JobID", "MinMemory", "tres-alloc", *_GENERIC, "UserID")  # numbers first and last
 _STATES: Final = ("NodeList", "StateComplete", "Weight")
 
 
@@ -150,7 +150,9 @@ class BurstSteering:
             job_id = records.whole(row["JobID"])
             if job_id is not None:
                 generic = any(records.text(row[name]) is not None for name in _GENERIC)
-                memory = mebibytes(row["MinMemory"]) or 0
+                memory, tres = mebibytes(row["MinMemory"]) or 0, parsing.tres_of(row)
+                if memory and tres.get("node") == "1":  # with --mem-per-cpu squeue shows that of a processor
+                    memory = max(memory, mebibytes(tres.get("mem", "")) or 0)
                 found[job_id] = Demand(memory_mb=memory, is_particular=generic or job_id in excluding)
         return found
 

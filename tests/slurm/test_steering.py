@@ -122,13 +122,18 @@ class Columns(Said):
 def test_what_a_job_demands_of_its_nodes() -> None:
     said = Columns(
         "5|\n6|gpu[1-2]\n7|(null)\n",
-        "5;4G;N/A;N/A;N/A;N/A;0\n6;500M;N/A;N/A;N/A;N/A;0\n7;0;gres:gpu:1;N/A;N/A;N/A;0\n8;1.50G;;;;gres:gpu;1\n",
+        "5;4G;cpu=4,mem=4G,node=1;N/A;N/A;N/A;N/A;0\n6;500M;N/A;N/A;N/A;N/A;N/A;0\n"
+        "7;0;cpu=4,mem=4000M,node=1;gres:gpu:1;N/A;N/A;N/A;0\n8;1.50G;;;;;gres:gpu;1\n"
+        # --mem-per-cpu=100 on one node and on two
+        "9;100M;cpu=4,mem=400M,node=1;;;;;1\n10;100M;cpu=4,mem=400M,node=2;;;;;1\n",
     )
     assert steering(said).demands("burst") == {
         5: Demand(memory_mb=4096),
         6: Demand(memory_mb=500, is_particular=True),
         7: Demand(is_particular=True),
         8: Demand(memory_mb=1536, is_particular=True),
+        9: Demand(memory_mb=400),
+        10: Demand(memory_mb=100),
     }
 
 
