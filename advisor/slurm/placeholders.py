@@ -60,6 +60,7 @@ _SHAPE_COLUMNS: Final = (
     "MinCpus",
     "ReqSwitch",
     "Wait4Switch",
+    "MinMemory",
     "tres-alloc",
     "OverSubscribe",
     "Contiguous",
@@ -312,7 +313,6 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
     limit = (
         request.limit_seconds if request.limit_seconds is not None else records.seconds(shape["TimeLimit"])
     )
-    memory = mebibytes(parsing.tres_of(shape).get("mem", "")) or 0
     features = request.features
     if features is None:  # slurmctld shows a preference as the constraint once it has chosen the nodes
         features = tuple(
@@ -327,7 +327,6 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
         "threads-per-core": records.whole(shape["Threads"]) or 0,
         "mincpus": least if (least := records.whole(shape["MinCpus"]) or 0) > 1 else 0,
         "time": 0 if limit is None else math.ceil(limit / 60.0),
-        "mem": math.ceil(memory / nodes),  # MiB
         "nice": records.whole(shape["Nice"]) or 0,
     }
     texts = {"constraint": "&".join(features), "account": shape["Account"], "qos": shape["QOS"]}
@@ -335,6 +334,7 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
     options += [
         f"--{option}={known.strip()}" for option, value in texts.items() if (known := records.text(value))
     ]
+    options += _memory(shape)
     if parsing.asks_whole_nodes(shape):
         options.append("--exclusive")
     elif (shared := (shape.get("Exclusive") or shape["OverSubscribe"]).strip()) in {"USER", "MCS"}:
@@ -344,6 +344,19 @@ def _resources(shape: dict[str, str], request: PlaceholderRequest) -> list[str]:
     if switches := records.whole(shape["ReqSwitch"]):
         options.append(f"--switches={switches:d}@{shape['Wait4Switch'].strip()}")
     return options
+
+
+def _memory(shape: dict[str, str]) -> list[str]:
+    """The memory that the job asks for: of each node (0: all), else of each processor.
+
+    What it has in the cloud is no measure: with ``--mem=0``, or whole nodes, it has what is there.
+    """
+    tres, least = parsing.tres_of(shape), mebibytes(shape["MinMemory"])
+    of_all = mebibytes(tres.get("mem", ""))
+    if least is None or of_all is None:  # memory does not count here
+        return []
+    nodes = records.leading(tres.get("node", "")) or 1
+    return [f"--mem={least:d}" if least * nodes in {0, of_all} else f"--mem-per-cpu={least:d}"]
 
 
 def _exit_code(shown: str) -> tuple[int, int]:

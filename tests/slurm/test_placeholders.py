@@ -88,6 +88,10 @@ def test_a_placeholder_asks_for_no_feature_of_the_clouds(shown: str, asked: list
         ({"Threads": "1", "NTPerCore": "1"}, {"--threads-per-core=1", "--ntasks-per-core=1"}),
         ({"OverSubscribe": "USER"}, {"--exclusive=user"}),
         ({"Threads": "*", "NTPerCore": "N/A", "MinCpus": "3"}, {"--mincpus=3"}),
+        ({"tres-alloc": "cpu=8,mem=8000M,node=2", "MinMemory": "4000M"}, {"--mem=4000"}),
+        # with whole nodes it has more processors there, and their memory
+        ({"tres-alloc": "cpu=8,mem=2400M,node=1", "MinMemory": "300M"}, {"--mem-per-cpu=300"}),
+        ({"tres-alloc": "cpu=2,mem=8000M,node=1", "MinMemory": "0"}, {"--mem=0"}),
         ({"ReqSwitch": "1", "Wait4Switch": "1-00:05:00"}, {"--switches=1@1-00:05:00"}),
     ],
 )
@@ -96,7 +100,8 @@ def test_a_placeholder_starts_only_where_its_job_could(shown: dict[str, str], as
     squeue.excluded = shown.get("excluded", "")
     wish = PlaceholderRequest(job_id=2, partition="onprem", limit_seconds=60.0, held_seconds=60.0)
     Placeholders(cast("Any", squeue)).reserve(wish)
-    words = ("exclude", "exclusive", "threads-per-core", "ntasks-per-core", "mincpus", "switches")
+    words = {"exclude", "exclusive", "threads-per-core", "ntasks-per-core", "mincpus", "switches"}
+    words |= {"mem", "mem-per-cpu"}
     assert {word for word in squeue.submitted if word[2:].partition("=")[0] in words} == asked
 
 
