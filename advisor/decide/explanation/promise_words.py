@@ -12,7 +12,9 @@ from datetime import datetime, tzinfo
 from typing import Final
 
 from advisor.decide.explanation.display import clean, quantity
-from advisor.model.advice import Quantity
+from advisor.decide.explanation.reply_texts import MESSAGE_LIMIT
+from advisor.decide.explanation.wording import sentence
+from advisor.model.advice import Advice, Quantity
 from advisor.model.deadline import HOW_TO_WRITE, deadline_of
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -50,8 +52,8 @@ def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | No
     soonest = values.get("soonest_in", math.inf)
     if math.isfinite(soonest):
         cost = quantity(Quantity(values.get("soonest_costs", math.nan), "USD"))
-        exceeds_budget = soonest <= left < free and not values.get("is_promised")
-        rows.append(f"by {row(soonest)} for about {cost}{', if the budget allows' if exceeds_budget else ''}")
+        may_not_start = soonest <= left < free and not values.get("is_promised")
+        rows.append(f"by {row(soonest)} for about {cost}{', if it may start there' if may_not_start else ''}")
     rows.append(f"by {row(free)} free")
     cases = f"{100 * values.get('confidence', math.nan):g} of 100 cases"
     said = f"done {'; '.join(rows)}, in {cases}"
@@ -61,18 +63,17 @@ def price_list_words(values: Mapping[str, float], time: float, zone: tzinfo | No
         return f"{said}; {clock(left)} is promised"
     if left <= 0.0:
         return f"{said}; {clock(left)} has passed"
-    why = ": its highest cost exceeds the budget that is left" if left >= soonest else ""
+    why = ": for want of money or of nodes it may not start there" if left >= soonest else ""
     return f"{said}; {clock(left)} cannot be promised{why}"
 
 
 def promise_message(
-    job: Job, values: Mapping[str, float], time: float, settings: Settings, moved: str | None
+    job: Job, advice: Advice, values: Mapping[str, float], settings: Settings, moved: str | None
 ) -> str | None:
     """The line for a job that names a time; None for all others.
 
     Args:
-        values: The advice's numbers by name.
-        time: When the advice was given, epoch seconds.
+        values: The advice's ``values()``.
         moved: The sentence that tells the user that the job was moved, which begins the line; None: the job
             was not moved.
     """
@@ -86,8 +87,9 @@ def promise_message(
         said = f"the comment's by= is no time: write {HOW_TO_WRITE}"
     elif job.array_tasks > 1:
         said = "an array is promised no time; give each job its own by="
-    elif (rows := price_list_words(values, time, zone)) is not None:
+    elif (rows := price_list_words(values, advice.time, zone)) is not None:
         said = rows
     else:
-        return None if moved else f"{_PREFIX}nothing is promised: the wait or the run time is not known"
-    return clean(f"{moved}. {said[0].upper()}{said[1:]}" if moved else f"{_PREFIX}{said}", 400)
+        said = "" if moved else f"{_PREFIX}nothing is promised. {sentence(advice.decisive)}"
+        return clean(said, MESSAGE_LIMIT) or None
+    return clean(f"{moved}. {said[0].upper()}{said[1:]}" if moved else f"{_PREFIX}{said}", MESSAGE_LIMIT)

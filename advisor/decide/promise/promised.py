@@ -27,7 +27,7 @@ from advisor.decide.promise.price_list import (
     start_for,
 )
 from advisor.decide.spot.pools import lives_of
-from advisor.decide.submission.capacity import checkpoint_number, choose, pools_worth
+from advisor.decide.submission.capacity import checkpoint_number, choose, pools_worth, wait_and_boot
 from advisor.decide.submission.cloud_terms import (
     Start,
     money_short,
@@ -90,7 +90,8 @@ def promised(
     start = start_of(job, state.cloud, settings)
     cost, worst = _costs(outlook, start, outlook.price)
     third = _may_be_paid(job, cost, worst, start, state, settings)
-    numbers = _numbers(outlook, start, known, left, may_be_paid=third.verdict not in STAYS)
+    may_start = capacity is not None and third.verdict not in STAYS
+    numbers = _numbers(outlook, start, known, left, may_start=may_start)
     if left <= 0.0:
         return (first, _no(Reason.PROMISE_PASSED, numbers)), None, None
     on_spot = None
@@ -119,17 +120,19 @@ def _outlook(
 ) -> tuple[Outlook, Capacity | None, Answer]:
     """The job as the price list looks at it: on-demand, so that what it says is never too cheap."""
     # a run of unknown length is never put on spot
-    ratio = ratio_of(job, state.ratios)
-    capacity, fourth = choose(job, math.nan, state.cloud, settings, state.time, ratio)
+    ratio, cloud = ratio_of(job, state.ratios), state.cloud
+    capacity, fourth = choose(job, math.nan, cloud, settings, state.time, ratio)
+    slowdown = slowdown_of(job, ratio, settings.placement)
+    wait_there, _ = wait_and_boot(job, slowdown * estimates.run.seconds, cloud, settings, state.time)
     outlook = Outlook(
         planned=estimates.plan.seconds,
         waits=np.array(known.waits),
         shares=np.array(known.shares),
         ended=ended_of(np.array(estimates.run_chances)),
         limit=math.inf if job.requested_time is None else job.requested_time,
-        start=start_of(job, state.cloud, settings).seconds,
-        slowdown=slowdown_of(job, ratio, settings.placement),
-        price=usd_per_second(job, capacity or Capacity.ON_DEMAND, state.cloud, settings),
+        start=wait_there + start_of(job, cloud, settings).seconds,
+        slowdown=slowdown,
+        price=usd_per_second(job, capacity or Capacity.ON_DEMAND, cloud, settings),
         keeps_place=keeps_place(job, settings, state.full),
         thrift=known.thrift,
     )
@@ -137,12 +140,12 @@ def _outlook(
 
 
 def _numbers(
-    outlook: Outlook, start: Start, known: PromiseChances, left: float, *, may_be_paid: bool
+    outlook: Outlook, start: Start, known: PromiseChances, left: float, *, may_start: bool
 ) -> _Numbers:
     *paid, free = price_list(outlook, Levels(*known.levels))
     here = kept_here(outlook.waits, outlook.shares, outlook.ended, left, outlook.limit)
     there = kept_there(outlook.ended, left, outlook.start, outlook.slowdown, outlook.limit)
-    is_promised = left >= free.ready or (bool(paid) and left >= paid[0].ready - _MOMENT and may_be_paid)
+    is_promised = left >= free.ready or (bool(paid) and left >= paid[0].ready - _MOMENT and may_start)
     numbers: _Numbers = (
         ("deadline_in", Quantity(left)),
         ("is_promised", Quantity(float(is_promised), "")),
@@ -185,10 +188,10 @@ def _on_spot(
     at_risk = job.at_risk_seconds
     lives = SpotLives(lives_of(pools, GRID), may_be_lost(known.confidence), at_risk)
     usd = usd_per_second(job, Capacity.SPOT, cloud, settings)
-    lost = 1.0 - float(np.interp(outlook.start + run, GRID, lives.alive))
+    lost = 1.0 - float(np.interp(start.seconds + run, GRID, lives.alive))
     cost, worst = _costs(outlook, start, usd)
     # with checkpoints no more is paid twice than a start and what a loss undoes
-    twice = usd * (outlook.start + at_risk) + start.usd
+    twice = usd * (start.seconds + at_risk) + start.usd
     cost, worst = cost + lost * on_demand[0], min(worst, twice) + on_demand[1]
     late = late_on_spot(outlook, lives, left)
     third = _may_be_paid(job, cost, worst, start, state, settings, late=late)
@@ -249,7 +252,7 @@ def _costs(outlook: Outlook, start: Start, per_second: float) -> tuple[float, fl
     """The expected and the largest cost of one whole run in the cloud, US dollars."""
     run = outlook.slowdown * mean_run(outlook.ended, outlook.limit)
     longest = outlook.slowdown * min(outlook.limit, float(GRID[-1])) + ENDING_SECONDS
-    expected, worst = (per_second * (outlook.start + seconds) + start.usd for seconds in (run, longest))
+    expected, worst = (per_second * (start.seconds + seconds) + start.usd for seconds in (run, longest))
     return expected, worst
 
 

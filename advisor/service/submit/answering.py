@@ -311,7 +311,7 @@ def reply_to(
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
         message = wording.would_message(advice, job.queue, settings.cluster)
     if job.comment and "=" in job.comment and acts and settings.submit.tell_user:
-        promised = promise_message(job, values, advice.time, settings, message)
+        promised = promise_message(job, advice, values, settings, message)
         message = promised or message or wording.unread_comment_message(advice)
         message = wording.with_unread_checkpoint(message, job.comment)
     return AdviseReply(

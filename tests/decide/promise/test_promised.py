@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, timedelta, timezone
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.promise_words import price_list_words, promise_message
@@ -20,7 +23,7 @@ from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
-from advisor.model.site import Price
+from advisor.model.site import Price, Room
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
@@ -64,6 +67,8 @@ def asked(
     spot_hours: float = 0.0,
     requeue: bool = True,
     interruptions: int = 0,
+    explicit_partition: bool = False,
+    cloud: Mapping[str, Any] | None = None,
     **sections: Any,
 ) -> Advice:
     """A job that names a time; where `spot_hours` is given, spot instances live that long on average."""
@@ -74,9 +79,10 @@ def asked(
         queue="onprem",
         requeue=requeue,
         interruptions=interruptions,
+        explicit_partition=explicit_partition,
     )
     lasts = tuple(math.exp(-hours / spot_hours) for hours in LASTS_HOURS) if spot_hours else ()
-    cloud = CloudState(
+    there = CloudState(
         on_demand_usd_per_core_hour=0.05,
         spot_usd_per_core_hour=0.015,
         spot_open=True,
@@ -88,7 +94,7 @@ def asked(
     state = SiteState(
         time=NOW,
         cluster=CLUSTER,
-        cloud=cloud,
+        cloud=replace(there, **(cloud or {})),
         price=Price(seconds_per_usd=1e9, tokens_usd=tokens),
     )
     return advise(job, state, estimates(wait), settings(**sections), advice_id="a")
@@ -220,6 +226,45 @@ def test_it_keeps_its_place_if_the_site_and_its_user_allow_it() -> None:
     assert asked("+12h", hedge=hedging).hedge is None
 
 
+def taken_for(hours: float, *, total: int = 8) -> dict[str, Any]:
+    """All nodes of the cloud are taken for so long."""
+    later = (NOW + hours * HOUR,) * total
+    return {"rooms": {"": (Room(processors=4, free=0, later=later, total=total),)}}
+
+
+def test_a_job_that_would_wait_in_the_cloud_as_well_is_to_start_there_earlier() -> None:
+    free, taken = asked("+12h").values(), asked("+12h", cloud=taken_for(2.0)).values()
+    assert taken["soonest_in"] == pytest.approx(free["soonest_in"] + 2 * HOUR)
+    assert taken["last_start_in"] == pytest.approx(free["last_start_in"] - 2 * HOUR)
+    assert asked("+2.4h", cloud=taken_for(2.0)).values()["chance_there"] == 0.0
+    # no node is paid for while it waits
+    assert taken["soonest_costs"] == free["soonest_costs"]
+    later = asked("+4.4h", cloud=taken_for(2.0))
+    assert later.values()["worst_cost"] == asked("+2.4h").values()["worst_cost"]
+
+
+@pytest.mark.parametrize(
+    ("by", "cloud"),
+    [
+        ("+6h", taken_for(5.0)),
+        ("+6h", taken_for(0.0, total=0)),
+        ("+12h", {"protected": "EC2 cannot be read"}),
+    ],
+)
+def test_no_time_is_promised_that_only_a_cloud_without_nodes_could_keep(
+    by: str, cloud: dict[str, Any]
+) -> None:
+    assert asked(by).values()["is_promised"] == 1.0
+    advice = asked(by, cloud=cloud)
+    assert (advice.placement, advice.values()["is_promised"]) == (Placement.ON_PREMISE, 0.0)
+    assert asked("+40h", cloud=cloud).values()["is_promised"] == 1.0  # it is kept here
+
+
+def test_a_job_that_may_not_move_and_cannot_be_kept_off_spot_is_promised_no_paid_time() -> None:
+    on_spot_alone = {"nodes_with": MappingProxyType({"spot": 8.0})}
+    assert asked("+12h", requeue=False, cloud=on_spot_alone).values()["is_promised"] == 0.0
+
+
 def test_a_job_that_is_in_time_here_costs_nothing() -> None:
     advice = asked("+3h", wait=10.0)
     assert advice.decisive.reason in {Reason.PROMISE_HERE, Reason.PROMISE_WAITS}
@@ -253,7 +298,7 @@ def test_without_the_setting_the_comment_means_nothing() -> None:
 
 def message(by: str, **given: Any) -> str:
     advice, job = asked(by, **given), make_job(submit_time=NOW, comment=f"by={by}")
-    said = promise_message(job, advice.values(), advice.time, settings(), None)
+    said = promise_message(job, advice, advice.values(), settings(), None)
     assert said is not None
     return said
 
@@ -266,9 +311,15 @@ def test_the_user_reads_the_price_list() -> None:
     assert message("+10min").endswith("cannot be promised")
     assert message("+40h").endswith("costs nothing")
     dear = message("18:00", promise={"enabled": True, "usd_per_job": 0.5})
-    assert " USD, if the budget allows; by 1970-01-02 " in dear
-    assert dear.endswith("18:00 cannot be promised: its highest cost exceeds the budget that is left")
-    assert "if the budget" not in said
+    assert " USD, if it may start there; by 1970-01-02 " in dear
+    assert dear.endswith("18:00 cannot be promised: for want of money or of nodes it may not start there")
+    assert "if it may" not in said
+
+
+def test_a_user_to_whom_nothing_is_promised_reads_why() -> None:
+    assert message("18:00", explicit_partition=True) == (
+        "Burst Advisor: nothing is promised. The user named the partition onprem; it is not changed."
+    )
 
 
 def test_a_time_of_the_list_can_be_named() -> None:
@@ -301,18 +352,19 @@ def test_the_user_is_told_what_is_no_time() -> None:
 @pytest.mark.parametrize(("by", "tasks"), [("soon", 1), ("+3h", 4)])
 def test_a_moved_job_of_whom_nothing_is_promised_is_told_of_the_move_first(by: str, tasks: int) -> None:
     job = make_job(submit_time=NOW, comment=f"by={by}", array_tasks=tasks)
-    said = promise_message(job, {}, NOW, settings(), "Burst Advisor: moved to burst")
+    said = promise_message(job, asked("+2.4h"), {}, settings(), "Burst Advisor: moved to burst")
     assert said is not None
     assert said.startswith("Burst Advisor: moved to burst. ")
 
 
 def test_the_user_is_told_that_the_site_makes_no_promises() -> None:
     job, off = make_job(submit_time=NOW, comment="by=18:00"), settings(promise={"enabled": False})
-    assert promise_message(job, {}, NOW, off, None) == (
+    advice = asked("18:00", promise={"enabled": False})
+    assert promise_message(job, advice, {}, off, None) == (
         "Burst Advisor: by= is promised nothing: this site makes no promises"
     )
-    assert promise_message(job, {}, NOW, off, "Burst Advisor: moved to burst") is None
-    assert promise_message(make_job(comment="standby"), {}, NOW, off, None) is None
+    assert promise_message(job, advice, {}, off, "Burst Advisor: moved to burst") is None
+    assert promise_message(make_job(comment="standby"), advice, {}, off, None) is None
 
 
 def test_the_row_that_was_promised_is_known_when_the_job_has_ended() -> None:
