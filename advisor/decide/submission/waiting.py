@@ -174,9 +174,12 @@ def _waits(case: WaitingCase, settings: WaitingSettings, numbers: _Numbers) -> A
 
 
 def within_budget(job: Job, cost_usd: float, cloud: CloudState, budget: BudgetSettings) -> Answer:
-    """Ask the budget of the present period: what was spent in it, what is promised, and this job."""
+    """Ask the budget of the present period: what was spent in it, what is promised, and this job.
+
+    What costs nothing exceeds no budget, even one of which more was spent than there was.
+    """
     cost = ("predicted_cost", Quantity(cost_usd, "USD"))
-    for payer in ("", *job.payers):
+    for payer in ("", *job.payers) if cost_usd else ():
         usd = budget.of(payer)
         if usd is None:
             continue

@@ -113,8 +113,9 @@ def test_a_cost_that_is_unknown_is_doubt_under_a_budget_only():
     assert answers(unknown)[0].placement is Placement.BURST
 
 
-def test_reserved_nodes_cost_nothing_more():
-    cloud = make_cloud(reserved_free_nodes=4, spent_usd=1.0)
+@pytest.mark.parametrize("spent", [1.0, 1.5])
+def test_reserved_nodes_cost_nothing_more(spent):
+    cloud = make_cloud(reserved_free_nodes=4, spent_usd=spent)
     advice, answer = answers(make_estimates(run=NAN), cloud=cloud, budget={"usd": 1.0})
     assert answer.reason == Reason.WORTH_PAYING
     assert advice.capacity is Capacity.RESERVED
