@@ -112,15 +112,12 @@ def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]
             return does, numbers
     if not settings.short_wait_seconds:
         return WAITS, numbers
-    b, waited = settings.short_wait_seconds, case.waited_seconds
-    in_time = in_time_chance(case.estimates.wait, b - waited)
+    b, waited, wait = settings.short_wait_seconds, case.waited_seconds, case.estimates.wait
+    in_time = in_time_chance(wait, b - waited)
     does = by_wait(waited, b, in_time)
-    numbers = (
-        *numbers,
-        ("predicted_wait", Quantity(case.estimates.wait.seconds)),
-        ("short_wait", Quantity(b)),
-        ("in_time_probability", Quantity(in_time, "chance")),
-    )
+    numbers = (*numbers, ("predicted_wait", Quantity(wait.seconds)), ("short_wait", Quantity(b)))
+    if wait.is_usable:
+        numbers = (*numbers, ("in_time_probability", Quantity(in_time, "chance")))
     return does, (*numbers, ("waited", Quantity(waited))) if waited else numbers
 
 
@@ -163,11 +160,13 @@ def _is_surely_short(numbers: _Numbers) -> bool:
 
 def _waits(case: WaitingCase, settings: WaitingSettings, numbers: _Numbers) -> Answer:
     """Why a job waits: its length, the wait before it, or both."""
-    if math.isinf(settings.long_job_seconds):
-        return _answer(Verdict.NO, Reason.SHORT_WAIT, numbers)
-    run = case.estimates.run
-    if not run.is_usable:
+    run, has_gate_by_length = case.estimates.run, math.isfinite(settings.long_job_seconds)
+    if has_gate_by_length and not run.is_usable:
         return _answer(Verdict.UNSURE, Reason.LENGTH_UNKNOWN, numbers)
+    if settings.short_wait_seconds and not case.estimates.wait.is_usable:
+        return _answer(Verdict.UNSURE, Reason.WAIT_UNKNOWN, numbers)
+    if not has_gate_by_length:
+        return _answer(Verdict.NO, Reason.SHORT_WAIT, numbers)
     numbers = (("predicted_run", Quantity(run.seconds)), *numbers)
     reason = Reason.LONG_JOB_IN_TIME if settings.short_wait_seconds else Reason.LONG_JOB
     return _answer(Verdict.NO, reason, numbers)

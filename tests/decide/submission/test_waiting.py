@@ -158,6 +158,16 @@ def test_g17_12_nobody_waits_longer_than_b_whatever_is_forecast():
     assert not moves(make_estimates(wait=NAN, run=NAN), waited=999 * HOUR, short_wait_seconds=0.0)
 
 
+@pytest.mark.parametrize("gates", [COMPOUND, {"short_wait_seconds": 24 * HOUR}])
+def test_a_wait_that_is_not_known_is_not_said_to_be_short(gates):
+    settings = make_settings(**CHEAP, cluster={"policy": "ambati2021"}, waiting=gates)
+    answer = ask(estimates=make_estimates(wait=NAN, run=10 * HOUR), settings=settings).decisive
+    assert (answer.verdict, answer.reason) == (Verdict.UNSURE, Reason.WAIT_UNKNOWN)
+    assert "in_time_probability" not in dict(answer.numbers)
+    answer = ask(estimates=make_estimates(wait=HOUR, run=10 * HOUR), settings=settings).decisive
+    assert (answer.verdict, dict(answer.numbers)["in_time_probability"].value) == (Verdict.NO, 1.0)
+
+
 def test_the_wait_gate_asks_the_distribution():
     """P(wait > b) and not the mean: two in three start within b, the third waits for a week."""
     waits = Estimate(seconds=60 * HOUR, variance=1.0, quantiles=(HOUR, 2 * HOUR, 168 * HOUR))
