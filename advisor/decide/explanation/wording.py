@@ -27,6 +27,7 @@ from advisor.model.advice import (
     Verdict,
 )
 from advisor.model.checkpoint_word import HOW_TO_WRITE, checkpoint_of
+from advisor.model.job import Job
 from advisor.model.settings import ClusterSettings
 
 _DEVIATION: Final = re.compile(r" \((?:±|by |of )?\{\w+\}\)")
@@ -56,11 +57,14 @@ def why_answer(advice: Advice) -> Answer:
     return advice.decisive
 
 
-def why_sentence(advice: Advice) -> str:
-    """The answer of :func:`why_answer` as one sentence, short enough for a line of a list."""
+def why_sentence(advice: Advice, tasks: int = 1) -> str:
+    """The answer of :func:`why_answer` as one sentence, short enough for a line of a list.
+
+    ``tasks``: Those of a job array, whose cost is that of all of them.
+    """
     answer = why_answer(advice)
     if answer.reason == Reason.SAVES_TIME:
-        return price_sentence(advice.values())
+        return price_sentence(advice.values(), tasks)
     if answer.reason != Reason.CLOUD_FASTER:
         return sentence(answer)
     return _WHY_MOVED.format_map(_Words({name: quantity(value) for name, value in answer.numbers}))
@@ -83,15 +87,15 @@ class _Words(dict[str, str]):
         return "unknown"
 
 
-def would_message(advice: Advice, queue: str | None, cluster: ClusterSettings) -> str | None:
+def would_message(advice: Advice, job: Job, cluster: ClusterSettings) -> str | None:
     """The line for a job that would be moved, had its user or the site allowed it; None for all others."""
     if advice.placement is not Placement.BURST or advice.decisive.reason == Reason.EXPLICIT_BURST:
         return None
-    is_opt_in = cluster.mode_of(queue) is Mode.OPT_IN
+    is_opt_in = cluster.mode_of(job.queue) is Mode.OPT_IN
     how = (
         f"--comment={clean(cluster.opt_in_comment)}" if is_opt_in else f"-p {clean(cluster.burst_partition)}"
     )
-    said = why_sentence(advice).removesuffix(".")
+    said = why_sentence(advice, job.array_tasks).removesuffix(".")
     return clean(f"Burst Advisor: stays here. {said}. To go there: {how}", MESSAGE_LIMIT)
 
 

@@ -70,7 +70,7 @@ def decision_row(decision: Decision) -> dict[str, Any]:
         "size": advice.size,
         "reason": advice.decisive.reason,
         "sentence": sentence(advice.decisive),
-        "why": why_sentence(advice),
+        "why": why_sentence(advice, job.array_tasks),
         "why_reason": why_answer(advice).reason,
         "predicted_wait_seconds": estimates.wait.seconds,
         "predicted_wait_deviation_seconds": estimates.wait.deviation,

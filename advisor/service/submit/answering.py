@@ -309,7 +309,7 @@ def reply_to(
         word = settings.rules.opt_out_comment
         message = reply_texts.message(advice, opt_out_comment=word, values=values, tasks=job.array_tasks)
     elif not acts and settings.submit.tell_user and tells_user(job, settings):
-        message = wording.would_message(advice, job.queue, settings.cluster)
+        message = wording.would_message(advice, job, settings.cluster)
     if job.comment and "=" in job.comment and acts and settings.submit.tell_user:
         promised = promise_message(job, advice, values, settings, message)
         message = promised or message or wording.unread_comment_message(advice)

@@ -67,9 +67,9 @@ def test_the_user_reads_what_the_cloud_would_do_and_how_to_go_there(mode: str, h
     job = make_job(queue="onprem")
     assert tells_user(job, settings)
     advice = ask(job, settings=settings)
-    said = would_message(advice, "onprem", settings.cluster)
+    said = would_message(advice, job, settings.cluster)
     assert said is not None
     assert said.startswith("Burst Advisor: stays here. It would wait 2 h 00 min")
     assert said.endswith(f"To go there: {how}")
     stays = ask(make_job(queue="onprem", comment="no-burst"), settings=settings)
-    assert would_message(stays, "onprem", settings.cluster) is None
+    assert would_message(stays, job, settings.cluster) is None

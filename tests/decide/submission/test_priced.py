@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.display import quantity
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment, message
-from advisor.decide.explanation.wording import explanation, recorded_explanation, why_sentence
+from advisor.decide.explanation.wording import explanation, recorded_explanation, why_sentence, would_message
 from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.priced import saving_deviation
 from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
@@ -375,3 +376,12 @@ def test_no_job_moves_without_tokens_and_none_in_slices_that_may_not_be_requeued
         assert advice.values()["predicted_saving"] > 0.0
     else:
         assert advice.decisive.verdict is not Verdict.YES
+
+
+def test_a_user_reads_that_the_cost_is_that_of_all_tasks_where_the_job_stays_as_well() -> None:
+    cluster = {"policy": "price", "default_mode": "advise"}
+    settings = make_settings(cluster=cluster, budget={"usd": 1.0})
+    advice = offered(settings=settings, array_tasks=1_000, price=Price(seconds_per_usd=1.0, tokens_usd=1e6))
+    said = would_message(advice, make_job(array_tasks=1_000), settings.cluster)
+    assert said is not None
+    assert re.search(r"saves about .* for each of its 1,000 tasks, for [\d.,]+ USD in all", said)
