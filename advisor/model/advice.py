@@ -50,7 +50,10 @@ STAYS: Final = (Verdict.NO, Verdict.UNSURE)
 
 
 class Mode(enum.StrEnum):
-    """The use of advice in a partition. An advice itself has ``shadow``, only recorded, or ``act``."""
+    """The use of advice in a partition, from the mode that changes least on.
+
+    An advice itself has ``shadow``, only recorded, or ``act``.
+    """
 
     OFF = "off"
     SHADOW = "shadow"

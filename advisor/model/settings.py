@@ -206,7 +206,10 @@ class ClusterSettings(Section):
         return any(self.mode_of(partition) in acting for partition in self.on_premise_partitions)
 
     def mode_of(self, partition: str | None) -> Mode:
-        """Mode in force for a partition."""
+        """Mode in force for a partition; of several, joined by commas, the one that changes least."""
+        if partition and "," in partition:
+            modes = {self.mode_of(name.strip()) for name in partition.split(",")}
+            return next(mode for mode in Mode if mode in modes)
         return self.modes.get(partition or self.on_premise_partitions[0], self.default_mode)
 
 

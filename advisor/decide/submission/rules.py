@@ -44,9 +44,9 @@ def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
 
 
 def not_fallen_back(job: Job, fallen_back: Mapping[str, str], settings: Settings) -> Answer:
-    """Question 1 of a job that no rule keeps: it stays if its partition's forecasts do not hold."""
-    partition = job.queue or settings.cluster.on_premise_partitions[0]
-    why = fallen_back.get(partition)
+    """Question 1 of a job that no rule keeps: it stays if the forecasts of a partition of it do not hold."""
+    names = partitions_of(job) or settings.cluster.on_premise_partitions[:1]
+    why = next((fallen_back[name] for name in names if name in fallen_back), None)
     return _MAY_MOVE if why is None else _no(Reason.FALLEN_BACK, why)
 
 
@@ -76,8 +76,9 @@ def within_limits(job: Job, limits: BurstLimits) -> Answer:
 
 def not_preempting(job: Job, preemptable: Mapping[str, Mapping[str, int]], settings: Settings) -> Answer:
     """Question 1 of a job that no rule keeps: it stays if it may take its processors from running jobs."""
-    own = preemptable.get(job.queue or settings.cluster.on_premise_partitions[0], {})
-    room = max(own.get(ANY_QOS, 0), own.get(job.qos or ANY_QOS, 0))
+    names = partitions_of(job) or settings.cluster.on_premise_partitions[:1]
+    own = (preemptable.get(name, {}) for name in names)
+    room = max(max(one.get(ANY_QOS, 0), one.get(job.qos or ANY_QOS, 0)) for one in own)
     if job.processors * job.array_tasks > room:
         return _MAY_MOVE
     return _no(Reason.PREEMPTS, preemptable=Quantity(float(room), "cores"))

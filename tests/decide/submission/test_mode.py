@@ -9,6 +9,7 @@ import pytest
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import would_message
 from advisor.decide.submission.advise import tells_user
+from advisor.decide.submission.rules import not_fallen_back, not_preempting
 from advisor.model import Advice, Mode, Placement
 from tests.decide.cases import ask, make_job, make_settings
 
@@ -44,6 +45,37 @@ def test_a_partition_that_is_off_asks_nothing() -> None:
     assert advice.placement is Placement.ON_PREMISE
     assert advice.decisive.reason == Reason.PARTITION_OFF
     assert len(advice.answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("queue", "mode", "reason"),
+    [
+        ("long,onprem", Mode.SHADOW, Reason.PARTITION_OFF),
+        ("onprem, seen", Mode.SHADOW, Reason.PARTITION_OFF),
+        ("long,seen", Mode.SHADOW, Reason.SPOT),
+        ("long", Mode.ACT, Reason.SPOT),
+    ],
+)
+def test_a_job_of_several_partitions_is_in_the_mode_that_changes_least(
+    queue: str, mode: Mode, reason: Reason
+) -> None:
+    settings = make_settings(
+        cluster={
+            "on_premise_partitions": ["long", "onprem", "seen"],
+            "modes": {"onprem": "off", "seen": "shadow"},
+        },
+        rules={"move_explicit_partition": True},
+    )
+    advice = ask(make_job(queue=queue, explicit_partition=True), settings=settings)
+    assert (advice.mode, advice.decisive.reason) == (mode, reason)
+
+
+def test_what_keeps_the_jobs_of_one_partition_keeps_those_that_name_another_as_well() -> None:
+    job, settings = make_job(queue="onprem,long"), make_settings()
+    assert not_fallen_back(job, {"long": "why"}, settings).reason == Reason.FALLEN_BACK
+    assert not_fallen_back(job, {"other": "why"}, settings).reason == Reason.MAY_MOVE
+    assert not_preempting(job, {"long": {"": 4}}, settings).reason == Reason.PREEMPTS
+    assert not_preempting(job, {"long": {"": 3}}, settings).reason == Reason.MAY_MOVE
 
 
 @pytest.mark.parametrize(
