@@ -226,13 +226,13 @@ def _sure_enough(case: _Case, option: _Option) -> Answer:
         ("predicted_run", Quantity(estimates.run.seconds)),
         ("run_deviation", Quantity(estimates.run.deviation)),
         ("performance_ratio", Quantity(option.slowdown, "")),
-        ("start_there", Quantity(option.start_seconds)),
-        *option.start.numbers,
-        ("predicted_saving", Quantity(best.saving)),
     )
-    if not (best.value > 0.0 and best.saving > 0.0 and math.isfinite(option.start_seconds)):
-        finite = tuple((name, number) for name, number in numbers if not math.isinf(number.value))
-        return _answer(_FASTER, Verdict.NO, Reason.SAVES_NO_TIME, finite[:-1])
+    if option.start_seconds == math.inf:
+        return _answer(_FASTER, Verdict.NO, Reason.NO_ROOM_THERE, numbers)
+    numbers += (("start_there", Quantity(option.start_seconds)), *option.start.numbers)
+    if not (best.value > 0.0 and best.saving > 0.0):
+        return _answer(_FASTER, Verdict.NO, Reason.SAVES_NO_TIME, numbers)
+    numbers += (("predicted_saving", Quantity(best.saving)),)
     if not option.is_whole:
         numbers += (
             ("slice", Quantity(option.run_seconds)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
@@ -13,6 +14,7 @@ from advisor.decide.explanation.wording import explanation, recorded_sentence
 from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.model import Capacity, Placement
 from advisor.model.site import Room
+from advisor.predict.run_times.grid import BINS
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 
 NOW = 1000.0
@@ -78,12 +80,15 @@ def test_a_full_cloud_keeps_jobs_here():
     assert advice.placement is Placement.ON_PREMISE
 
 
-@pytest.mark.parametrize("policy", ["cunha2017", "ambati2021"])
+@pytest.mark.parametrize("policy", ["price", "cunha2017", "ambati2021"])
 def test_day_one_3_no_job_moves_to_a_cloud_without_any_place(policy):
     """All nodes are down: it was sent into a queue that never moves, as if its run time were unknown."""
-    settings = make_settings(cluster={"policy": policy})
+    settings, estimates = make_settings(cluster={"policy": policy}), make_estimates()
     advice = ask(
-        make_job(submit_time=NOW - 9e5), cloud=cloud_with(any=Room(processors=1, free=0)), settings=settings
+        make_job(submit_time=NOW - 9e5),
+        replace(estimates, run_chances=(1.0,) * BINS),
+        cloud=cloud_with(any=Room(processors=1, free=0)),
+        settings=settings,
     )
     assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.NO_ROOM_THERE)
     recorded = parse_admin_comment(admin_comment(advice))
