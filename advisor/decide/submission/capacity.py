@@ -66,9 +66,11 @@ def choose(
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
     ends = _ends_at_most(job, cloud, settings, now, ratio)
-    if cloud.closings and ends > (closes_at := cloud.closes_for(job)):
-        closes_in = ("closes_in", Quantity(max(0.0, closes_at - now)))
-        return None, _answer(Verdict.NO, Reason.BURST_RESERVED, closes_in)
+    if cloud.closings:
+        wait_there, _ = wait_and_boot(job, cloud_run_seconds, cloud, settings, now)
+        if ends + wait_there > (closes_at := cloud.closes_for(job)):
+            closes_in = ("closes_in", Quantity(max(0.0, closes_at - now)))
+            return None, _answer(Verdict.NO, Reason.BURST_RESERVED, closes_in)
     if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
@@ -238,7 +240,7 @@ def _reserved_until(ends: float, cloud: CloudState) -> int:
 
 
 def _ends_at_most(job: Job, cloud: CloudState, settings: Settings, now: float, ratio: Ratio | None) -> float:
-    """The latest time at which the job can end in the cloud, by its time limit; infinite without one."""
+    """The latest time at which the job ends in the cloud if it need not wait there; infinite: no limit."""
     if not (cloud.closings or cloud.reserved_until):
         return math.inf  # it is not asked
     limit = stretched(job, settings.placement, ratio)

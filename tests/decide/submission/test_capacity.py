@@ -10,7 +10,7 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import recorded_sentence, sentence
 from advisor.model import Capacity, Placement, Verdict
 from advisor.model.node_classes import ClosedCapacity, ReservedUntil
-from advisor.model.site import PerformanceRatios
+from advisor.model.site import PerformanceRatios, Room
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
 NOW = 1000.0
@@ -121,6 +121,16 @@ def test_a_job_that_might_run_into_a_reservation_of_all_cloud_nodes_stays(limit,
         assert sentence(advice.decisive).startswith(
             "A reservation that begins in 2 h 03 min leaves too few cloud nodes,"
         )
+
+
+@pytest.mark.parametrize(("free_in", "is_kept"), [(600.0, True), (100.0, False)])
+def test_a_job_that_would_begin_too_late_for_a_reservation_stays(free_in, is_kept):
+    """All nodes are taken for a while; with its boot and limit it needs 7,400 s from then on."""
+    rooms = {"": (Room(processors=4, free=0, later=(NOW + free_in,), total=1),)}
+    cloud = make_cloud(closings=((NOW + 7700.0, 0),), processors_per_node=4, boot_seconds=200.0, rooms=rooms)
+    settings = make_settings(placement={"stretch_time_limit": False})
+    advice = ask(make_job(requested_time=7200.0), cloud=cloud, settings=settings)
+    assert (advice.decisive.reason == Reason.BURST_RESERVED) == is_kept
 
 
 @pytest.mark.parametrize(("nodes", "is_kept"), [(1, False), (2, True)])
