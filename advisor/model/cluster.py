@@ -39,11 +39,13 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     running_jobs: int
 
     def without(self, job: Job) -> ClusterState:
-        """The state without a job that waits in it: it does not wait for itself."""
-        if not self.queue_size:
-            return self
-        work = self.queued_work_core_seconds - job.processors * (job.requested_time or 0.0)
-        return replace(self, queue_size=self.queue_size - 1, queued_work_core_seconds=max(0.0, work))
+        """The state without a job, or an array's tasks, that wait in it: they do not wait for themselves."""
+        asked = job.array_tasks * job.processors * (job.requested_time or 0.0)
+        return replace(
+            self,
+            queue_size=max(0, self.queue_size - job.array_tasks),
+            queued_work_core_seconds=max(0.0, self.queued_work_core_seconds - asked),
+        )
 
 
 class Limit(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.model import Node, NodePower
+from advisor.model import ClusterState, Job, Node, NodePower
 
 
 def node(*states: str) -> Node:
@@ -48,3 +48,19 @@ def test_power(states: tuple[str, ...], power: NodePower) -> None:
 def test_what_a_node_is(states: tuple[str, ...], predicates: set[str]) -> None:
     asked = ("is_cloud", "is_down", "is_draining", "is_busy")
     assert {name for name in asked if getattr(node(*states), name)} == predicates
+
+
+@pytest.mark.parametrize(("tasks", "left"), [(1, (100, 720_000.0)), (100, (1, 7200.0)), (102, (0, 0.0))])
+def test_an_array_that_waits_does_not_wait_for_its_own_tasks(tasks: int, left: tuple[int, float]) -> None:
+    state = ClusterState(
+        time=0.0,
+        queue_size=101,
+        queued_work_core_seconds=100 * 2 * 3600.0 + 7200.0,
+        remaining_work_core_seconds=0.0,
+        free_processors=0,
+        total_processors=64,
+        running_jobs=0,
+    )
+    array = Job(job_id=1, submit_time=0.0, processors=2, requested_time=3600.0, array_tasks=tasks)
+    found = state.without(array)
+    assert (found.queue_size, found.queued_work_core_seconds) == left
