@@ -160,7 +160,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
             continue
         share = probabilities[k] / left
         low = edges[k - 1] if k else edges[0] * edges[0] / edges[1]
-        run = min(max(math.sqrt(low * edges[k]), elapsed), limit)
+        run = min(math.sqrt(max(low, elapsed) * edges[k]), limit)  # of the part of its bin that is left
         stop = min(edges[k], limit)
         if stop - elapsed > longest:
             break

@@ -74,6 +74,16 @@ def test_what_has_run_counts_against_a_restart() -> None:
     assert slice_of(chances(b6=0.5, b8=0.5), elapsed=0.0, wait=0.0).saving == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_job_that_is_in_the_last_part_of_its_last_bin_is_worth_the_rest(*, is_whole: bool) -> None:
+    """It ends by its limit; here it would begin anew."""
+    for elapsed in (MIDDLES[10] - 1.0, MIDDLES[10] + 1.0, 960.0):
+        found = slice_of(chances(b10=1.0), elapsed=elapsed, limit=1020.0, offer=offer(is_whole=is_whole))
+        assert found.stop == 1020.0
+        assert 0.0 < found.cost < 1020.0 - elapsed + 1e-9
+        assert found.saving > 1500.0
+
+
 def test_a_boot_longer_than_the_wait_is_not_worth_it() -> None:
     assert slice_of(chances(b6=1.0), wait=60.0, offer=offer(start_seconds=120.0)).value < 0.0
 
