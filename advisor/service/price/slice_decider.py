@@ -266,13 +266,15 @@ class Slices:
         longest: float = math.inf,
     ) -> Slice:
         here, before = on_premise_job(queued, self._settings).job, self._kept.of(queued)
-        done = before + elapsed / offer.slowdown
+        done, limit = before + elapsed / offer.slowdown, _limit_after(before, here)
+        if done >= limit - _MOMENT:  # it is slower there than was forecast, for which its limit was raised
+            limit = max(limit, before + limit_seconds(queued.job) / offer.slowdown)
         chances = self._chances(here)
         forget_below(chances, GRID, max(ran_seconds / offer.slowdown, done))
         return best_slice(
             chances,
             GRID,
-            limit=_limit_after(before, here),
+            limit=limit,
             elapsed=done,
             wait=wait,
             offer=offer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,14 +14,14 @@ from msgspec.structs import replace
 
 from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Capacity, Job
+from advisor.model import Capacity, Job, TimeLimit
 from advisor.model.snapshot import QueuedJob
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.run_times.grid import GRID, bin_of
 from advisor.service.observation.work_kept import WorkKept
 from advisor.service.price.queue_view import run_to_limits
 from advisor.service.price.slice_decider import Slices
-from tests.decide.cases import ask
+from tests.decide.cases import ask, make_job, make_settings
 from tests.service.doubles import make_look, make_queued
 from tests.service.price.price_world import COMMENT, World
 
@@ -136,6 +137,26 @@ def test_when_its_turn_has_come_it_stays_if_little_is_left(tmp_path: Path) -> No
     _, slices = site(tmp_path)
     assert slices.stays(in_cloud(), 0.9 * HOUR)
     assert not slices.stays(in_cloud(), 10.0)
+
+
+def test_a_job_that_is_slower_there_than_forecast_runs_on_to_its_raised_limit(tmp_path: Path) -> None:
+    """Here it would have ended at its limit of two hours; slurmctld gives it a quarter of an hour more."""
+
+    class ToTheLimit(Runs):
+        def chances(self, _job: Job) -> Floats:
+            found = np.zeros(len(GRID))
+            found[bin_of(2 * HOUR)] = 1.0
+            return found
+
+    _, slices = site(tmp_path, runs=ToTheLimit())
+    advice = ask(make_job(), settings=make_settings())
+    raised = TimeLimit(asked_seconds=2 * HOUR, given_seconds=2.25 * HOUR)
+    job = in_cloud()
+    comment = admin_comment(replace(advice, time_limit=raised))
+    job = dataclasses.replace(job, job=replace(job.job, requested_time=2.25 * HOUR), admin_comment=comment)
+    for elapsed, stop in ((2.05, 2.1), (2.1, 2.25), (2.15, 2.25)):
+        assert slices.stays(job, elapsed * HOUR)
+        assert slices.next_stop(job, elapsed * HOUR, 901) == pytest.approx(stop * HOUR)
 
 
 @pytest.mark.parametrize(
