@@ -34,6 +34,7 @@ from advisor.decide.submission.cloud_terms import (
     ratio_of,
     slowdown_of,
     start_of,
+    stretched,
     usd_per_second,
 )
 from advisor.decide.submission.placement import state_unknown
@@ -88,7 +89,7 @@ def promised(
     left = deadline - state.time
     outlook, capacity, fourth = _outlook(job, state, estimates, known, settings)
     start = start_of(job, state.cloud, settings)
-    cost, worst = _costs(outlook, start, outlook.price)
+    cost, worst = _costs(job, outlook, start, outlook.price, state, settings)
     third = _may_be_paid(job, cost, worst, start, state, settings)
     may_start = capacity is not None and third.verdict not in STAYS
     numbers = _numbers(outlook, start, known, left, may_start=may_start)
@@ -189,7 +190,7 @@ def _on_spot(
     lives = SpotLives(lives_of(pools, GRID), may_be_lost(known.confidence), at_risk)
     usd = usd_per_second(job, Capacity.SPOT, cloud, settings)
     lost = 1.0 - float(np.interp(start.seconds + run, GRID, lives.alive))
-    cost, worst = _costs(outlook, start, usd)
+    cost, worst = _costs(job, outlook, start, usd, state, settings)
     # with checkpoints no more is paid twice than a start and what a loss undoes
     twice = usd * (start.seconds + at_risk) + start.usd
     cost, worst = cost + lost * on_demand[0], min(worst, twice) + on_demand[1]
@@ -248,10 +249,14 @@ def may_start_anew(
     return bool(stays - anew <= may_be_lost(confidence))
 
 
-def _costs(outlook: Outlook, start: Start, per_second: float) -> tuple[float, float]:
+def _costs(
+    job: Job, outlook: Outlook, start: Start, per_second: float, state: SiteState, settings: Settings
+) -> tuple[float, float]:
     """The expected and the largest cost of one whole run in the cloud, US dollars."""
     run = outlook.slowdown * mean_run(outlook.ended, outlook.limit)
-    longest = outlook.slowdown * min(outlook.limit, float(GRID[-1])) + ENDING_SECONDS
+    longest = outlook.slowdown * min(outlook.limit, float(GRID[-1]))
+    raised = stretched(job, settings.placement, ratio_of(job, state.ratios))
+    longest = ENDING_SECONDS + max(longest, 0.0 if raised is None else raised.given_seconds)
     expected, worst = (per_second * (start.seconds + seconds) + start.usd for seconds in (run, longest))
     return expected, worst
 

@@ -21,9 +21,9 @@ from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.promised import kind_of, leaves_time, may_start_anew
 from advisor.decide.submission.advise import advise
 from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
-from advisor.model.advice import HedgeKind
+from advisor.model.advice import ENDING_SECONDS, HedgeKind
 from advisor.model.settings import Settings
-from advisor.model.site import Price, Room
+from advisor.model.site import PerformanceRatios, Price, Room
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind
@@ -69,6 +69,7 @@ def asked(
     interruptions: int = 0,
     explicit_partition: bool = False,
     cloud: Mapping[str, Any] | None = None,
+    ratios: PerformanceRatios | None = None,
     **sections: Any,
 ) -> Advice:
     """A job that names a time; where `spot_hours` is given, spot instances live that long on average."""
@@ -80,6 +81,7 @@ def asked(
         requeue=requeue,
         interruptions=interruptions,
         explicit_partition=explicit_partition,
+        explicit_time_limit=ratios is not None,
     )
     lasts = tuple(math.exp(-hours / spot_hours) for hours in LASTS_HOURS) if spot_hours else ()
     there = CloudState(
@@ -96,6 +98,7 @@ def asked(
         cluster=CLUSTER,
         cloud=replace(there, **(cloud or {})),
         price=Price(seconds_per_usd=1e9, tokens_usd=tokens),
+        ratios=ratios,
     )
     return advise(job, state, estimates(wait), settings(**sections), advice_id="a")
 
@@ -191,6 +194,20 @@ def test_a_new_start_leaves_time_for_itself_and_a_loss(spare: float, *, may: boo
         ended, left=1.5 * rest + spare, done=HOUR, slowdown=1.5, lost=900.0, confidence=0.95
     )
     assert found is may
+
+
+def test_the_highest_cost_is_that_of_a_run_to_the_raised_limit() -> None:
+    """The launch holds the money for that, once the limit is raised."""
+    sure, unsure = (
+        asked("+2.4h", ratios=PerformanceRatios(overhead=0.0, baseline=1.05, deviation=one, jobs=9))
+        for one in (0.0, 0.25)
+    )
+    assert unsure.time_limit is not None
+    assert unsure.time_limit.given_seconds > 1.25 * LIMIT
+    usd_per_second = 4 * 0.05 / 3600.0
+    longest = 120.0 + unsure.time_limit.given_seconds + ENDING_SECONDS
+    assert unsure.values()["worst_cost"] == pytest.approx(usd_per_second * longest)
+    assert sure.values()["predicted_cost"] == unsure.values()["predicted_cost"]
 
 
 def test_a_start_on_spot_is_paid_with_the_start_that_a_loss_needs() -> None:
