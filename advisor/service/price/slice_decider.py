@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 import structlog
+from msgspec.structs import replace
 
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below, usd_for_shorter
 from advisor.decide.promise.chances import ended_of, mean_run
@@ -172,7 +173,7 @@ class Slices:
         ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
         ``ran_seconds`` are those of an earlier run in the cloud, which did not end it.
         """
-        deadline = deadline_for(queued.job, self._settings)
+        deadline = self._deadline_of(queued)
         if deadline is not None:
             return not self._promise_allows_return(queued, elapsed_seconds, deadline)
         usd_per_second = self._usd_per_second(queued)
@@ -204,7 +205,7 @@ class Slices:
 
         True for a job that is promised nothing.
         """
-        deadline = deadline_for(queued.job, self._settings)
+        deadline = self._deadline_of(queued)
         if deadline is None:
             return True
         here = on_premise_job(queued, self._settings).job
@@ -242,7 +243,7 @@ class Slices:
         )
         if on_demand * (rest - _WORTH * lost) <= spot * (rest + lost):
             return False
-        now, deadline = self._view.fresh().time, deadline_for(queued.job, self._settings)
+        now, deadline = self._view.fresh().time, self._deadline_of(queued)
         if choose(queued.job, rest, cloud, self._settings, now)[0] is not Capacity.SPOT:
             return False
         is_in_time = deadline is None or may_start_anew(
@@ -255,6 +256,11 @@ class Slices:
         )
         longest = begins.seconds + limit_seconds(queued.job) + ENDING_SECONDS
         return is_in_time and self._is_covered(queued, on_demand * longest + begins.usd)
+
+    def _deadline_of(self, queued: QueuedJob) -> float | None:
+        """When a job is to be done; its time counts from its first submission."""
+        job = replace(queued.job, submit_time=self._kept.submitted(queued))
+        return deadline_for(job, self._settings)
 
     def _best(
         self,

@@ -53,8 +53,9 @@ def test_runs_here_and_there_add_up() -> None:
 
 def test_a_process_that_has_just_begun_reads_the_accounting() -> None:
     book = kept(run(0.0, 50.0), run(100.0, 3100.0), run(4000.0, 5000.0, "onprem"))
-    waiting = job(restarts=2)
+    waiting = job(restarts=2, submit_time=5000.0)
     book.see([waiting], 6000.0)
+    assert book.submitted(waiting) == 0.0
     assert book.of(waiting) == 1200.0 + 400.0  # the last two; a run before these is of another job
 
 

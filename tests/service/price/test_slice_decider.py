@@ -251,6 +251,18 @@ def test_the_limit_of_a_promised_job_begins_anew_with_each_run(tmp_path: Path) -
     assert slices.stays(again, 0.9 * HOUR)
 
 
+@pytest.mark.parametrize("comment", ["by=+5h", "by=+5h,checkpoint=10h"])
+def test_a_requeue_leaves_a_promised_job_no_more_time(tmp_path: Path, comment: str) -> None:
+    """Slurm says from then on that it was submitted at its requeue; half an hour is left of its five."""
+    world, slices = site(tmp_path, 0.0)
+    now = world.hands.wall
+    first = in_cloud(comment=comment, submit_time=now - 4.5 * HOUR, start_time=now - 2 * HOUR)
+    slices.see(make_look(now - HOUR, (), [first]))
+    again = in_cloud(comment=comment, submit_time=now - HOUR, start_time=now - 0.9 * HOUR, restarts=1)
+    slices.see(make_look(now, (), [again]))
+    assert slices.stays(again, 0.9 * HOUR)
+
+
 def test_spot_again_is_a_question_for_promised_jobs_alone(tmp_path: Path) -> None:
     world, slices = site(tmp_path)
     assert slices.leaves_time_for_loss(saving_job())
