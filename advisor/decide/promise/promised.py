@@ -58,6 +58,7 @@ from advisor.predict.promised.levels import Kind, may_be_lost
 from advisor.predict.run_times.grid import GRID
 
 _MOMENT: Final = 1.0  # seconds
+_OFF_SPOT: Final = "the loss of a spot instance could make it late"
 _Numbers = tuple[tuple[str, Quantity], ...]
 
 
@@ -120,11 +121,11 @@ def _outlook(
     job: Job, state: SiteState, estimates: Estimates, known: PromiseChances, settings: Settings
 ) -> tuple[Outlook, Capacity | None, Answer]:
     """The job as the price list looks at it: on-demand, so that what it says is never too cheap."""
-    # a run of unknown length is never put on spot
-    ratio, cloud = ratio_of(job, state.ratios), state.cloud
-    capacity, fourth = choose(job, math.nan, cloud, settings, state.time, ratio)
+    ratio, cloud, now = ratio_of(job, state.ratios), state.cloud, state.time
     slowdown = slowdown_of(job, ratio, settings.placement)
-    wait_there, _ = wait_and_boot(job, slowdown * estimates.run.seconds, cloud, settings, state.time)
+    run = slowdown * estimates.run.seconds
+    capacity, fourth = choose(job, run, cloud, settings, now, ratio, off_spot=_OFF_SPOT)
+    wait_there, _ = wait_and_boot(job, run, cloud, settings, now)
     outlook = Outlook(
         planned=estimates.plan.seconds,
         waits=np.array(known.waits),

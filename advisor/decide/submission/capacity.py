@@ -47,6 +47,8 @@ def choose(
     settings: Settings,
     now: float,
     ratio: Ratio | None = None,
+    *,
+    off_spot: str = "",
 ) -> tuple[Capacity | None, Answer]:
     """Choose the capacity and say why.
 
@@ -58,6 +60,7 @@ def choose(
         cloud: Free reserved nodes, open pools, protected mode.
         now: Seconds, on the clock of ``cloud.rooms``.
         ratio: The learned performance ratio of the job, by which its time limit is raised there.
+        off_spot: Why the caller keeps it off spot, if it does.
 
     Returns:
         capacity: None when no pool is open: the job stays on-premise.
@@ -82,7 +85,7 @@ def choose(
             size, where = _class_of(cloud)
             return Capacity.RESERVED, _answer(Verdict.YES, Reason.RESERVED, run, free, *size, detail=where)
     limit = ("spot_max_run", Quantity(settings.capacity.spot_max_run_seconds))
-    obstacle = _spot_obstacle(job, cloud_run_seconds, cloud, settings)
+    obstacle = _spot_obstacle(job, cloud_run_seconds, cloud, settings) or off_spot
     if cloud.rooms and not obstacle and cloud.on_demand_open:
         obstacle = _sooner_off_spot(job, cloud_run_seconds, cloud, now)
     if obstacle and not cloud.on_demand_open:

@@ -121,6 +121,10 @@ def test_a_job_starts_in_the_cloud_when_it_has_to_whatever_an_hour_may_cost() ->
     assert (advice.placement, advice.partition) == (Placement.BURST, "burst")
     assert advice.capacity == "on-demand"  # spot may be taken back
     assert [answer.reason for answer in advice.answers[1:3]] == [Reason.PROMISE_GOES, Reason.PROMISE_PAID]
+    assert "because the loss of a spot instance could make it late" in explanation(advice)
+    assert advice.values()["predicted_cloud_run"] == pytest.approx(1.04 * HOUR)
+    kept_off = asked("+2.4h", requeue=False)
+    assert "because the job may not be requeued" in explanation(kept_off)
 
 
 def test_it_starts_on_spot_where_that_is_in_time_even_if_its_instance_is_lost() -> None:
