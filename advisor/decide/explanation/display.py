@@ -10,6 +10,7 @@ from advisor.model.advice import Quantity
 
 DETAIL_LIMIT: Final = 80
 """Longest text from outside in a sentence, characters."""
+_NO_SUM: Final = ("an unknown sum", "any sum")
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -75,7 +76,8 @@ def quantity(value: Quantity) -> str:
     if value.unit == "s^2":  # of earlier releases: its root is a time, which people understand
         return duration(math.sqrt(number)) if number >= 0.0 else "unknown"
     if not math.isfinite(number):
-        return "unknown" if math.isnan(number) else "unlimited"
+        unknown, any_number = _NO_SUM if value.unit == "USD" else ("unknown", "unlimited")
+        return unknown if math.isnan(number) else any_number
     if value.unit == "USD":
         return usd(number, _digits(number))
     if value.unit == "chance":

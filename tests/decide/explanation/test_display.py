@@ -47,7 +47,8 @@ def test_durations(value, text):
         (Quantity(12.0, "cores"), "12 cores"),
         (Quantity(1.5, ""), "1.5"),
         (Quantity(1.23456e9, "s^2"), "9 h 46 min"),
-        (Quantity(math.nan, "USD"), "unknown"),
+        (Quantity(math.nan, "USD"), "an unknown sum"),  # "it would cost about an unknown sum"
+        (Quantity(math.inf, "USD"), "any sum"),  # "it could cost any sum": a job without a time limit
         (Quantity(math.inf, "s^2"), "unlimited"),
     ],
 )
