@@ -79,8 +79,7 @@ def _asked(
     second = no_room_there(case) if case.cloud_wait_seconds == math.inf else is_faster(case)
     if second.verdict in STAYS:
         return (first, second), None, None
-    # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
-    # Where there is none nothing will be paid; question 4 says why.
+    # what it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered
     cloud_run = case.performance_ratio * estimates.run.seconds
     chosen, fourth = choose(job, cloud_run, state.cloud, settings, state.time, ratio_of(job, state.ratios))
     third, trial = _worth(job, case, state, estimates, chosen, settings)
@@ -124,7 +123,7 @@ def _worth(
     """Question 3 of a job that would get a capacity; with the speculative start, if it gets one."""
     ratio, run = case.performance_ratio, case.performance_ratio * estimates.run.seconds
     trial = speculation_of(job, settings)
-    cost = trial_cost = math.nan
+    cost = trial_cost = 0.0  # where there is no capacity: question 4 says why
     if chosen is not None:
         cost = cost_usd(job, run, chosen, state.cloud, settings)
         if trial is not None:
@@ -134,7 +133,7 @@ def _worth(
         job=job,
         estimates=estimates,
         capacity=chosen,
-        cost_usd=0.0 if chosen is None else cost if math.isfinite(cost) else math.nan,
+        cost_usd=cost if math.isfinite(cost) else math.nan,
         trial=trial,
         trial_cost_usd=trial_cost,
         waited_seconds=max(0.0, state.time - job.submit_time),

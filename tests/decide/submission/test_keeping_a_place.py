@@ -111,6 +111,13 @@ def test_a_trial_is_paid_for_by_the_budget_up_to_t() -> None:
         assert (advice.placement is Placement.BURST) is moves, cap
 
 
+def test_a_trial_for_which_there_is_no_capacity_is_not_kept_by_an_unknown_cost() -> None:
+    settings = make_settings(cluster=AMBATI, waiting=SPECULATE, budget={"usd": 5.0})
+    closed = make_cloud(spot_open=False, on_demand_open=False)
+    kept = ask(estimates=NOTHING_KNOWN, cloud=closed, settings=settings).decisive
+    assert kept.reason == Reason.NONE_OPEN
+
+
 def test_speculation_is_said_and_stops_at_t() -> None:
     sure = Estimates(
         wait=Estimate(seconds=9e5, variance=1.0),
