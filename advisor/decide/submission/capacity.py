@@ -178,7 +178,9 @@ def _sooner_off_spot(job: Job, cloud_run_seconds: float, cloud: CloudState, now:
         return ""
     on_spot = cloud_wait(_ON_SPOT, job, cloud_run_seconds, cloud, now)
     longer = on_spot - cloud_wait(ANY, job, cloud_run_seconds, cloud, now)
-    return f"it starts {duration(longer)} sooner than on spot, whose nodes are taken" if longer > 0.0 else ""
+    if longer == math.inf:
+        return "no node that may be spot has room for it"
+    return f"nodes on spot are taken {duration(longer)} longer" if longer > 0.0 else ""
 
 
 def _not_excludable(job: Job, cloud: CloudState) -> str:

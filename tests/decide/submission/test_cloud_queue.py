@@ -58,7 +58,9 @@ def test_day_one_3_the_capacity_that_starts_sooner_is_chosen():
     spot_taken = cloud_with(any=FREE, spot=TAKEN, on_demand=FREE)
     advice = ask(cloud=spot_taken)
     assert advice.capacity is Capacity.ON_DEMAND
-    assert "it starts 10 min sooner than on spot, whose nodes are taken" in explanation(advice)
+    assert "because nodes on spot are taken 10 min longer." in explanation(advice)
+    down = cloud_with(any=FREE, spot=Room(processors=4, free=0), on_demand=FREE)
+    assert "because no node that may be spot has room for it." in explanation(ask(cloud=down))
     assert advice.number("cloud_wait") is None
     assert ask(cloud=cloud_with(any=FREE, spot=FREE, on_demand=TAKEN)).capacity is Capacity.SPOT
     # no sooner anywhere: the cheaper one
