@@ -12,7 +12,7 @@ from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_be
 from advisor.decide.promise.chances import ended_of, mean_run
 from advisor.decide.promise.price_list import comes_back
 from advisor.decide.promise.promised import leaves_time, may_start_anew
-from advisor.decide.submission.capacity import choose, seconds_lost
+from advisor.decide.submission.capacity import choose, seconds_lost, wait_and_boot
 from advisor.decide.submission.cloud_terms import Start, most_usd_per_second, start_of, usd_per_second
 from advisor.decide.submission.rules import deadline_for, may_move
 from advisor.model.advice import ENDING_SECONDS, Capacity, Mode, Verdict
@@ -107,10 +107,14 @@ class Slices:
             return None
         if may_move(job, cloud, self._settings).verdict is not Verdict.YES:
             return None
-        capacity = choose(job, ran_seconds, cloud, self._settings, self._view.fresh().time)[0]
+        now = self._view.fresh().time
+        capacity = choose(job, ran_seconds, cloud, self._settings, now)[0]
         if capacity is None:
             return None
-        return self._stop(queued, ran_seconds, wait, start_of(job, cloud, self._settings), capacity)
+        wait_there, boots = wait_and_boot(job, ran_seconds, cloud, self._settings, now)
+        start = start_of(job, cloud, self._settings, boots=boots)
+        # a later start there saves as much less as a sooner turn here, and is not paid for
+        return self._stop(queued, ran_seconds, wait - wait_there, start, capacity)
 
     def _stop(
         self,

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model import Capacity, Job, TimeLimit
+from advisor.model.site import Room
 from advisor.model.snapshot import QueuedJob
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.run_times.grid import GRID, bin_of
@@ -356,6 +357,18 @@ def test_it_waits_where_a_move_is_not_worth_it_or_not_allowed(
     world, slices = site(tmp_path, **site_is)
     wait_in_queue(world)
     assert slices.another_stop(back_home(**job_is), 1000.0) is None
+
+
+@pytest.mark.parametrize(("hours", "goes"), [((0.5,), True), ((20.0,), False), ((), False)])
+def test_it_waits_where_the_cloud_has_no_room_before_its_turn(
+    tmp_path: Path, hours: tuple[float, ...], *, goes: bool
+) -> None:
+    world, slices = site(tmp_path)
+    wait_in_queue(world)
+    later = tuple(world.hands.wall + each * HOUR for each in hours)
+    rooms = {"": (Room(processors=8, free=0, later=later, total=len(hours)),)}
+    world.cloud = replace(world.cloud, rooms=rooms, processors_per_node=8)
+    assert (slices.another_stop(back_home(), 1000.0) is not None) is goes
 
 
 def test_it_waits_where_its_turn_comes_at_once(tmp_path: Path) -> None:
