@@ -92,6 +92,25 @@ def test_jobs_deeper_than_the_cycle_looks_are_not_backfilled() -> None:
     assert starts(rows, processors=4, rules=plain(depth=2))[3] >= 90.0
 
 
+DAY = 86_400.0
+
+
+def test_a_job_that_would_start_beyond_bf_window_gets_no_reservation() -> None:
+    # as slurmctld 22.05 did it on two nodes: the third started at once by default, not with bf_window=4320
+    rows = [(0.0, 1, 2 * DAY, 2 * DAY), (1.0, 2, 3600.0, 3600.0), (2.0, 1, 3 * DAY, 3 * DAY)]
+    assert starts(rows, processors=2, rules=plain())[2] == 2.0
+    assert starts(rows, processors=2, rules=plain(horizon_seconds=3 * DAY))[1:] == [2 * DAY, 2 * DAY + 3600.0]
+
+
+def test_the_forecast_looks_as_far_ahead_as_the_pool() -> None:
+    pool = Pool(2, 3, 0.0, plain())
+    for row, (processors, limit) in enumerate(((1, 2 * DAY), (2, 3600.0))):
+        pool.add(row, processors=processors, limit=limit, run=limit, order=float(row))
+    pool.advance(1.0)
+    pool.add(2, processors=1, limit=3 * DAY, run=3 * DAY, order=2.0)
+    assert pool.forecast(np.array([2 * DAY, 3600.0, 3 * DAY]))[2] == 1.0
+
+
 def test_jobs_that_all_come_at_once_all_start() -> None:
     rows = [(0.0, 1, 10.0, 10.0)] * 300
     assert not np.isnan(starts(rows, processors=3)).any()
@@ -103,7 +122,9 @@ def test_jobs_that_all_come_at_once_all_start() -> None:
     [
         ("", 30.0, 1 << 40, 500),
         ("bf_interval=60,bf_max_job_test=1000, bf_job_part_count_reserve=1,defer", 60.0, 1, 1000),
-        ("bf_interval=-1", 30.0, 1 << 40, 500),
+        ("BF_Interval=60", 60.0, 1 << 40, 500),
+        ("bf_interval=-1", 30.0, 1 << 40, 0),  # slurmctld 22.05 then backfills nothing
+        ("bf_interval=0,bf_max_job_test=0,bf_window=x", 30.0, 1 << 40, 500),  # out of range: the defaults
     ],
 )
 def test_the_rules_are_read_from_slurm_conf(
@@ -111,3 +132,8 @@ def test_the_rules_are_read_from_slurm_conf(
 ) -> None:
     found = Rules.of_slurm(parameters)
     assert (found.cycle_seconds, found.reservations, found.depth) == (cycle, reservations, depth)
+
+
+def test_how_far_ahead_slurm_reserves_is_read_in_minutes() -> None:
+    assert Rules.of_slurm("").horizon_seconds == DAY
+    assert Rules.of_slurm("bf_window=4320").horizon_seconds == 3 * DAY

@@ -40,6 +40,7 @@ def forecast_starts(arrays: Arrays, runs: Floats, starts: Floats) -> None:
     now = copy.scalars[0]
     now.by_node = scalars.by_node
     now.window, now.widening, now.others = scalars.window, scalars.widening, scalars.others
+    now.horizon = scalars.horizon
     now.is_whole, now.awaited = scalars.is_whole, scalars.awaited
     now.awaited_processors, now.head, now.lacking = scalars.awaited_processors, -1, 0
     now.now, now.free, now.running, now.waiting = scalars.now, scalars.free, running, waiting

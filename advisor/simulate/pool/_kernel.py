@@ -271,7 +271,7 @@ def _backfill_by_node(arrays: Arrays) -> None:
                 start_job(arrays, row)
                 running = _running(arrays)
                 continue
-            if start < np.inf:
+            if start <= scalars.now + scalars.horizon:
                 steps = reserve(times, open_nodes, steps, start, start + job.limit, chosen)
                 reserved += 1
         queue[kept] = row

@@ -57,6 +57,7 @@ SCALARS = np.dtype(
             "cycle",
             "next_cycle",
             "last_cycle",
+            "horizon",
             "window",
             "widening",
         )
@@ -66,8 +67,8 @@ SCALARS = np.dtype(
 )
 """``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
-``depth``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY; ``others``: of
-``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in ``queue`` of its
+``depth``, ``horizon``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY;
+``others``: of ``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in ``queue`` of its
 head, and behind its end; ``ahead``: the place in ``running`` of its first job; ``is_whole``: sums of
 ``needs`` are exact. The job ``head`` waits until the first ``awaited`` jobs of ``running`` end by their
 limits, which have ``awaited_processors``; ``lacking``: as many are to be given back before it may await

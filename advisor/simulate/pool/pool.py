@@ -103,6 +103,7 @@ class Pool:
             ("last_cycle", time - rules.cycle_seconds),
             ("reservations", rules.reservations),
             ("depth", rules.depth),
+            ("horizon", rules.horizon_seconds),
             ("window", rules.window_seconds),
             ("widening", rules.widening_seconds),
         ):
