@@ -237,9 +237,13 @@ def _first_starts(connection: Connection, rows: Sequence[sa.Row[Any]]) -> dict[i
     """First starts of requeued jobs in their last partition, by position, where all runs are known."""
     requeued = [row for row in rows if row.restarts]
     runs: dict[tuple[str, int, float], list[sa.Row[Any]]] = {}
+    sources = sorted({row.source for row in requeued})  # the index begins with the source
     for begin in range(0, len(requeued), _BATCH_JOBS):
         job_ids = sorted({row.job_id for row in requeued[begin : begin + _BATCH_JOBS]})
-        for run in connection.execute(sa.select(job_attempt).where(job_attempt.c.job_id.in_(job_ids))):
+        query = sa.select(job_attempt).where(
+            job_attempt.c.source.in_(sources), job_attempt.c.job_id.in_(job_ids)
+        )
+        for run in connection.execute(query):
             runs.setdefault((run.source, run.job_id, run.first_submit_time), []).append(run)
     found: dict[int, float] = {}
     for row in requeued:

@@ -149,7 +149,8 @@ class Ledger:
         query = (
             sa.select(advice.c.record)
             .where(advice.c.time >= since)
-            .where(advice.c.advice_id.not_in(sa.select(advice_job.c.advice_id)))
+            # not NOT IN: PostgreSQL would read all links again for each of them
+            .where(~sa.exists().where(advice_job.c.advice_id == advice.c.advice_id))
             .order_by(advice.c.time)
         )
         with self._database.reading() as connection:
@@ -253,7 +254,7 @@ def _is_of_job(
     """Whether an advice is a job's, by its link or by the finished job's own record."""
     linked = sa.select(advice_job.c.advice_id).where(advice_job.c.job_id == job_id, of_link)
     told = sa.select(job.c.advice_id).where(job.c.job_id == job_id, of_job)
-    return advice.c.advice_id.in_(linked) | advice.c.advice_id.in_(told)
+    return advice.c.advice_id.in_(linked.union(told))
 
 
 def _key(time: float, advice_id: str) -> sa.Tuple:
