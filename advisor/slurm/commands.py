@@ -60,6 +60,8 @@ class Commands:
             "PATH": f"{folder}:/usr/bin:/bin",
             # index expressions of arrays in full, not cut at 64 characters
             "SLURM_BITSTR_LEN": "0",
+            # jobs and nodes of this cluster alone, also of a federation with FederationParameters=fed_display
+            **dict.fromkeys(("SACCT_LOCAL", "SCONTROL_LOCAL", "SINFO_LOCAL", "SQUEUE_LOCAL"), "1"),
             **_EPOCH_TIMES,
             **more,
         }

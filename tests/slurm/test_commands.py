@@ -58,6 +58,13 @@ def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     assert caught.value.code == "slurm.timeout"
 
 
+@pytest.mark.parametrize("name", ["sacct", "scontrol", "sinfo", "squeue"])
+def test_the_other_clusters_of_a_federation_are_not_ours(tmp_path: Path, name: str) -> None:
+    """With fed_display in slurm.conf the commands show all clusters, unless this variable is set."""
+    install(tmp_path, name, f"echo ${name.upper()}_LOCAL")
+    assert Commands(tmp_path, None).text(name).strip()
+
+
 @pytest.mark.parametrize("script", ["exec sleep 60", "exit 1"])
 def test_a_command_that_fails_for_want_of_a_slurm_conf(tmp_path: Path, script: str) -> None:
     install(tmp_path, "squeue", script)
