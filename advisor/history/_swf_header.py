@@ -94,7 +94,7 @@ def _header_of(comments: list[str]) -> SwfHeader:
     return SwfHeader(
         unix_start_time=float(start) if 0 < start < 1e11 else 0.0,
         utc_offset_seconds=_utc_offset(fields, start),
-        max_processors=max(0, _number(fields.get("maxprocs") or fields.get("maxnodes"))),
+        max_processors=max(0, _number(fields.get("maxprocs"))) or max(0, _number(fields.get("maxnodes"))),
     )
 
 

@@ -89,6 +89,8 @@ def test_a_mark_of_utf_8_at_the_beginning_is_no_part_of_the_header(tmp_path: Pat
 
 def test_a_header_without_processors_has_them_as_nodes(tmp_path: Path) -> None:
     assert swf.read_header(log(tmp_path, "; MaxNodes: 70 (dual)", LINE)).max_processors == 70
+    unknown = log(tmp_path, "; MaxNodes: 70", "; MaxProcs: -1", LINE)
+    assert swf.read_header(unknown).max_processors == 70
 
 
 def test_the_parts_of_a_job_do_not_count_beside_the_whole(tmp_path: Path) -> None:
