@@ -90,6 +90,7 @@ def ingest_sacct(
     *,
     fields: Sequence[str],
     delimited_by: str,
+    now: float = math.inf,
     report: IngestReport | None = None,
 ) -> IngestReport:
     """Add ended jobs from sacct's output, called with :func:`advisor.history.sacct.arguments`.
@@ -98,6 +99,7 @@ def ingest_sacct(
     RetryLater when the database is locked or does not answer; the next call then reads the same period.
 
     Args:
+        now: Epoch seconds. A later end, of a clock that was wrong, does not count as how far was read.
         report: The counts of earlier calls, to which those of this one are added.
     """
     report = report or IngestReport(source="slurm")
@@ -111,9 +113,9 @@ def ingest_sacct(
         report.read += len(outcomes)
         report.added += store.add(outcomes, source=source)
         report.restarted |= {outcome.job.job_id for outcome in outcomes if outcome.restarts}
-        last_end = max(last_end, *(run.end_time for run in batch))
+        last_end = max(last_end, *(min(run.end_time, now) for run in batch))
     known = _last_end(store.cursor(source))
-    if last_end > float("-inf") and (known is None or known < last_end):
+    if last_end > float("-inf") and (known is None or known < last_end or known > now):
         store.set_cursor(source, repr(last_end))
     return report
 

@@ -186,6 +186,17 @@ def test_the_place_is_the_last_end_seen_less_the_overlap(store: HistoryStore) ->
     assert ingest.sacct_since(store, now) == 1_999_995_000 - ingest.OVERLAP_SECONDS
 
 
+def test_a_clock_that_was_ahead_does_not_skip_what_ends_until_then(store: HistoryStore) -> None:
+    """A day in which `advisor control` did not run would be missing for ever."""
+    now, day = 2_000_000_000.0, 86_400.0
+    ahead = run(5, "COMPLETED", 1_999_990_000, 1_999_990_010, 2_100_000_000)
+    store.set_cursor("slurm", "2100000000.0")  # of an earlier release
+    for lines in ([ahead], [ahead, run(6, "COMPLETED", 1_999_990_000, 1_999_990_010, 1_999_995_000)]):
+        ingest.ingest_sacct(store, lines, fields=FIELDS, delimited_by=DELIMITER, now=now)
+        assert ingest.sacct_since(store, now + day) == now - ingest.OVERLAP_SECONDS
+    assert store.count() == 2
+
+
 def test_jobs_cancelled_before_their_start_are_counted(store: HistoryStore) -> None:
     report = feed(store, [run(5, "CANCELLED by 0", 1000, "None", 1100)])
     assert (report.read, report.added, report.never_started) == (0, 0, 1)

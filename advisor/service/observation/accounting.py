@@ -54,7 +54,12 @@ def ingest_accounting(
         # the last window has no end: jobs that end while it is read are included
         with slurm.accounting(begin, end if end < now else None) as export:
             ingest_sacct(
-                store, export.lines, fields=export.fields, delimited_by=export.delimited_by, report=total
+                store,
+                export.lines,
+                fields=export.fields,
+                delimited_by=export.delimited_by,
+                now=now,
+                report=total,
             )
         if progress is not None:
             progress(int(min(end, now) - since), int(now - since))
