@@ -25,6 +25,8 @@ class PoolRuns(QueueRuns):
         self._limits = limits
         self._runs = limits.copy()
         self._whole = np.full(len(limits), math.nan)
+        self._starts = np.full(len(limits), math.nan)
+        self._waited = np.empty(0, np.int64)
 
     def see(self, key: int, chances: Floats) -> None:
         """See :meth:`QueueRuns.see`."""
@@ -32,10 +34,15 @@ class PoolRuns(QueueRuns):
         self._whole[key] = math.nan
 
     def starts(self, pool: Pool | Machines) -> Floats:
-        """Forecast starts of waiting jobs, all of which were seen, as :meth:`Pool.forecast` gives them."""
+        """Forecast starts of waiting jobs, all of which were seen, as :meth:`Pool.forecast` gives them.
+
+        The next call overwrites the array: to make one each time takes longer where there are many rows.
+        """
         running, waiting = pool.running, pool.waiting
         new = waiting[np.isnan(self._whole[waiting])]
         self._whole[new] = self.expected(new.tolist(), self._limits[new], np.zeros(len(new)))
         self._runs[waiting] = self._whole[waiting]
         self._runs[running] = self.expected(running.tolist(), self._limits[running], pool.ran)
-        return pool.forecast(self._runs)
+        self._starts[self._waited] = math.nan
+        self._waited = waiting
+        return pool.forecast(self._runs, self._starts)

@@ -185,6 +185,8 @@ class World:
         self.end = np.full(count, math.nan)
         self.cost = np.zeros(count)
         self.moved = np.zeros(count, np.bool_)
+        self._starts = np.full(count, math.nan)
+        self._waited = np.empty(0, np.int64)
         self._stops: list[tuple[float, int, int]] = []
         self._version = np.zeros(count, np.int64)
         self._policy = policy
@@ -247,8 +249,13 @@ class World:
         return max(0.0, run.began + run.boot - self.now)
 
     def forecast(self, runs: Floats) -> Floats:
-        """Forecast starts of waiting jobs by forecast run times; see :meth:`Pool.forecast`."""
-        return self.pool.forecast(runs)
+        """Forecast starts of waiting jobs by forecast run times; see :meth:`Pool.forecast`.
+
+        The next call overwrites the array.
+        """
+        self._starts[self._waited] = math.nan
+        self._waited = self.pool.waiting
+        return self.pool.forecast(runs, self._starts)
 
     # ------------------------------------------------------------------------------------- the clock
 

@@ -97,9 +97,10 @@ class Machines:
                 return found
             self._now = max(self._now, upto)
 
-    def forecast(self, runs: Floats) -> Floats:
+    def forecast(self, runs: Floats, starts: Floats | None = None) -> Floats:
         """Forecast the start of each waiting job; see :meth:`Pool.forecast`."""
-        starts = np.full(len(self._places), math.nan)
+        if starts is None:
+            starts = np.full(len(self._places), math.nan)
         for pool in self._pools:
             pool.forecast(runs, starts)
         return starts
