@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from advisor.cli.progress import Tick
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 Begin = Callable[["JobTable"], float]
 """Function from the jobs that ran and fit to the beginning of the window, epoch seconds."""
+
+NEWEST_JOBS: Final = 700_000
+"""So many jobs of a longer history are read, and more only for a window that needs more: five million take 7
+GB and as many minutes, and `advisor web`, where people ask what if, has 4 GB."""
 
 
 def lasting_state(settings: Settings) -> SiteState:
@@ -100,21 +105,15 @@ def jobs_of_site(settings: Settings, seen: SiteState, processors: int, begin: Be
     from msgspec.structs import replace as changed
 
     from advisor.decide.submission.table_row import job_of
-    from advisor.history.columns import in_burst
     from advisor.history.store import HistoryStore
     from advisor.replay.closed_loop import own_jobs as own
 
+    newest, since = NEWEST_JOBS, None
     with HistoryStore(settings.history_url, read_only=True) as store:
-        whole = own.in_epoch_seconds(store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds))
-        in_cloud = in_burst(whole, settings.cluster.burst_partition)
-        machine = processors or (0 if seen.cluster is None else seen.cluster.total_processors)
-        machines = () if processors else _machines_seen(settings)
-        machine = machine or sum(one.processors for one in machines) or own.busiest(whole.select(~in_cloud))
-        at_home = _on_premise(store, settings, seen, whole, in_cloud, machines)
-        table = own.as_on_premise(whole, at_home)
-        fits = own.which_fit(table, machine, machines)
-        table, in_cloud = table.select(fits), in_cloud[fits]
-        since = begin(table)
+        while since is None:
+            ended_since = store.end_of_newest(newest)
+            table, in_cloud, machine, machines = _fitting(store, settings, seen, processors, ended_since)
+            since, newest = _begin_of_window(begin, table, ended_since), 4 * newest
         jobs = own.window(table, since=since, machine=machine, machines=machines)
         said = own.with_array_tasks(one.job for one in store.outcomes(since))
     here = own.window(table.select(~in_cloud), since=since, machine=machine, machines=machines)
@@ -131,6 +130,43 @@ def jobs_of_site(settings: Settings, seen: SiteState, processors: int, begin: Be
         return changed(job, queue=home, explicit_partition=False)
 
     return own.OwnJobs(since=since, jobs=jobs, here=here, job_at=job_at)
+
+
+def _fitting(
+    store: HistoryStore, settings: Settings, seen: SiteState, processors: int, ended_since: float
+) -> tuple[JobTable, NDArray[np.bool_], int, tuple[Machine, ...]]:
+    """The jobs that fit, as on-premise; which of them ran in the cloud; processors, and the machines."""
+    from advisor.history.columns import in_burst
+    from advisor.replay.closed_loop import own_jobs as own
+
+    offset = settings.cluster.utc_offset_seconds
+    whole = own.in_epoch_seconds(store.table(ended_since, utc_offset_seconds=offset))
+    in_cloud = in_burst(whole, settings.cluster.burst_partition)
+    machine = processors or (0 if seen.cluster is None else seen.cluster.total_processors)
+    machines = () if processors else _machines_seen(settings)
+    machine = machine or sum(one.processors for one in machines) or own.busiest(whole.select(~in_cloud))
+    table = own.as_on_premise(whole, _on_premise(store, settings, seen, whole, in_cloud, machines))
+    fits = own.which_fit(table, machine, machines)
+    return table.select(fits), in_cloud[fits], machine, machines
+
+
+def _begin_of_window(begin: Begin, table: JobTable, ended_since: float) -> float | None:
+    """Where the window begins; None where jobs of it, or those that teach before it, may have ended earlier.
+
+    Args:
+        ended_since: The table has all jobs that have ended since then, epoch seconds.
+    """
+    from advisor.model.errors import BadInput
+    from advisor.replay.closed_loop.learned_runs import MAX_HISTORY
+
+    if ended_since == -math.inf:
+        return begin(table)
+    try:
+        since = begin(table)
+    except BadInput:  # so few jobs
+        return None
+    is_enough = ended_since <= since and table.submit.searchsorted(since) >= MAX_HISTORY
+    return since if is_enough else None
 
 
 def _machines_seen(settings: Settings) -> tuple[Machine, ...]:

@@ -160,6 +160,13 @@ class FinishedJobs:
             name="history",
         )
 
+    def end_of_newest(self, count: int) -> float:
+        """When the first of the ``count`` jobs that ended last has ended; minus infinity: there are fewer."""
+        query = sa.select(job.c.end_time).order_by(job.c.end_time.desc()).offset(count - 1).limit(1)
+        with self._database.reading() as connection:
+            found: float | None = connection.execute(query).scalar()
+        return -math.inf if found is None else found
+
     def count(self) -> int:
         """Number of jobs of all sources."""
         with self._database.reading() as connection:

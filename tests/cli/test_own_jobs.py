@@ -14,10 +14,11 @@ from advisor.decide.submission.cloud_terms import configured_slowdown, ratio_of,
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Advice, Job, JobOutcome, JobState, Mode, Placement, SiteState
+from advisor.model import Advice, BadInput, Job, JobOutcome, JobState, Mode, Placement, SiteState
 from advisor.model.machine import Machine, Subset
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, Settings
 from advisor.model.site import PerformanceRatios, Ratio
+from advisor.model.table import JobTable
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
@@ -88,6 +89,31 @@ def test_run_times_in_the_cloud_are_converted_by_the_learned_ratio_of_the_jobs_c
     assert own.jobs.run == pytest.approx([600.0 / 6.0, 600.0 / 3.0, 600.0 / 4.0, 600.0])
     assert [own.job_at(row).queue for row in range(4)] == ["long", "long", None, "main"]
     assert slowdowns(settings, own, SEEN).tolist() == [6.0, 3.0, 4.0, 2.0]
+
+
+def test_of_a_long_history_only_the_newest_jobs_are_read(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window that needs more of them, or whose beginning is not among them, has them all the same."""
+    with HistoryStore(settings.history_url) as store:
+        store.add([ended(number) for number in range(1, 41)])
+    monkeypatch.setattr("advisor.cli.own_jobs.NEWEST_JOBS", 5)
+    monkeypatch.setattr("advisor.replay.closed_loop.learned_runs.MAX_HISTORY", 3)
+
+    def of_last(window: int) -> tuple[list[int], int]:
+        def begin(table: JobTable) -> float:
+            if len(table) < window:
+                raise BadInput("too short", where="history", mend="wait")
+            return float(table.submit[-window])
+
+        jobs = jobs_of_site(settings, SEEN, 64, begin).jobs
+        return jobs.table.job_id[jobs.first :].tolist(), jobs.first
+
+    assert of_last(2) == ([39, 40], 3)
+    assert of_last(4) == ([37, 38, 39, 40], 16)  # too few before it among five
+    assert of_last(30) == (list(range(11, 41)), 10)
+    with pytest.raises(BadInput, match="too short"):
+        of_last(41)
 
 
 def test_the_partitions_of_several_machines_have_their_own_queues(settings: Settings) -> None:

@@ -255,6 +255,12 @@ def test_the_first_start_of_a_requeued_job_is_known_by_its_runs(
     assert np.isnan(table.whole_run).tolist() == [False] * 4 + [True]
 
 
+def test_when_the_newest_jobs_begin_to_end(store: HistoryStore, make_outcome: Make) -> None:
+    store.add([make_outcome(number, submit=100.0 * number) for number in (3, 1, 2)])
+    ends = [outcome.end_time for outcome in store.outcomes()]
+    assert [store.end_of_newest(count) for count in (1, 2, 3, 4)] == [*ends[::-1], -math.inf]
+
+
 def test_columns_of_the_history(store: HistoryStore, make_outcome: Make) -> None:
     store.add(
         [

@@ -13,7 +13,7 @@ from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.closed_loop.log import LoopJobs
 
-_MAX_HISTORY: Final = 100_000
+MAX_HISTORY: Final = 100_000
 """Rows before the window that teach, the newest."""
 
 
@@ -28,7 +28,7 @@ class LearnedRuns:
 
     def learn_history(self, jobs: LoopJobs, until: float) -> None:
         """Learn the log's rows before the window that had ended by ``until``, in the order of their ends."""
-        table, first = jobs.table, max(0, jobs.first - _MAX_HISTORY)
+        table, first = jobs.table, max(0, jobs.first - MAX_HISTORY)
         rows = slice(first, jobs.first)
         ends = table.submit[rows] + np.maximum(table.wait[rows], 0.0) + table.run[rows]
         for number, has_ended in submissions_and_ends(table.submit[rows], ends):

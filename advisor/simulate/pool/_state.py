@@ -68,10 +68,10 @@ SCALARS = np.dtype(
 """``shadow``: when the head is reserved to start, at which ``extra`` processors stay free; ``is_due``: a
 scheduling pass is due; ``stops``: the caller has to act before the pass goes on; ``cycle``, ``reservations``,
 ``depth``, ``horizon``, ``window``, ``widening``: see ``advisor.simulate.pool.rules.Rules``, all 0: EASY;
-``others``: of ``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in ``queue`` of its
-head, and behind its end; ``ahead``: the place in ``running`` of its first job; ``is_whole``: sums of
-``needs`` are exact. The job ``head`` waits until the first ``awaited`` jobs of ``running`` end by their
-limits, which have ``awaited_processors``; ``lacking``: as many are to be given back before it may await
+``others``: of ``other_ends``; ``next_cycle``: when backfilling is due; ``first``, ``last``: the places in
+``queue`` of its head, and behind its end; ``ahead``: the place in ``running`` of its first job; ``is_whole``:
+sums of ``needs`` are exact. The job ``head`` waits until the first ``awaited`` jobs of ``running`` end by
+their limits, which have ``awaited_processors``; ``lacking``: as many are to be given back before it may await
 fewer jobs."""
 BLOCK = 64
 """So many places of the queue have one row of ``least``."""
