@@ -120,7 +120,7 @@ def jobs_of_site(settings: Settings, seen: SiteState, processors: int, begin: Be
     burst = settings.cluster.burst_partition
 
     def job_at(row: int) -> Job:
-        key = (int(table.job_id[row]), float(table.submit[row]))
+        key = (int(table.job_id[row]), float(table.submit[row] - table.ineligible_seconds[row]))
         in_table = job_of(table, row, with_queue=True)
         job = said.get(key, in_table)
         if not in_cloud[row]:
@@ -135,7 +135,10 @@ def jobs_of_site(settings: Settings, seen: SiteState, processors: int, begin: Be
 def _fitting(
     store: HistoryStore, settings: Settings, seen: SiteState, processors: int, ended_since: float
 ) -> tuple[JobTable, NDArray[np.bool_], int, tuple[Machine, ...]]:
-    """The jobs that fit, as on-premise; which of them ran in the cloud; processors, and the machines."""
+    """The jobs that fit, as on-premise; which of them ran in the cloud; processors, and the machines.
+
+    A job is submitted when it might start.
+    """
     from advisor.history.columns import in_burst
     from advisor.replay.closed_loop import own_jobs as own
 
@@ -146,6 +149,7 @@ def _fitting(
     machines = () if processors else _machines_seen(settings)
     machine = machine or sum(one.processors for one in machines) or own.busiest(whole.select(~in_cloud))
     table = own.as_on_premise(whole, _on_premise(store, settings, seen, whole, in_cloud, machines))
+    in_cloud, table = in_cloud[own.by_eligibility(table)], own.from_eligibility(table)
     fits = own.which_fit(table, machine, machines)
     return table.select(fits), in_cloud[fits], machine, machines
 

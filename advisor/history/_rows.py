@@ -47,22 +47,23 @@ _OUTCOME_COLUMNS = {
 }
 """Field of :class:`JobOutcome` to column, without ``job`` and ``state``."""
 
-_HELD = ("memory_held_mb", "gpus_held")
+_HELD = ("memory_held_mb", "gpus_held", "ineligible_seconds")
 """Fields of :class:`JobOutcome` that stand among the details, 0 where they do not."""
 
 
 class Held(msgspec.Struct):
-    """What the details of a row say of what its job held."""
+    """What the details of a row say of what its job held, and how long it might not start."""
 
     memory_held_mb: int = 0
     gpus_held: int = 0
+    ineligible_seconds: float = 0.0
 
 
 _held_of = msgspec.json.Decoder(Held).decode
 
 
 def held_of(details: str | None) -> Held:
-    """Read what a job held."""
+    """Read what a job held, and how long it might not start."""
     return _held_of(details) if details else Held()
 
 

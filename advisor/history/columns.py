@@ -39,11 +39,12 @@ class TableBuilder:
 
     def add(self, rows: Sequence[Row[Any]], first_starts: Mapping[int, float]) -> None:
         """Add one page; ``first_starts``: known first starts of requeued jobs by position, epoch seconds."""
+        held = [(max(row.processors, row.processors_used), held_of(row.details)) for row in rows]
         reals = [[getattr(row, name) for row in rows] for name in _REAL]
         reals.append([first_starts.get(row.position) if row.restarts else row.start_time for row in rows])
+        reals.append([more.ineligible_seconds for _, more in held])
         self._is_whole.append(np.array([JobState(row.state) not in CUT_SHORT for row in rows], np.bool_))
         self._reals.append(np.array(reals, dtype=np.float64))  # None becomes NaN
-        held = [(max(row.processors, row.processors_used), held_of(row.details)) for row in rows]
         of_each = [
             (used, more.memory_held_mb or row.memory_mb or 0, more.gpus_held)
             for row, (used, more) in zip(rows, held, strict=True)
@@ -68,11 +69,12 @@ class TableBuilder:
 
     def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
         """All pages as one table in submission order."""
-        reals = np.concatenate(self._reals, axis=1) if self._reals else np.empty((5, 0))
+        reals = np.concatenate(self._reals, axis=1) if self._reals else np.empty((6, 0))
         nothing = np.empty((3 + len(_CODED), 0), np.int64)
         integers = np.concatenate(self._integers, axis=1) if self._integers else nothing
         order = np.lexsort((integers[0], reals[0]))
-        (submit, start, end, requested, first_start), integers = reals[:, order], integers[:, order]
+        submit, start, end, requested, first_start, ineligible = reals[:, order]
+        integers = integers[:, order]
         is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
         held = np.concatenate(self._held)[order] if self._held else np.empty((0, 3), np.int64)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
@@ -92,6 +94,7 @@ class TableBuilder:
             run=end - start,
             requested_time=requested,
             requeued_seconds=start - first_start,
+            ineligible_seconds=ineligible,
             is_whole=is_whole,
             held=held,
             start_of_log=first,

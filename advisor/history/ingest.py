@@ -143,7 +143,8 @@ def _join_runs(runs: list[sacct.EndedRun], known: list[Attempt]) -> tuple[list[J
         if run.outcome is not None:
             job = replace(run.outcome.job, submit_time=first)
             counted = max(restarts, run.outcome.restarts)
-            outcomes.append(replace(run.outcome, job=job, restarts=counted))
+            ineligible = 0.0 if previous else run.outcome.ineligible_seconds
+            outcomes.append(replace(run.outcome, job=job, restarts=counted, ineligible_seconds=ineligible))
         if run.may_continue:
             attempt = Attempt(
                 job_id=run.job_id,

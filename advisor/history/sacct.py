@@ -25,6 +25,7 @@ WANTED: Final = (
     "JobID",
     "State",
     "Submit",
+    "Eligible",
     "Start",
     "End",
     "TimelimitRaw",
@@ -51,7 +52,7 @@ WANTED: Final = (
 )
 """Fields of sacct that are asked for, in this order."""
 _NOT_IN_EVERY_RELEASE: Final = frozenset(
-    {"AllocTRES", "Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"}
+    {"Eligible", "AllocTRES", "Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"}
 )
 _LAST_RESORT: Final = "ElapsedRaw"  # also a number; every release in use has it
 
@@ -249,6 +250,7 @@ def _outcome_of(
         limit = advised.users_limit(limit)
     nodes, held = _whole(record["ReqNodes"]), record.get("AllocTRES", "")
     memory_held = _MEMORY_HELD.search(held)
+    eligible = _whole(record.get("Eligible", "")) or submit
     constraint = _text(record.get("Constraints"))
     job = Job(
         job_id=job_id,
@@ -278,6 +280,7 @@ def _outcome_of(
         processors_used=used or processors,
         memory_held_mb=min(_MAX_HELD, _memory_mb(memory_held[1], processors, 1) or 0) if memory_held else 0,
         gpus_held=_gpus_held(held),
+        ineligible_seconds=max(0.0, float(min(eligible, start) - submit)),
         restarts=_whole(record.get("Restarts", "")) or 0,
         partition=_text(record["Partition"]),
         nodes=_text(record["NodeList"]),

@@ -237,6 +237,8 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             of a requeued job.
         processors_used: Processors it held; the requested number where the log does not say.
         memory_held_mb, gpus_held: What it held on all its nodes, memory in MiB; 0 where the log does not say.
+        ineligible_seconds: Of its wait the time in which it might not start: it was held, deferred, or waited
+            for another job or for its array's limit. 0 where the log does not say.
         first_start_time: First start of a requeued job in the partition in which it ended; None where
             unknown. Time in another partition before that, while a placeholder stood for it, counts as
             waiting.
@@ -252,6 +254,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     processors_used: int = 1
     memory_held_mb: int = 0
     gpus_held: int = 0
+    ineligible_seconds: float = 0.0
     restarts: int = 0
     partition: str | None = None
     nodes: str | None = None

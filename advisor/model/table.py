@@ -47,6 +47,7 @@ class JobTable:
             ``executable``.
         requeued_seconds: Seconds from the first to the last start of a requeued job; NaN where the first is
             unknown. Default 0.
+        ineligible_seconds: Seconds from submission in which the job might not start; default 0.
         held: What each job held of processors, memory (MiB; else what it asked for) and GPUs, shape
             ``(n, 3)``. Default: processors alone.
         is_whole: False where the last run was cut short (node failure, preemption). Default True.
@@ -74,6 +75,7 @@ class JobTable:
     account: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     application: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     requeued_seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    ineligible_seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     held: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
     is_whole: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     start_of_log: float = 0.0
@@ -91,6 +93,8 @@ class JobTable:
             object.__setattr__(self, "application", self.executable)
         if not len(self.requeued_seconds):
             object.__setattr__(self, "requeued_seconds", np.zeros(len(self.submit)))
+        if not len(self.ineligible_seconds):
+            object.__setattr__(self, "ineligible_seconds", np.zeros(len(self.submit)))
         if not len(self.held):
             nothing = np.zeros(len(self.submit), np.int64)
             object.__setattr__(self, "held", np.column_stack((self.processors, nothing, nothing)))

@@ -24,6 +24,7 @@ from advisor.predict.run_times.run_times import RunTimes
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.own_jobs import OwnJobs
 from advisor.replay.closed_loop.site_settings import not_shown, requeueable_share, slowdowns, under_rules
+from advisor.replay.closed_loop.world import Policy, World, WorldOptions
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot
@@ -114,6 +115,25 @@ def test_of_a_long_history_only_the_newest_jobs_are_read(
     assert of_last(30) == (list(range(11, 41)), 10)
     with pytest.raises(BadInput, match="too short"):
         of_last(41)
+
+
+def test_a_job_that_depends_on_another_does_not_run_beside_it(settings: Settings) -> None:
+    """As Slurm had it: a chain that was submitted at once, on a machine with room for all of it."""
+    submit, chain = NOW, []
+    for number in range(1, 4):
+        start = submit + 600.0 * (number - 1)
+        job = Job(job_id=number, submit_time=submit, processors=2, queue="main", requested_time=900.0)
+        chain.append(
+            JobOutcome(job=job, start_time=start, end_time=start + 600.0, ineligible_seconds=start - submit)
+        )
+    beside = ended(0, name="beside")
+    own = own_jobs(settings, [*chain, beside], {}, window=4)
+    done = World(own.jobs, WorldOptions(), Policy()).run()
+    ends = [NOW + 600.0, NOW + 600.0, NOW + 1200.0, NOW + 1800.0]
+    assert done.end.tolist() == ends
+    assert sorted(own.job_at(row).job_id for row in range(4)) == [0, 1, 2, 3]
+    assert own.job_at(3).submit_time == NOW
+    assert own.jobs.table.wait.tolist() == [60.0 if own.job_at(row).name else 0.0 for row in range(4)]
 
 
 def test_the_partitions_of_several_machines_have_their_own_queues(settings: Settings) -> None:

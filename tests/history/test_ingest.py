@@ -13,7 +13,8 @@ from advisor.model import BadInput, JobState
 
 DATA = Path(__file__).parent / "data"
 HELP = (DATA / "sacct-helpformat-22.05.txt").read_text()
-FIELDS = [name for name in sacct.choose_fields(HELP) if name != "AllocTRES"]  # as when it was recorded
+NOT_RECORDED = {"AllocTRES", "Eligible"}
+FIELDS = [name for name in sacct.choose_fields(HELP) if name not in NOT_RECORDED]
 DELIMITER = "\x1efieldend"
 
 
@@ -184,6 +185,17 @@ def test_the_place_is_the_last_end_seen_less_the_overlap(store: HistoryStore) ->
     assert ingest.sacct_since(store, now) == now - 365 * 86400
     feed(store, [run(6, "COMPLETED", 1_999_990_000, 1_999_990_000, 1_999_995_000)])
     assert ingest.sacct_since(store, now) == 1_999_995_000 - ingest.OVERLAP_SECONDS
+
+
+def test_how_long_a_job_might_not_start_is_kept(store: HistoryStore) -> None:
+    """But not of the last run of a requeued job, which was submitted before it was requeued."""
+    fields = [*FIELDS, "Eligible"]
+    lines = [run(5, "COMPLETED", 1000, 1300, 1400), run(6, "REQUEUED", 1000, 1010, 1100)]
+    lines.append(run(6, "COMPLETED", 1100, 1300, 1400))
+    asked = [f"{line}{DELIMITER}1221" for line in lines]
+    ingest.ingest_sacct(store, asked, fields=fields, delimited_by=DELIMITER)
+    assert [(one.job.job_id, one.ineligible_seconds) for one in store.outcomes()] == [(5, 221.0), (6, 0.0)]
+    assert store.table().ineligible_seconds.tolist() == [221.0, 0.0]
 
 
 def test_a_clock_that_was_ahead_does_not_skip_what_ends_until_then(store: HistoryStore) -> None:

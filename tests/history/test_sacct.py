@@ -17,7 +17,7 @@ from advisor.model.job import PLACEHOLDER_COMMENT
 DATA = Path(__file__).parent / "data"
 HELP_22_05 = (DATA / "sacct-helpformat-22.05.txt").read_text()
 FIELDS = sacct.choose_fields(HELP_22_05)
-RECORDED = [name for name in FIELDS if name != "AllocTRES"]
+RECORDED = [name for name in FIELDS if name not in {"AllocTRES", "Eligible"}]
 """Fields that were asked for when `sacct-22.05.txt` was recorded."""
 DELIMITER = sacct.delimiter("5f1c2b9e8d7a6f30")
 
@@ -26,6 +26,7 @@ USUAL = {
     "JobID": "10",
     "State": "COMPLETED",
     "Submit": "1000",
+    "Eligible": "1000",
     "Start": "1060",
     "End": "1100",
     "TimelimitRaw": "5",
@@ -176,6 +177,15 @@ def test_memory(memory: str, expected: int | None) -> None:
 def test_what_a_job_held(text: str, memory: int, gpus: int) -> None:
     ended = only(AllocTRES=text)
     assert (ended.processors_used, ended.memory_held_mb, ended.gpus_held) == (8, memory, gpus)
+
+
+@pytest.mark.parametrize(
+    ("eligible", "seconds"),
+    [("1000", 0.0), ("1040", 40.0), ("900", 0.0), ("1070", 60.0), ("Unknown", 0.0), ("", 0.0)],
+)
+def test_how_long_a_job_might_not_start(eligible: str, seconds: float) -> None:
+    """For 22.05 the time until its dependency or its array's limit allowed it, or its begin or release."""
+    assert only(Eligible=eligible).ineligible_seconds == seconds
 
 
 def test_a_user_who_was_deleted_still_has_a_number() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from advisor.arrays import Ints
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.machine import Machine
@@ -48,6 +49,20 @@ class OwnJobs:
 def in_epoch_seconds(table: JobTable) -> JobTable:
     """The same jobs with submissions in seconds since the epoch."""
     return replace(table, submit=table.submit + table.start_of_log, start_of_log=0.0)
+
+
+def by_eligibility(table: JobTable) -> Ints:
+    """The rows in the order in which the jobs might first start, shape ``(n,)``."""
+    return np.argsort(table.submit + table.ineligible_seconds, kind="stable")
+
+
+def from_eligibility(table: JobTable) -> JobTable:
+    """The jobs as if submitted when they might first start: until then no free processor is of use to them.
+
+    What they waited for, such as another job's end, is taken to come when it came.
+    """
+    late = table.ineligible_seconds
+    return replace(table, submit=table.submit + late, wait=table.wait - late).select(by_eligibility(table))
 
 
 class AtHome(NamedTuple):
