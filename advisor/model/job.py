@@ -269,7 +269,9 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def first_wait_seconds(self) -> float | None:
-        """Seconds from submission to the first start; None where unknown."""
+        """Seconds from submission to the first start; None where unknown, or it might not start at once."""
+        if self.ineligible_seconds:
+            return None
         first = self.first_start_time if self.restarts else self.start_time
         return None if first is None else first - self.job.submit_time
 

@@ -121,8 +121,8 @@ class JobTable:
 
     @property
     def first_wait(self) -> NDArray[np.float64]:
-        """Seconds from submission to the first start; NaN where unknown."""
-        return self.wait - self.requeued_seconds
+        """Seconds from submission to the first start; NaN where unknown, or it might not start at once."""
+        return np.where(self.ineligible_seconds > 0.0, np.nan, self.wait - self.requeued_seconds)
 
     @property
     def whole_run(self) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from advisor.history import ingest, sacct, swf
@@ -195,7 +196,11 @@ def test_how_long_a_job_might_not_start_is_kept(store: HistoryStore) -> None:
     asked = [f"{line}{DELIMITER}1221" for line in lines]
     ingest.ingest_sacct(store, asked, fields=fields, delimited_by=DELIMITER)
     assert [(one.job.job_id, one.ineligible_seconds) for one in store.outcomes()] == [(5, 221.0), (6, 0.0)]
-    assert store.table().ineligible_seconds.tolist() == [221.0, 0.0]
+    table = store.table()
+    assert table.ineligible_seconds.tolist() == [221.0, 0.0]
+    # what it waited for teaches nothing about the queue
+    assert [one.first_wait_seconds for one in store.outcomes()] == [None, 10.0]
+    assert np.isnan(table.first_wait).tolist() == [True, False]
 
 
 def test_a_clock_that_was_ahead_does_not_skip_what_ends_until_then(store: HistoryStore) -> None:

@@ -181,11 +181,11 @@ def test_what_a_job_held(text: str, memory: int, gpus: int) -> None:
 
 @pytest.mark.parametrize(
     ("eligible", "seconds"),
-    [("1000", 0.0), ("1040", 40.0), ("900", 0.0), ("1070", 60.0), ("Unknown", 0.0), ("", 0.0)],
+    [("1000", 0.0), ("1059", 0.0), ("1200", 200.0), ("900", 0.0), ("1310", 300.0), ("Unknown", 0.0)],
 )
 def test_how_long_a_job_might_not_start(eligible: str, seconds: float) -> None:
     """For 22.05 the time until its dependency or its array's limit allowed it, or its begin or release."""
-    assert only(Eligible=eligible).ineligible_seconds == seconds
+    assert only(Eligible=eligible, Start="1300", End="1400").ineligible_seconds == seconds
 
 
 def test_a_user_who_was_deleted_still_has_a_number() -> None:

@@ -13,7 +13,7 @@ from advisor.model.machine import Machine
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import loop_jobs
-from advisor.replay.closed_loop.own_jobs import which_fit
+from advisor.replay.closed_loop.own_jobs import from_eligibility, which_fit
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import World, WorldOptions
 
@@ -58,6 +58,7 @@ def rehearsed_demand(
     """
     usd_per_core_second = terms.usd_per_core_hour / 3600.0
     processors = sum(machine.processors for machine in machines)
+    here = from_eligibility(here)
     fits = here.select(which_fit(here, processors, machines))
     newest = min(_MAX_JOBS, int(np.count_nonzero(fits.submit >= now - _DAYS * _DAY)))
     if newest < MIN_JOBS or usd_per_core_second <= 0.0:

@@ -76,6 +76,16 @@ def test_a_smaller_budget_begins_with_a_higher_price(busy: JobTable) -> None:
     assert prices[0] > 1.5 * prices[1]
 
 
+def test_jobs_count_from_when_they_might_start(busy: JobTable) -> None:
+    """Those of a chain do not run beside each other."""
+    late = np.where(busy.job_id % 2 == 0, 5000.0, 0.0)
+    order = np.argsort(busy.submit - late, kind="stable")
+    chained = replace(busy, submit=busy.submit - late, wait=late, ineligible_seconds=late).select(order)
+    usual, found = (rehearsed_demand(table, ONE, terms(5.0), NOW) for table in (busy, chained))
+    assert found is not None
+    assert found == usual
+
+
 def test_too_few_jobs_or_jobs_of_long_ago_set_no_price(busy: JobTable) -> None:
     assert rehearsed_demand(history(50, 0.9), ONE, terms(5.0), NOW) is None
     assert rehearsed_demand(busy, ONE, terms(5.0), NOW + 60 * DAY) is None
