@@ -30,7 +30,7 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
     """Change settings in a file and keep everything else in it, comments included.
 
     The new file is checked, then replaces the old one atomically with the same mode and owner; the old one
-    stays as :func:`former_of`.
+    stays as :func:`former_of`. Where the path is a link, the file that it leads to is replaced.
 
     Args:
         path: A TOML file; it is created if it does not exist.
@@ -40,7 +40,7 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
         BadInput: Unknown setting, wrong value, a file that is not TOML, no permission.
     """
     try:
-        _replace(path, edited(path, changes)[1])
+        _replace(_of_link(path), edited(path, changes)[1])
     except OSError as error:
         is_refused = isinstance(error, PermissionError)
         raise BadInput(
@@ -97,16 +97,22 @@ def values_in_file(path: Path) -> dict[str, Any]:
 
 def former_of(path: Path) -> Path:
     """Where the file of before the last change is kept."""
-    return path.with_name(path.name + ".old")
+    file = _of_link(path)
+    return file.with_name(file.name + ".old")
 
 
 def take_back(path: Path) -> bool:
     """Put the file of before the last change back in its place, byte by byte; False where none is kept."""
     try:
-        former_of(path).replace(path)
+        former_of(path).replace(_of_link(path))
     except OSError:
         return False
     return True
+
+
+def _of_link(path: Path) -> Path:
+    """The file itself: several hosts may have links to one."""
+    return Path(os.path.realpath(path))
 
 
 def _put(table: Table | OutOfOrderTableProxy, name: str, value: Any) -> None:
@@ -185,6 +191,6 @@ def parse_changes(arguments: Iterable[str]) -> dict[str, Any]:
             )
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             changes[key.strip()] = text.strip()
     return changes

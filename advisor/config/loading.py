@@ -323,19 +323,22 @@ def _refuse_nan_and_booleans(values: Mapping[str, Mapping[str, Any]], origins: M
     for section, entries in values.items():
         for name, value in entries.items():
             definition = by_key()[f"{section}.{name}"]
-            is_nan = _is_nan(value)
-            if is_nan or (isinstance(value, bool) and "number" in definition.kind):
+            if wrong := _no_number(value, is_number="number" in definition.kind):
                 raise BadInput(
-                    f"{'nan' if is_nan else str(value).lower()} is not a number",
+                    f"{wrong} is not a number",
                     where=f"{origins[definition.key]}, {definition.key}",
                     mend=f"It must be: {describe(definition)}",
                     code="config.value",
                 )
 
 
-def _is_nan(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_is_nan(item) for item in value.values())
-    if isinstance(value, str):
-        return value.strip().lower().lstrip("+-") == "nan"
-    return isinstance(value, float) and math.isnan(value)
+def _no_number(value: Any, *, is_number: bool) -> str:
+    """NaN, or a boolean where a number must be, as TOML writes it, also within a list or table; else empty."""
+    if isinstance(value, dict | list | tuple):
+        parts = value.values() if isinstance(value, dict) else value
+        return next(filter(None, (_no_number(one, is_number=is_number) for one in parts)), "")
+    if isinstance(value, bool):
+        return str(value).lower() if is_number else ""
+    if isinstance(value, str):  # of a variable; a user or partition may have that name
+        return "nan" if is_number and value.strip().lower().lstrip("+-") == "nan" else ""
+    return "nan" if isinstance(value, float) and math.isnan(value) else ""

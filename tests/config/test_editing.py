@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from advisor.config import load
-from advisor.config.editing import former_of, parse_changes, write_back
+from advisor.config.editing import former_of, parse_changes, take_back, write_back
 from advisor.model import BadInput
 
 OURS = '# our site\n[placement]\n# measured in May\nboot_seconds = 90  # s\n\n[cluster]\nname = "hpc"\n'
@@ -78,6 +78,8 @@ def test_changes_from_the_command_line():
     assert changes == {"placement.boot_seconds": 3, "cluster.name": "main", "rules.deny_users": ["a"]}
     with pytest.raises(BadInput, match="is not a change"):
         parse_changes(["placement.boot_seconds"])
+    deep = "[" * 10_000
+    assert parse_changes([f"cluster.name={deep}"]) == {"cluster.name": deep}  # refused when it is checked
 
 
 def test_the_owner_and_the_group_stay(tmp_path):
@@ -90,6 +92,20 @@ def test_the_owner_and_the_group_stay(tmp_path):
     write_back(path, {"placement.boot_seconds": 75.5})
     after = path.stat()
     assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+
+
+def test_the_file_behind_a_link_is_changed_for_all_hosts_that_have_the_link(tmp_path):
+    (tmp_path / "shared").mkdir()
+    path, link = tmp_path / "shared" / "advisor.toml", tmp_path / "advisor.toml"
+    path.write_text(OURS)
+    link.symlink_to(path)
+    write_back(link, {"placement.boot_seconds": 75.5})
+    assert link.readlink() == path
+    assert load(path, {}).settings.placement.boot_seconds == 75.5
+    assert former_of(link).read_text() == OURS
+    assert take_back(link)
+    assert path.read_text() == OURS
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize("key", ["ec2.image_id", "ec2.key_name"])

@@ -119,6 +119,8 @@ WRONG = [
     ('[budget]\nperiod = "fortnight"\n', ":2, budget.period", "'fortnight'", "days such as `14d`"),
     ("[placement]\nboot_seconds = true\n", ":2, placement.boot_seconds", "true", "number in s"),
     ("[placement]\nboot_seconds = nan\n", ":2, placement.boot_seconds", "nan", "number in s"),
+    ("[budget.accounts]\nchem = true\n", "accounts", "true", "table of name = number"),
+    ("[submit]\nallowed_uids = [7, true]\n", ":2, submit.allowed_uids", "true", "list of whole number"),
     (
         "[budget.accounts]\nchem = nan\n",
         "accounts",
@@ -163,6 +165,11 @@ def test_a_wrong_file_says_where_what_and_how_to_mend(file, text, where, what, m
     assert where in error.where
     assert what in error.what
     assert mend in error.mend
+
+
+def test_a_user_may_have_the_name_nan(file):
+    path = file('[rules]\ndeny_users = ["nan"]\n[cluster]\nname = "nan"\n')
+    assert load(path, {}).settings.rules.deny_users == ("nan",)
 
 
 def test_crlf_and_a_byte_order_mark_are_fine(file):
