@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import smtplib
 import socket
@@ -18,6 +19,8 @@ from advisor.service.admin.notices import Notice
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MAX_URL: Final = 4096
+_NOT_SENT: Final = (OSError, http.client.HTTPException, ValueError)
+"""Also an answer that is not HTTP, and a URL whose port or letters cannot be used."""
 
 
 def deliver(notices: Sequence[Notice], settings: NoticeSettings, cluster: str) -> list[str]:
@@ -27,18 +30,22 @@ def deliver(notices: Sequence[Notice], settings: NoticeSettings, cluster: str) -
         Why a channel has failed, if the other one has not.
 
     Raises:
-        BadInput: The webhook's file has no URL, or cannot be read (``notices.webhook``).
+        BadInput: The webhook's file has no URL, or cannot be read (``notices.webhook``), and there is no mail.
         RetryLater: All channels have failed (``notices.not_told``); the webhook may have got some notices.
     """
     refused: list[str] = []
     if not notices:
         return refused
     if settings.webhook_file is not None:
-        url = _url_in(settings.webhook_file)
         try:
+            url = _url_in(settings.webhook_file)
             for notice in notices:
                 _post(url, notice, cluster)
-        except (OSError, urllib.error.URLError) as error:  # its text may name the URL, which is a secret
+        except BadInput as error:
+            if not settings.mail_to:
+                raise
+            refused.append(str(error))
+        except _NOT_SENT as error:  # its text may name the URL, which is a secret
             status = f" with status {error.code}" if isinstance(error, urllib.error.HTTPError) else ""
             refused.append(
                 f"the webhook of {settings.webhook_file} has refused{status} ({type(error).__name__})"

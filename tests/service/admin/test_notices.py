@@ -201,6 +201,23 @@ def test_one_way_that_refuses_leaves_the_other(
     assert secret not in str(none_left.value)
 
 
+@pytest.mark.parametrize(
+    "url", ["https://a.b:port/x", "http://127.0.0.1:{}/x\u00e4", "http://[::1/x", "http://127.0.0.1:{}", "none"]
+)
+def test_a_webhook_that_cannot_be_used_leaves_the_mail(
+    tmp_path: Path, mails: tuple[int, list[str]], url: str
+) -> None:
+    # the mail server stands for one that does not speak HTTP
+    settings = NoticeSettings(
+        webhook_file=hook_file(tmp_path, url.format(mails[0])),
+        mail_to=("a@b.c",),
+        mail_server=f"127.0.0.1:{mails[0]}",
+    )
+    (refused,) = deliver([Notice(key="a", text="trouble")], settings, "c1")
+    assert "webhook" in refused
+    assert len(mails[1]) == 1
+
+
 @pytest.mark.parametrize("content", ["", "no url", "ftp://x", "https://a b"])
 def test_a_file_without_a_url(tmp_path: Path, content: str) -> None:
     with pytest.raises(BadInput, match="has no URL"):
