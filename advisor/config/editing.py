@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from tomlkit.items import AbstractTable, Table
 
 from advisor.config.definitions import by_key
 from advisor.config.loading import load, unknown
-from advisor.files.whole_file import keeping_former, replacing
+from advisor.files.whole_file import keeping_former, replacing, resemble
 from advisor.model.errors import BadInput
 
 _FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids", "submit.every_user"})
@@ -154,15 +153,14 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
 def _replace(path: Path, text: str) -> None:
     """Check the new text in a file beside the old one, then rename it over the old one."""
     former = path.stat() if path.exists() else None
-    mode = 0o644 if former is None else former.st_mode & 0o777
     with keeping_former(path, former_of(path)), replacing(path, durable=True, mode=0o600) as file:
         file.write(text.encode())
         file.flush()
         _check(Path(file.name), path)
-        if former is not None:
-            with suppress(PermissionError):  # only root may give a file away
-                os.fchown(file.fileno(), former.st_uid, former.st_gid)
-        os.fchmod(file.fileno(), mode)
+        if former is None:
+            os.fchmod(file.fileno(), 0o644)
+        else:
+            resemble(file, former)
 
 
 def _check(partial: Path, path: Path) -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
@@ -54,6 +54,13 @@ def replacing(
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def resemble(file: IO[bytes], former: os.stat_result) -> None:
+    """Give a new file the mode and, as far as this user may, the owner of the one that it replaces."""
+    with suppress(PermissionError):  # only root may give a file away
+        os.fchown(file.fileno(), former.st_uid, former.st_gid)
+    os.fchmod(file.fileno(), former.st_mode & 0o7777)
 
 
 @contextmanager

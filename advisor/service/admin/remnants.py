@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from advisor.files.whole_file import replace_file
+from advisor.files.whole_file import replacing, resemble
 from advisor.model.errors import AdvisorError
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
@@ -202,9 +203,8 @@ class Remnants:
             yield Remnant(f"lines in {conf} that are not marked: {'; '.join(lines)}", "remove them by hand")
 
     def _is_burst_line(self, line: str) -> bool:
-        return bool(
-            re.match(rf"\s*PartitionName\s*=\s*{re.escape(self.settings.cluster.burst_partition)}\b", line)
-        )
+        name = re.escape(self.settings.cluster.burst_partition)
+        return bool(re.match(rf"\s*PartitionName\s*=\s*{name}\b", line, re.IGNORECASE))
 
     def _hook(self, folder: Path, *, has_lua: bool) -> Iterator[Remnant]:
         script, module = folder / hook_files.HOOK, folder / hook_files.HOOK_MODULE
@@ -270,7 +270,7 @@ def _some(job_ids: Iterable[int]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        return path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""
 
@@ -281,12 +281,14 @@ def _has_lua(conf: str) -> bool:
 
 def _rewriting(path: Path, text: str, rest: str) -> Undo:
     def undo() -> None:
-        """The site's text stays byte by byte, with its mode, and the former file beside it."""
-        old = text.encode("utf-8", "surrogateescape")
-        replace_file(path.with_name(f"{path.name}.before-uninstall"), old)
-        mode = path.stat().st_mode & 0o7777
-        replace_file(path, rest.encode("utf-8", "surrogateescape"), durable=True)
-        path.chmod(mode)
+        """The site's text stays byte by byte, with owner, mode and link, and the former file beside it."""
+        file = Path(os.path.realpath(path))
+        former = file.stat()
+        copy = file.with_name(f"{file.name}.before-uninstall")
+        for target, content in ((copy, text), (file, rest)):
+            with replacing(target, durable=True, mode=0o600) as new:
+                new.write(content.encode("utf-8", "surrogateescape"))
+                resemble(new, former)
 
     return undo
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,27 @@ def test_g20_8_a_sites_own_hook_is_as_it_was_found(world: World) -> None:
     assert not module.exists()
     assert not settings.exists()
     assert (script.parent / "slurm.conf").read_text() == CONF
+
+
+def test_slurms_user_can_read_its_file_afterwards_also_behind_a_link(world: World, tmp_path: Path) -> None:
+    text = (CONF + "# BEGIN burst-advisor\nSuspendTime=-1\n# END burst-advisor\n").replace("\n", "\r\n")
+    (tmp_path / "shared").mkdir()
+    conf = tmp_path / "shared" / "slurm.conf"
+    conf.write_bytes(text.encode())
+    conf.chmod(0o600)
+    if os.geteuid() == 0:  # only root may give a file away
+        os.chown(conf, 1234, 2345)
+    link = tmp_path / "slurm" / "slurm.conf"
+    link.unlink()
+    link.symlink_to(conf)
+    before = conf.stat()
+    world.undo()
+    assert link.readlink() == conf
+    assert conf.read_bytes() == CONF.replace("\n", "\r\n").encode()
+    copy = conf.with_name("slurm.conf.before-uninstall")
+    assert copy.read_bytes() == text.encode()
+    for after in (conf.stat(), copy.stat()):
+        assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
 
 
 def test_a_site_s_hook_without_marks_is_left_to_its_admin(world: World) -> None:
