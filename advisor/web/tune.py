@@ -253,7 +253,7 @@ def _knobs(now: Settings, form: TuneForm) -> dict[str, Any]:
         for name in now.cluster.on_premise_partitions
     ]
     return {
-        "periods": PERIODS,
+        "periods": tuple(dict.fromkeys((*PERIODS, now.budget.period))),
         "limits": limit_choices(now),
         "modes": [str(mode) for mode in Mode],
         "partitions": partitions,

@@ -146,6 +146,18 @@ def test_apply_shows_the_lines_writes_them_and_stands_in_the_history(tuned: Path
     assert client.get("/", params={"format": "json"}).json()["modes"] == {"main": "act"}, "shown at once"
 
 
+def test_a_period_that_the_form_does_not_offer_stays(tuned: Path, ask_site: Ask) -> None:
+    tuned.write_text(tuned.read_text() + 'period = "quarter"\n')
+    page = ask_site(tuned).get("/tune").text
+    periods = page[page.index('name="budget.period"') :].partition("</select>")[0]
+    assert re.findall("<option( selected)?>([^<]*)", periods) == [
+        ("", "day"),
+        ("", "week"),
+        ("", "month"),
+        (" selected", "quarter"),
+    ]
+
+
 def test_undo_brings_back_what_was_and_is_a_change_of_its_own(tuned: Path, ask_site: Ask) -> None:
     client = ask_site(tuned)
     before = settings_of(tuned)
