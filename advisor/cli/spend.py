@@ -64,7 +64,8 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     sums = (money(result["spent_today_usd"]), money(result["promised_usd"]))
     rows.append((SUM, *sums, _budget(result["budget_usd"])))
     print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
-    console.print(Text(f"Days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
+    about = f"Days are those of UTC, budgets those of their periods; seen {result['age_seconds']:.0f} s ago."
+    console.print(Text(about, "dim"))
     if result["budget_usd"] is not None:
         when = period_now(result["budget_period"])
         console.print(Text(f"{usd(result['spent_usd'])} of {usd(result['budget_usd'])} are spent {when}."))

@@ -8,16 +8,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from advisor.ec2.account import Account, Reservation
 from advisor.ec2.errors import FailureClass
 from advisor.ec2.pools import Pool, Target, UnavailablePools
+from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Capacity
+from advisor.model import Capacity, JobOutcome
+from advisor.model.advice import Placement
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
+from advisor.service.admin.cloud_written import predicted_against_billed
+from advisor.service.admin.money import spend_view
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport
 from advisor.service.exchange import status_file
@@ -26,6 +31,7 @@ from advisor.service.state.budget_records import LaunchRequest, limits_of
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from tests.commands import app
+from tests.decide.cases import ask, make_estimates, make_job, make_settings
 from tests.service.cloud.rig import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
 
@@ -168,6 +174,33 @@ def test_day_one_10_spend(written: Path, tmp_path: Path) -> None:
     assert "Budgets use" not in result["text"]
     assert result["jobs"] == {"jobs": 0, "predicted_usd": 0.0, "billed_usd": 0.0}
     assert "physics" in result["text"]
+
+
+def test_the_tasks_of_an_array_share_the_predicted_cost_of_the_whole(tmp_path: Path) -> None:
+    now = time.time()
+    job = make_job(submit_time=now - 900.0, array_tasks=4)
+    advice = msgspec.structs.replace(ask(job), advice_id="a", time=now - 900.0)
+    whole = advice.number("predicted_cost")
+    assert advice.placement == Placement.BURST
+    assert whole is not None
+    with HistoryStore(f"sqlite:///{tmp_path}/history.db") as store:
+        store.add_advice([AdviceRecord(advice=advice, job=job, estimates=make_estimates())])
+        for job_id in (11, 12, 13):  # the fourth one runs
+            store.link("a", job_id)
+            task = msgspec.structs.replace(job, job_id=job_id, array_tasks=1)
+            store.add([JobOutcome(job=task, start_time=now - 800.0, end_time=now - 100.0)])
+        store.set_costs({11: 0.5, 12: 0.25, 13: 0.25})
+        found = predicted_against_billed(store, now - 1000.0)
+    assert found == {"jobs": 3, "predicted_usd": pytest.approx(0.75 * whole), "billed_usd": 1.0}
+
+
+def test_an_account_with_a_budget_of_nothing_has_one(tmp_path: Path) -> None:
+    spend = {"account_budgets_usd": {"chem": 0.0, "*": 5.0}, "promised_by_account": {"bio": 1.0}}
+    status_file.write(tmp_path, {"time": time.time(), "cloud_report": {"spend": spend}})
+    settings = make_settings(paths={"run": tmp_path})
+    with HistoryStore(f"sqlite:///{tmp_path}/history.db") as store:
+        rows = spend_view(settings, store, time.time())["by_account"]
+    assert {row["account"]: row["budget_usd"] for row in rows} == {"*": 5.0, "bio": 5.0, "chem": 0.0}
 
 
 def test_day_one_19_without_a_control_process_or_a_cloud_it_says_so(tmp_path: Path, config: Path) -> None:

@@ -73,14 +73,15 @@ def known_so_far(read: Callable[[], dict[str, Any]], **empty: Any) -> dict[str, 
 def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, float | int]:
     """Predicted and actual cost of jobs that were moved since then and have ended.
 
-    Both sums are over the jobs whose predicted and actual costs are known.
+    Both sums are over the jobs whose predicted and actual costs are known. A task of an array has its share of
+    what was predicted for the whole.
     """
     predicted: dict[str, float] = {}
     for decision in store.decisions(since, placement=Placement.BURST):
         advice = decision.record.advice
         cost = advice.number("predicted_cost")
         if cost is not None and math.isfinite(cost):
-            predicted[advice.advice_id] = cost
+            predicted[advice.advice_id] = cost / decision.record.job.array_tasks
     jobs, told, billed = 0, 0.0, 0.0
     for row in store.ledger(since, placement=Placement.BURST):
         if row.cost_usd is not None and row.advice_id in predicted and not row.is_users_choice:

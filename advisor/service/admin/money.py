@@ -10,13 +10,15 @@ from typing import Any, Final
 from advisor.decide.explanation.display import clean, usd
 from advisor.history.store import HistoryStore
 from advisor.model.bill import Bill, as_rows, midnight
+from advisor.model.periods import ANY
 from advisor.model.settings import Settings
 from advisor.service.admin.cloud_written import spend_written
 
 NO_ACCOUNT: Final = "no account"
 IDLE: Final = "idle time"
 SUM: Final = "together"
-_DAYS: Final = 31
+KNOWN_DAYS: Final = 31
+"""Days of `spend_view`, today's among them."""
 _DAY: Final = 86_400.0
 _MAX_ACCOUNTS: Final = 25
 _ROUNDING: Final = 0.005
@@ -59,7 +61,7 @@ def money_in_words(money: Mapping[str, Any]) -> str:
 
 def days_before(store: HistoryStore, now: float) -> Bill:
     """The days before today (UTC), which hardly change any more."""
-    return store.bill(midnight(now) - (_DAYS - 1) * _DAY, midnight(now))
+    return store.bill(midnight(now) - (KNOWN_DAYS - 1) * _DAY, midnight(now))
 
 
 def spend_view(
@@ -67,8 +69,9 @@ def spend_view(
 ) -> dict[str, Any]:
     """Today's money (UTC) beside the budget, and the last days; errors as `spend_written`.
 
-    ``spent_today_usd`` is the bill's, ``reckoned_today_usd`` the one that the budget uses. ``before`` is
-    the result of :func:`days_before`, if the caller has it.
+    ``spent_today_usd`` is the bill's, ``reckoned_today_usd`` the one that the budget uses. ``budget_usd`` of
+    an account is that of its period; None: it has none. ``before`` is the result of :func:`days_before`, if
+    the caller has it.
     """
     written = spend_written(settings, now)
     today = _plain(store.bill(midnight(now)))
@@ -93,7 +96,7 @@ def spend_view(
                 "account": account,
                 "spent_today_usd": spent.get(account, 0.0),
                 "promised_usd": promised.get(account, 0.0),
-                "budget_usd": budgets.get(account) or None,
+                "budget_usd": budgets.get(account, budgets.get(ANY)),
             }
             for account in sorted({*spent, *budgets, *promised})
         ],
