@@ -29,8 +29,8 @@ _WEEK: Final = 7 * _DAY
 def budgets_view(settings: Settings, now: float) -> dict[str, Any]:
     """Every budget in its present period, in US dollars, and the price now; errors as `spend_written`.
 
-    ``forecast`` is what will be spent by the period's end, if it goes on as in the last seven days; ``left``
-    is what may still be committed.
+    ``forecast`` is what will be spent by the period's end, if it goes on as in the last seven days: no more
+    than the budget, unless more is spent or promised already. ``left`` is what may still be committed.
     """
     written = spend_written(settings, now)
     price: Mapping[str, Any] = status_file.read(settings.paths.published).get("price") or {}
@@ -54,7 +54,7 @@ def _row(budget: Mapping[str, Any], written: Mapping[str, Any], now: float) -> d
     return {
         **{name: budget[name] for name in ("payer", "period", "usd", "carried", "spent", "promised", "end")},
         "left": most - taken,
-        "forecast": min(most, max(taken, budget["spent"] + per_day * days)),
+        "forecast": max(taken, min(most, budget["spent"] + per_day * days)),
     }
 
 

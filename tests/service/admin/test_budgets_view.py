@@ -72,6 +72,11 @@ def test_no_more_than_the_budget_is_forecast_and_young_sites_are_reckoned_by_the
     )
 
 
+def test_a_forecast_is_never_less_than_what_is_spent_and_promised_already(tmp_path: Path) -> None:
+    found = view(tmp_path, of("", usd=100.0, spent=120.0, promised=5.0))  # it was lowered
+    assert found["budgets"][0]["forecast"] == 125.0
+
+
 def test_what_control_has_not_read_yet_and_what_it_does_not_know_is_said(tmp_path: Path) -> None:
     price = {"usd_per_hour": None, "unknown": "budget.json was damaged"}
     found = view(tmp_path, of("", usd=200.0), of("chem"), price=price, in_doubt="budget.json was damaged")
