@@ -27,7 +27,9 @@ JobOption = Annotated[
     str | None,
     typer.Option("--job", metavar="JOBID", help="Only this job, as Slurm writes it: 95, 95_2, 97+1, 94.0."),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Rows to list, the newest ones.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", min=1, max=1_000_000, help="Rows to list, the newest ones.")
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -15,6 +15,7 @@ from advisor import __version__
 from advisor.decide.explanation.display import clean, duration, usd
 from advisor.decide.explanation.wording import in_general
 from advisor.model.errors import AdvisorError
+from advisor.model.periods import period_now
 from advisor.model.plain import plain
 from advisor.service.admin.since import moment_text, zone_text
 from advisor.service.admin.whatif_words import percent
@@ -63,6 +64,7 @@ class Answers:
             "clock": clock,
             "tidy": tidy,
             "percent": percent,
+            "period_now": period_now,
             "in_general": in_general,
             "words": lambda text: str(text).replace("_", " "),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from advisor.model.bill import day_of, midnight
 from advisor.model.periods import period_name, period_span
 from advisor.service.admin.cloud_written import predicted_against_billed
-from advisor.service.admin.money import days_before, reckoned_in_words, spend_view
+from advisor.service.admin.money import KNOWN_DAYS, days_before, reckoned_in_words, spend_view
 from advisor.service.admin.plots import COLOURS
 from advisor.web.answers import Answers, part
 from advisor.web.plots import Drawn, add_aim, add_line, drawn_by_day
@@ -68,7 +69,10 @@ def _billed(site: Site, now: float) -> dict[str, Any]:
 
 
 def budget_plots(spend: Mapping[str, Any], now: float) -> list[Drawn]:
-    """Money spent in the budget's period beside even spending; none where there is neither."""
+    """Money spent in the budget's period beside even spending; none where there is neither.
+
+    The line begins at the first known day of a longer period, with what the budget has counted before it.
+    """
     if "error" in spend or not (spend.get("budget_usd") or spend.get("days")):
         return []
     by_day = {row["day"]: row["usd"] for row in spend["days"]}
@@ -77,10 +81,12 @@ def budget_plots(spend: Mapping[str, Any], now: float) -> list[Drawn]:
     begin, end = period_span(now, spend["budget_period"])
     days = [begin + number * _DAY for number in range(round((end - begin) / _DAY))]
     names = [day_of(time) for time in days]
-    sums, together = [], 0.0
+    known_from = midnight(now) - (KNOWN_DAYS - 1) * _DAY
+    known = math.fsum(by_day.get(name, 0.0) for name in names)
+    sums, together = [], max(0.0, spend["spent_usd"] - known) if begin < known_from else 0.0
     for name, time in zip(names, days, strict=True):
         together += by_day.get(name, 0.0)
-        sums.append(together if time <= now else None)
+        sums.append(together if known_from <= time <= now else None)
     figure = go.Figure()
     add_line(figure, "spent", names, sums, color=COLOURS[0])
     if budget := spend.get("budget_usd"):

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,10 @@ import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from advisor.model.bill import day_of
 from advisor.service.control.metrics_page import MetricsPage
 from advisor.service.exchange import status_file
+from advisor.web.money import budget_plots
 from advisor.web.plots import add_line, drawn_by_day, figure_text
 from tests.commands import app
 from tests.web.conftest import Ask
@@ -280,6 +283,29 @@ def test_day_one_35_a_portfolio_that_is_off_is_no_fault(
         text = asked.get("/portfolio").text
         assert 'class="wrong"' not in text
         assert asked.get("/portfolio").status_code == 200
+
+
+def test_a_long_period_begins_with_what_was_spent_before_the_known_days() -> None:
+    now = datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()  # the 60th day of the quarter
+    days = [{"day": day_of(now - number * 86_400.0), "usd": 2.0} for number in range(30, -1, -1)]
+    spend = {"days": days, "budget_usd": 460.0, "budget_period": "quarter", "spent_usd": 100.0}
+    (plot,) = budget_plots(spend, now)
+    spent = {row[1]: row[2] for row in plot.rows if row[0] == "spent"}
+    assert (spent["2026-10-01"], spent["2026-10-29"]) == ("-", "-")
+    assert (spent["2026-10-30"], spent["2026-11-29"], spent["2026-11-30"]) == ("40", "100", "-")
+
+
+def test_the_overview_says_why_money_is_not_shown(client: TestClient, config: Path) -> None:
+    (config.parent / "run" / status_file.NAME).write_text("{")
+    page = client.get("/").text
+    assert "no cloud is configured" not in page
+    assert "cannot be read" in page
+
+
+def test_a_mean_of_a_few_jobs_is_not_shown(client: TestClient) -> None:
+    (week,) = client.get("/accuracy?format=json").json()["weeks"]
+    assert week["runs"]["jobs"] < 30
+    assert week["runs"]["mean_absolute_error_seconds"] is None
 
 
 def test_accuracy_shows_which_partition_has_drifted(client: TestClient) -> None:

@@ -11,6 +11,7 @@ from advisor.history.ledger_rows import LedgerRow
 from advisor.history.records import BriefEstimate, BriefRecord
 from advisor.history.store import HistoryStore
 from advisor.model.drift import Measure
+from advisor.model.estimate import holds
 from advisor.model.settings import Settings
 from advisor.service.state.records import Drift
 from advisor.service.state.state_files import DRIFT
@@ -27,8 +28,8 @@ def accuracy_view(store: HistoryStore, now: float) -> dict[str, Any]:
     """Of each of the last weeks that has jobs, oldest first; a week ends at this time of its last day.
 
     ``coverage`` is the share of actual values within the forecast's interval, ``below`` and ``above`` the
-    shares on either side, ``under_forecast`` the share that took less than the forecast's mean; None where
-    fewer than 30 jobs have an interval.
+    shares on either side, ``under_forecast`` the share that took less than the forecast's mean, whose error
+    is ``mean_absolute_error_seconds``; None where fewer than 30 jobs have an interval, or a forecast.
     """
     weeks = []
     for number in range(WEEKS, 0, -1):
@@ -112,7 +113,7 @@ def _of(pairs: Iterable[tuple[BriefEstimate, float]]) -> dict[str, Any]:
             nominal = estimate.coverage
             below += actual < estimate.lower
             above += actual > estimate.upper
-            inside += estimate.lower <= actual <= estimate.upper
+            inside += holds(estimate.lower, actual, estimate.upper)
     bounded = below + above + inside
     enough = bounded >= _MIN_JOBS
     return {
@@ -122,5 +123,5 @@ def _of(pairs: Iterable[tuple[BriefEstimate, float]]) -> dict[str, Any]:
         "below": below / bounded if enough else None,
         "above": above / bounded if enough else None,
         "under_forecast": under / known if known >= _MIN_JOBS else None,
-        "mean_absolute_error_seconds": error / known if known else None,
+        "mean_absolute_error_seconds": error / known if known >= _MIN_JOBS else None,
     }
