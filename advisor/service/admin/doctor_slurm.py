@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pwd
 import re
@@ -20,9 +19,9 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.service.admin.doctor_hook import hook, told_by, unknown_keys, without_hook
+from advisor.service.admin.doctor_power import power_saving
 from advisor.service.observation.reserved_nodes import open_cloud_nodes
 from advisor.slurm import hook_files
-from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.pyslurm_backend import load_pyslurm
 
@@ -286,36 +285,7 @@ class SlurmExamination:
         yield from self._capacity_features(nodes)
         yield from self._steady_feature(nodes)
         yield from self._reservations(nodes)
-        yield from self._suspension(partition)
-        timeout = self._config.get("ResumeTimeout", "").split()
-        boot = self._settings.placement.boot_seconds
-        if timeout and timeout[0].isdigit() and float(timeout[0]) < boot:
-            yield error(
-                f"ResumeTimeout={timeout[0]} s is shorter than the expected boot of {boot:g} s",
-                "Raise ResumeTimeout; 600 s is a good start",
-            )
-
-    def _suspension(self, partition: Partition) -> Iterator[Diagnosis]:
-        """Check that slurmctld does not power idle nodes down before a loop has decided about them."""
-        said = partition.suspend_seconds
-        if said is None:
-            said = suspend_seconds(self._config.get("SuspendTime", ""))
-        settings = self._settings
-        if said is None or math.isinf(said):
-            return
-        wanted = {
-            "acquirer.kept_nodes": settings.loops.acquire_seconds if settings.acquirer.kept_nodes else 0.0,
-            "portfolio.steer_nodes": 3.0 * settings.portfolio.period_seconds
-            if settings.portfolio.enabled and settings.portfolio.steer_nodes
-            else 0.0,
-        }
-        for key, seconds in wanted.items():
-            if said < seconds:
-                yield warning(
-                    f"SuspendTime of partition {partition.name} is {said:.0f} s: slurmctld powers idle nodes "
-                    f"down before {key} has decided about them",
-                    f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
-                )
+        yield from power_saving(self._settings, self._config, self.partitions)
 
     def _reservations(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
         """Check that a reservation, say for maintenance, leaves some cloud node to jobs."""

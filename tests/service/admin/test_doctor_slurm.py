@@ -42,6 +42,7 @@ class Talker:
         self.release = (22, 5, 8)
         self.nodes: list[Node] = []
         self.suspend_seconds: float | None = None
+        self.resume_seconds: int | None = None
         self.reserved: tuple[Reservation, ...] = ()
 
     def version(self) -> tuple[int, ...]:
@@ -59,7 +60,7 @@ class Talker:
         return (
             Partition(
                 name="burst", is_up=True, nodes="", total_processors=8, max_minutes=None,
-                suspend_seconds=self.suspend_seconds,
+                suspend_seconds=self.suspend_seconds, resume_seconds=self.resume_seconds,
             ),
         )  # fmt: skip
 
@@ -304,6 +305,39 @@ def test_slurmctld_lets_nodes_stay_that_are_to_be_kept(
     about = [diagnosis.what for diagnosis in found if "SuspendTime" in diagnosis.what]
     assert len(about) == bool(said)
     assert said in "".join(about)
+
+
+@pytest.mark.parametrize(
+    ("by_partition", "by_cluster", "level"),
+    [
+        (None, "INFINITE", Level.ERROR),
+        (math.inf, "INFINITE", Level.ERROR),
+        (math.inf, "300 sec", Level.WARNING),
+        (300.0, "INFINITE", None),
+        (None, "300 sec", None),
+        (None, "", None),
+    ],
+)
+def test_slurmctld_powers_cloud_nodes_up_and_down(
+    by_partition: float | None, by_cluster: str, level: Level | None
+) -> None:
+    slurm = Talker(SOUND | {"SuspendTime": by_cluster})
+    slurm.nodes, slurm.suspend_seconds = [make_node("burst1", "IDLE", features=("spot",))], by_partition
+    found = [one.level for one in examine(slurm)["cloud nodes"] if "SuspendTime" in one.what]
+    assert found == ([] if level is None else [level])
+
+
+@pytest.mark.parametrize(
+    ("by_partition", "by_cluster", "complaints"),
+    [(None, "60 sec", 1), (600, "60 sec", 0), (60, "600 sec", 1), (None, "", 0)],
+)
+def test_the_partitions_own_resume_timeout_is_compared_with_the_boot(
+    by_partition: int | None, by_cluster: str, complaints: int
+) -> None:
+    slurm = Talker(SOUND | {"ResumeTimeout": by_cluster})
+    slurm.nodes, slurm.resume_seconds = [make_node("burst1", "IDLE", features=("spot",))], by_partition
+    found = [one for one in examine(slurm)["cloud nodes"] if "ResumeTimeout" in one.what]
+    assert len(found) == complaints
 
 
 @pytest.mark.parametrize(

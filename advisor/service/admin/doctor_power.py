@@ -1,0 +1,66 @@
+"""Check Slurm's power saving: whether slurmctld starts and ends cloud nodes, and when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from advisor.model.settings import Settings
+from advisor.model.snapshot import Partition
+from advisor.service.admin.doctor import Diagnosis, error, warning
+from advisor.slurm.parsing import suspend_seconds
+from advisor.slurm.records import leading
+
+
+def power_saving(
+    settings: Settings, config: Mapping[str, str], partitions: Mapping[str, Partition]
+) -> Iterator[Diagnosis]:
+    """Check SuspendTime and ResumeTimeout of the burst partition, which is one of ``partitions``."""
+    burst = partitions[settings.cluster.burst_partition]
+    of_all = suspend_seconds(config.get("SuspendTime", ""))
+    said = of_all if burst.suspend_seconds is None else burst.suspend_seconds
+    if said is not None and math.isinf(said):
+        others = (of_all, *(one.suspend_seconds for one in partitions.values()))
+        yield from _never_suspended(settings, is_off=all(one is None or math.isinf(one) for one in others))
+    elif said is not None:
+        yield from _too_soon(settings, said)
+    timeout = burst.resume_seconds
+    if timeout is None:
+        timeout = leading(config.get("ResumeTimeout", ""))
+    boot = settings.placement.boot_seconds
+    if timeout is not None and timeout < boot:
+        yield error(
+            f"ResumeTimeout={timeout} s of partition {burst.name} is shorter than the expected boot of "
+            f"{boot:g} s",
+            "Raise it in the partition's line of slurm.conf; 600 s is a good start",
+        )
+
+
+def _never_suspended(settings: Settings, *, is_off: bool) -> Iterator[Diagnosis]:
+    """Say what an infinite SuspendTime does: where none is finite, power saving is off."""
+    name = settings.cluster.burst_partition
+    gives_back = settings.acquirer.kept_nodes or (
+        settings.portfolio.enabled and settings.portfolio.steer_nodes
+    )
+    mend = f"Set SuspendTime=300 in the line of partition {name} of slurm.conf, and restart slurmctld"
+    if is_off:
+        yield error("SuspendTime is infinite everywhere, so slurmctld starts no cloud node at all", mend)
+    elif not gives_back:
+        yield warning(f"SuspendTime of partition {name} is infinite, so idle nodes are paid for ever", mend)
+
+
+def _too_soon(settings: Settings, said: float) -> Iterator[Diagnosis]:
+    """Check that slurmctld does not power idle nodes down before a loop has decided about them."""
+    wanted = {
+        "acquirer.kept_nodes": settings.loops.acquire_seconds if settings.acquirer.kept_nodes else 0.0,
+        "portfolio.steer_nodes": 3.0 * settings.portfolio.period_seconds
+        if settings.portfolio.enabled and settings.portfolio.steer_nodes
+        else 0.0,
+    }
+    for key, seconds in wanted.items():
+        if said < seconds:
+            yield warning(
+                f"SuspendTime of partition {settings.cluster.burst_partition} is {said:.0f} s: slurmctld "
+                f"powers idle nodes down before {key} has decided about them",
+                f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
+            )
