@@ -333,7 +333,7 @@ def _refuse_nan_and_booleans(values: Mapping[str, Mapping[str, Any]], origins: M
 
 
 def _no_number(value: Any, *, is_number: bool) -> str:
-    """NaN, or a boolean where a number must be, as TOML writes it, also within a list or table; else empty."""
+    """NaN, or a boolean in place of a number, also within lists and tables, as TOML writes it; else empty."""
     if isinstance(value, dict | list | tuple):
         parts = value.values() if isinstance(value, dict) else value
         return next(filter(None, (_no_number(one, is_number=is_number) for one in parts)), "")

@@ -73,8 +73,8 @@ def known_so_far(read: Callable[[], dict[str, Any]], **empty: Any) -> dict[str, 
 def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, float | int]:
     """Predicted and actual cost of jobs that were moved since then and have ended.
 
-    Both sums are over the jobs whose predicted and actual costs are known. A task of an array has its share of
-    what was predicted for the whole.
+    Both sums are over the jobs whose predicted and actual costs are known. A task of an array has its share
+    of what was predicted for the whole.
     """
     predicted: dict[str, float] = {}
     for decision in store.decisions(since, placement=Placement.BURST):

@@ -30,7 +30,7 @@ def deliver(notices: Sequence[Notice], settings: NoticeSettings, cluster: str) -
         Why a channel has failed, if the other one has not.
 
     Raises:
-        BadInput: The webhook's file has no URL, or cannot be read (``notices.webhook``), and there is no mail.
+        BadInput: The webhook's file has no URL, or cannot be read (``notices.webhook``); and no mail is set.
         RetryLater: All channels have failed (``notices.not_told``); the webhook may have got some notices.
     """
     refused: list[str] = []

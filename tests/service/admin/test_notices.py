@@ -202,7 +202,8 @@ def test_one_way_that_refuses_leaves_the_other(
 
 
 @pytest.mark.parametrize(
-    "url", ["https://a.b:port/x", "http://127.0.0.1:{}/x\u00e4", "http://[::1/x", "http://127.0.0.1:{}", "none"]
+    "url",
+    ["https://a.b:port/x", "http://127.0.0.1:{}/x\u00e4", "http://[::1/x", "http://127.0.0.1:{}", "none"],
 )
 def test_a_webhook_that_cannot_be_used_leaves_the_mail(
     tmp_path: Path, mails: tuple[int, list[str]], url: str
