@@ -45,7 +45,9 @@ def plan(
     since: SinceOption = "90d",
     trace: LogOption = None,
     nodes: NodesOption = 0,
-    node_cores: Annotated[int, typer.Option(min=1, help="Cores of a node that is owned or reserved.")] = 1,
+    node_cores: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Cores of a node that is owned or reserved.")
+    ] = 1,
     own_usd: Annotated[
         float | None,
         typer.Option(

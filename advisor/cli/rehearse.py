@@ -30,6 +30,7 @@ from advisor.cli.rehearse_shipped import (
 )
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.cli.whatif import MAX_PROCESSES, MAX_PROCESSORS
 from advisor.model.errors import BadInput
 from advisor.parallel import cores
 from advisor.replay.traces import find_trace
@@ -79,6 +80,7 @@ NodesOption = Annotated[
     int,
     typer.Option(
         min=0,
+        max=MAX_PROCESSORS,
         metavar="PROCESSORS",
         help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs).",
     ),
@@ -102,7 +104,10 @@ OutOption = Annotated[
     ),
 ]
 ProcessesOption = Annotated[
-    int, typer.Option(min=0, help="Policies that are simulated at the same time; 0: one for each core.")
+    int,
+    typer.Option(
+        min=0, max=MAX_PROCESSES, help="Policies that are simulated at the same time; 0: one for each core."
+    ),
 ]
 
 

@@ -31,7 +31,10 @@ def peak_rss_mb() -> float:
 def retrain(
     config: ConfigOption = None,
     jobs: Annotated[
-        int, typer.Option(min=500, help="Newest finished jobs to learn from; limits memory and time.")
+        int,
+        typer.Option(
+            min=500, max=100_000_000, help="Newest finished jobs to learn from; limits memory and time."
+        ),
     ] = 200_000,
     force: Annotated[bool, typer.Option("--force", help="Promote it even if it backtests worse.")] = False,
     output: FormatOption = Format.TEXT,

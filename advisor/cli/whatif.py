@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from advisor.config.loading import LoadedSettings
     from advisor.model.settings import Settings
 
+MAX_PROCESSORS: Final = 1_000_000_000
+MAX_PROCESSES: Final = 1_000
 _IN_FORCE, _CHANGED = "in force", "changed"
 
 
@@ -48,13 +50,14 @@ NodesOption = Annotated[
     int,
     typer.Option(
         min=0,
+        max=MAX_PROCESSORS,
         metavar="PROCESSORS",
         help="Processors of the cluster on-premise; 0: as Slurm or the log's header says, else the most that "
         "were ever busy.",
     ),
 ]
 ProcessesOption = Annotated[
-    int, typer.Option(min=0, help="Simulations at the same time; 0: one for each core.")
+    int, typer.Option(min=0, max=MAX_PROCESSES, help="Simulations at the same time; 0: one for each core.")
 ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 from rich.text import Text
+from typer.testing import CliRunner
 
 from advisor.cli.main import application
 from tests.commands import app
@@ -53,6 +54,28 @@ def test_a_command_loads_no_other() -> None:
     loaded = set(done.stdout.split())
     assert "advisor.cli.status" in loaded
     assert not loaded & {"advisor.cli.control", "advisor.cli.rehearse", "advisor.cli.doctor"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("decisions", "--limit"),
+        ("ledger", "--limit"),
+        ("retrain", "--jobs"),
+        ("recommend", "--nodes"),
+        ("whatif", "--processes"),
+        ("plan", "--node-cores"),
+        ("rehearse", "--trace", "synthetic:20", "--nodes"),
+        ("rehearse", "--trace", "synthetic:20", "--processes"),
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_no_machine_can_count_to_is_bad_input(tmp_path: Path, words: tuple[str, ...]) -> None:
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n')
+    done = CliRunner().invoke(app, [*words, "9" * 30, "--config", str(config)])
+    assert done.exit_code == 2
+    assert "Invalid value" in done.output
 
 
 def test_a_folder_that_cannot_be_entered_is_left(tmp_path: Path) -> None:
