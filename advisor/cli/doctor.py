@@ -27,20 +27,22 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
 
     Exit code 0: nothing is wrong; 1: there are warnings; 2: something does not work.
     """
+    from advisor.decide.submission.policy import in_force
     from advisor.service.admin.doctor import examine_service
     from advisor.service.admin.doctor_cloud import examine_cloud
     from advisor.service.admin.doctor_places import examine_places
 
     loaded = loaded_settings(config)
-    scheduler = examination(loaded.settings)
+    settings = in_force(loaded.settings)
+    scheduler = examination(settings)
     with working("asking the scheduler") as now:
         found = list(scheduler.run())
         partitions = set(scheduler.partitions) or None
         now("checking the services")
         found += examine_service(loaded, partitions)
-        found += examine_places(loaded.settings)
+        found += examine_places(settings)
         now("asking EC2")
-        found += examine_cloud(loaded.settings)
+        found += examine_cloud(settings)
     counts = Counter(diagnosis.level.value for diagnosis in found)
 
     def draw(console: Console) -> None:

@@ -23,6 +23,10 @@ _TOLD_TO_THE_HOOK: Final = frozenset(
     {"paths.run", "submit.budget_seconds", "submit.breaker_failures", "submit.breaker_seconds"}
 )
 """What :func:`advisor.config.hook.hook_values` uses."""
+_TOLD_TO_THE_PROGRAMS: Final = frozenset(
+    {"paths.run", "paths.state", "cluster.burst_partition", "data.stage_in"}
+)
+"""What advisor_programs.conf says of ResumeProgram, SuspendProgram and PrologSlurmctld, too."""
 
 
 def write_back(path: Path, changes: Mapping[str, Any]) -> None:
@@ -147,6 +151,8 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
         commands.append(
             f"advisor config hook > {slurm_folder}/advisor_hook.conf && touch {slurm_folder}/job_submit.lua"
         )
+    if changed & _TOLD_TO_THE_PROGRAMS:
+        commands.append("advisor doctor   # says what to change in advisor_programs.conf")
     return commands
 
 

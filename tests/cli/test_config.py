@@ -153,6 +153,7 @@ def test_day_one_17_set_says_what_it_wrote_where_and_what_makes_it_count(file, m
     found = json.loads(call("set", "paths.run='/x'", "--config", str(file), "--format", "json"))
     assert found["to_take_effect"][0] == "systemctl restart advisor-serve advisor-control"
     assert any("advisor config hook" in line for line in found["to_take_effect"])
+    assert any("advisor_programs.conf" in line for line in found["to_take_effect"])
     monkeypatch.setenv("ADVISOR_PLACEMENT__BOOT_SECONDS", "5")
     assert "overrides the file" in call("set", "placement.boot_seconds=34", "--config", str(file))
     assert '"placement.boot_seconds = 35' not in call("show", "--config", str(file))

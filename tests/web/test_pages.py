@@ -8,6 +8,7 @@ import math
 import os
 import re
 import socket
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +21,11 @@ from typer.testing import CliRunner
 
 from advisor.model.bill import day_of
 from advisor.service.control.metrics_page import MetricsPage
-from advisor.service.exchange import status_file
+from advisor.service.exchange import snapshot, status_file
 from advisor.web.money import budget_plots
 from advisor.web.plots import add_line, drawn_by_day, figure_text
 from tests.commands import app
+from tests.service.site import make_snapshot
 from tests.web.conftest import Ask
 
 PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/money", "/nodes"]
@@ -300,6 +302,15 @@ def test_the_overview_says_why_money_is_not_shown(client: TestClient, config: Pa
     page = client.get("/").text
     assert "no cloud is configured" not in page
     assert "cannot be read" in page
+
+
+def test_a_clock_that_was_set_back_is_no_fresh_snapshot(client: TestClient, config: Path) -> None:
+    run, later = config.parent / "run", time.time() + 3600.0
+    snapshot.write(run / "snapshot.msgpack", make_snapshot(later))
+    (run / status_file.NAME).write_text(json.dumps({"time": later}))
+    found = data_of(client, "/")
+    assert not found["snapshot"]["usable"]
+    assert not found["control"]["running"]
 
 
 def test_a_mean_of_a_few_jobs_is_not_shown(client: TestClient) -> None:

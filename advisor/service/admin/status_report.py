@@ -120,7 +120,7 @@ def _control(settings: Settings, now: float) -> dict[str, Any]:
     age = now - written if isinstance(written, int | float) else None
     # it writes the file at every poll: after three missing ones it hangs or has ended
     patience = 3 * settings.loops.snapshot_seconds + 30.0
-    return {"running": age is not None and age < patience, "age_seconds": age, **content}
+    return {"running": age is not None and abs(age) < patience, "age_seconds": age, **content}
 
 
 def _lease(settings: Settings) -> dict[str, Any] | None:
@@ -142,7 +142,7 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
     cloud = snapshot.state.cloud
     return {
         "age_seconds": age,
-        "usable": age <= settings.submit.snapshot_max_age_seconds,
+        "usable": abs(age) <= settings.submit.snapshot_max_age_seconds,  # as `advisor serve` decides
         "cluster": plain(snapshot.state.cluster),
         "cloud": plain(replace(cloud, rooms={})),
         "counters": snapshot.counters,

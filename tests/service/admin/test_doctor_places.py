@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from advisor.model.settings import Settings
 from advisor.service.admin import doctor_places
@@ -18,6 +20,7 @@ from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_places import examine_places
 from advisor.service.hedge.place_helper import serve_one
 from advisor.slurm.placeholders import PlaceholderRequest
+from tests.commands import app
 
 
 @pytest.fixture
@@ -85,6 +88,18 @@ def test_nobody_listens(folder: Path, *, speculates: bool) -> None:
     (found,) = examine_places(chosen)
     assert found.level is Level.ERROR
     assert "advisor-places.socket" in found.mend
+
+
+def test_a_policy_that_switches_hedging_off_needs_no_helper(folder: Path) -> None:
+    """The doctor looks at what holds, as the daemons do, not at what the file says."""
+    config = folder / "advisor.toml"
+    config.write_text(
+        f'[cluster]\npolicy = "cunha2017"\n[hedge]\nenabled = true\nhelper_socket = "{folder}/places.sock"\n'
+        f'[paths]\nstate = "{folder}"\nrun = "{folder}"\nslurm_bin = "{folder}"\n'
+    )
+    done = CliRunner().invoke(app, ["doctor", "--config", str(config), "--format", "json"])
+    found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["place helper"]["level"] == "ok"
 
 
 def test_who_keeps_no_places_needs_no_helper(folder: Path) -> None:
