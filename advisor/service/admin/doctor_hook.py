@@ -21,7 +21,7 @@ HOOK_DEFAULTS: Final = {
 }
 """The hook's values for what its settings file does not set."""
 _LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
-_SWITCHED_OFF: Final = ("false", "no", "0")
+_SWITCHED_OFF: Final = ("false", "no", "off", "0")
 _OURS: Final = "Burst Advisor's job_submit"
 """In the first lines of every release's job_submit.lua."""
 _LUA_COMMENT: Final = re.compile(r"--\[(=*)\[.*?\]\1\]|--[^\n]*", re.DOTALL)
@@ -124,7 +124,7 @@ def _told_settings(path: Path, settings: Settings) -> Iterator[Diagnosis]:
                 f"its {name} is {found}, but the settings say {wanted}",
                 f"advisor config hook > {path} && touch {path.parent / hook_files.HOOK}",
             )
-    if told.get("enabled") in _SWITCHED_OFF:
+    if told.get("enabled", "").lower() in _SWITCHED_OFF:
         yield warning(f"{path} switches it off: no job gets advice", "Remove `enabled` from it")
     yield from unknown_keys(path, (*HOOK_DEFAULTS, "enabled"))
 

@@ -223,6 +223,7 @@ def test_shadow_mode_without_a_cloud_changes_nothing_but_admin_comments(*, hook:
         ("budget_ms = 20\n", Level.WARNING, "its budget_ms is 20, but the settings say 50"),
         ("breaker_seconds = soon\n", Level.WARNING, "its breaker_seconds is soon, but the settings say 10"),
         ("enabled = false\n", Level.WARNING, "switches it off"),
+        ("enabled = Off # for now\n", Level.WARNING, "switches it off"),
         ("socket = /elsewhere\n", Level.ERROR, "it connects to /elsewhere"),
     ],
 )
