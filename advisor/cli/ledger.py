@@ -14,7 +14,7 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
 from advisor.model.job_id import job_name, parse_job_id
-from advisor.service.admin.since import moment_text, parse_since, zone_text
+from advisor.service.admin.since import clock_text, moment_text, parse_since, zone_text
 
 if TYPE_CHECKING:
     from advisor.history.ledger_rows import LedgerRow
@@ -60,12 +60,14 @@ def decisions(
 
     with _store(config) as store:
         result = decisions_view(store, parse_since(since, time.time()), limit, _job_id(job))
-    emit(result, output, lambda console: _draw_decisions(console, result["decisions"], result["placements"]))
+    emit(result, output, lambda console: _draw_decisions(console, result))
 
 
-def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: dict[str, int]) -> None:
+def _draw_decisions(console: Console, result: dict[str, Any]) -> None:
     from advisor.decide.explanation.display import clean
 
+    rows: Sequence[dict[str, Any]] = result["decisions"]
+    counted: dict[str, int] = result["placements"]
     cells = [
         (
             _jobs(row["job_ids"]),
@@ -82,7 +84,8 @@ def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: d
     total = sum(counted.values())
     parts = ", ".join(f"{count:,} {place}" for place, count in sorted(counted.items()))
     of = f"{total:,} decision{'' if total == 1 else 's'}"
-    console.print(Text(f"the newest {len(rows)} of {of} ({parts})" if total else "no decisions"))
+    none = f"no decisions since {clock_text(result['since'])} (--since)"
+    console.print(Text(f"the newest {len(rows)} of {of} ({parts})" if total else none))
 
 
 def _jobs(job_ids: Sequence[int]) -> str:

@@ -17,10 +17,14 @@ def parse_since(text: str, now: float) -> float:
 
     Raises BadInput for other texts. `now` is in epoch seconds.
     """
-    if match := _AGO.match(text.strip()):
-        return now - int(match[1]) * _SECONDS[match[2]]
+    match = _AGO.match(text.strip())
     try:
-        return datetime.fromisoformat(text.strip()).timestamp()
+        if match:
+            since = now - int(match[1]) * _SECONDS[match[2]]
+        else:
+            since = datetime.fromisoformat(text.strip()).timestamp()
+        _local(since)  # it is shown
+        return since
     except (ValueError, OverflowError, OSError):
         raise BadInput(
             f"{text!r} is not a time", where="--since", mend="Write it like 30d, 12h or 2026-11-21"
