@@ -87,6 +87,14 @@ def test_the_overview_is_advisor_status(client: TestClient, config: Path) -> Non
     assert "slurm.denied" in text
 
 
+def test_the_overview_does_not_say_that_shadow_mode_has_moved_a_job(client: TestClient) -> None:
+    page = client.get("/").text
+    (table,) = re.findall("Newest advice for the cloud</h2>.*?</table>", page, re.DOTALL)
+    rows = table.split("<tr>")[2:]
+    assert ["jobs/13" in row or "jobs/11" not in row for row in rows] == ["shadow" in row for row in rows]
+    assert any("shadow" in row for row in rows)
+
+
 def test_decisions_are_those_of_the_command_newest_first(client: TestClient, config: Path) -> None:
     page, command = data_of(client, "/decisions"), said(config, "decisions")
     assert page["decisions"] == command["decisions"][::-1]

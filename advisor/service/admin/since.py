@@ -24,11 +24,11 @@ def parse_since(text: str, now: float) -> float:
         else:
             since = datetime.fromisoformat(text.strip()).timestamp()
         _local(since)  # it is shown
-        return since
     except (ValueError, OverflowError, OSError):
         raise BadInput(
             f"{text!r} is not a time", where="--since", mend="Write it like 30d, 12h or 2026-11-21"
         ) from None
+    return since
 
 
 def moment_text(seconds: float) -> str:
