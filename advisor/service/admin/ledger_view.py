@@ -111,12 +111,12 @@ class LedgerSums:
         self._late = 0.0
 
     def add(self, row: LedgerRow) -> None:
-        """Count one job. Waits are judged where the job did wait on-premise."""
-        self._jobs += 1
+        """Count one job; those that users placed apart. Waits are judged where it did wait on-premise."""
         if row.is_users_choice:
             self._by_users += 1
             self._users_cost = _plus(self._users_cost, row.cost_usd)
             return
+        self._jobs += 1
         if row.saved_seconds_estimate is not None:
             self._moved += 1
             self._saved += row.saved_seconds_estimate
