@@ -16,6 +16,7 @@ from advisor.service.admin.ledger_view import decision_row
 from advisor.web.answers import Answers
 from advisor.web.asking import before_of, before_text, job_id_of, limit_of, placement_of, since_of, word_of
 from advisor.web.forms import person_of
+from advisor.web.persons import Person
 from advisor.web.site import Site
 
 _COUNT_SECONDS: Final = 60.0
@@ -39,7 +40,7 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         if not person.sees_all:
             user = person.name
         asked = {"since": since, "user": user, "placement": placement, "reason": reason, "job": job}
-        wanted = _wanted(asked, site.now())
+        wanted = _wanted(asked, person, site.now())
         rows, after = _rows(site, wanted, limit_of(limit), before_of(before))
         counted = site.cache.get(("counts", *asked.values()), _COUNT_SECONDS, lambda: _counted(site, wanted))
         asked["limit"] = limit
@@ -62,12 +63,12 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         )
 
 
-def _wanted(asked: dict[str, str], now: float) -> Wanted:
-    """The filter that the address asks for."""
+def _wanted(asked: dict[str, str], person: Person, now: float) -> Wanted:
+    """The filter that the address asks for, among the jobs that the person may see."""
     job = job_id_of(asked["job"])
     return Wanted(
         since=since_of(asked["since"], now),
-        user=word_of(asked["user"], "user"),
+        user=word_of(asked["user"], "user") if person.sees_all else person.name,
         placement=placement_of(asked["placement"]),
         reason=word_of(asked["reason"], "reason"),
         job_id=None if job is None else job.job,

@@ -166,6 +166,12 @@ def test_a_user_sees_jobs_of_their_own_only(client: TestClient, path: str, statu
     assert asking.get(path, headers={"accept": "application/json"}).status_code == status
 
 
+@pytest.mark.parametrize("name", [" ", " ann"])
+def test_a_name_with_blanks_is_no_other_name(client: TestClient, name: str) -> None:
+    found = as_person(client, Person(name, Role.USER)).get("/decisions?since=7d&format=json").json()
+    assert (found["total"], found["decisions"]) == (0, [])
+
+
 def test_a_user_who_asks_for_anothers_decisions_gets_their_own(client: TestClient) -> None:
     page = as_person(client, ANN).get("/decisions", params={"user": "bob", "format": "json"}).json()
     assert {row["user"] for row in page["decisions"]} == {"ann"}
