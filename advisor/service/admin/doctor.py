@@ -15,7 +15,7 @@ from typing import Final
 from advisor.config import LoadedSettings, check
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
-from advisor.model.errors import AdvisorError, UseFallback
+from advisor.model.errors import AdvisorError, BadInput, UseFallback
 from advisor.model.settings import Settings
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.run_times.run_times import RunTimesOfJobs
@@ -24,7 +24,7 @@ from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.lease_file import LEASE, read_holder
 from advisor.service.state.records import Drift
-from advisor.service.state.state_files import DRIFT, known_file
+from advisor.service.state.state_files import DRIFT, STATE_FILES, known_file
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from advisor.service.submit.run_times import RUN_TIMES_KIND
 
@@ -143,7 +143,13 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _state_files(settings: Settings) -> Iterator[Diagnosis]:
-    """Damaged state files, without which control has continued."""
+    """State files that cannot be used, and damaged ones, without which control has continued."""
+    is_ours = os.access(settings.paths.state, os.X_OK)  # else the check of the folders says it
+    for one in STATE_FILES if is_ours else ():
+        try:
+            one.at(settings.paths.state).load()
+        except BadInput as problem:
+            yield error(str(problem), f"Mend it before `advisor control` starts without it. {one.loss}")
     if damaged := sorted(path.name for path in settings.paths.state.glob("*.bad")):
         known = dict.fromkeys(file for name in damaged if (file := known_file(name)) is not None)
         costs = "".join(f" {file.name}: {file.loss}" for file in known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,6 +60,31 @@ def test_d3_d5_the_doctor_names_what_was_set_aside(tmp_path: Path) -> None:
     assert (item.level, "budget.json.bad" in item.what) == (Level.WARNING, True)
     assert "budget.json: Nothing is launched while a budget is set" in item.what
     assert any("1 hand-overs were set aside" in item.what for item in found(settings, "control socket"))
+
+
+def test_d3_the_doctor_sees_a_damaged_file_before_control_starts_without_it(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    (tmp_path / "budget.json").write_text("{")
+    (tmp_path / "lives.json").write_text("{}")
+    (item,) = found(settings, "state files")
+    assert item.level is Level.ERROR
+    assert str(tmp_path / "budget.json") in item.what
+    assert "Nothing is launched while a budget is set" in item.mend
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_the_doctor_sees_a_file_that_root_has_restored(open_folder: Path) -> None:
+    settings = settings_in(open_folder)
+    (open_folder / "pools.json").write_text("{}")
+    (open_folder / "pools.json").chmod(0o600)
+    os.seteuid(65534)
+    try:
+        items = found(settings, "state files")
+    finally:
+        os.seteuid(0)
+    (item,) = items
+    assert item.level is Level.ERROR
+    assert "chown it" in item.what
 
 
 def test_d4_the_status_says_what_goes_on(tmp_path: Path) -> None:
