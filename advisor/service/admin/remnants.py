@@ -241,6 +241,7 @@ class Remnants:
             (paths.state, "history, ledger and models"),
             (paths.run, "sockets"),
             (Path("/etc/advisor"), "settings"),
+            *((folder, "drop-ins of a unit") for folder in sorted(self.host.own_units.glob("advisor-*.d"))),
         ):
             if path.exists():
                 yield Remnant(f"{path}: {what}", f"rm -r {path}, if you will not come back")

@@ -147,6 +147,11 @@ def test_slurms_user_can_read_its_file_afterwards_also_behind_a_link(world: Worl
         assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
 
 
+def test_drop_ins_of_units_are_left_to_the_admin(world: World) -> None:
+    (world.folder / "own" / "advisor-web.service.d").mkdir()
+    assert any("advisor-web.service.d: drop-ins" in left.what for left in world.undo())
+
+
 def test_a_site_s_hook_without_marks_is_left_to_its_admin(world: World) -> None:
     script = world.put("job_submit.lua", SITES + OURS.replace("BEGIN burst-advisor", "advice") + LAST)
     before, module = script.read_text(), world.put("advisor_submit.lua", "return {}\n")
