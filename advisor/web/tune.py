@@ -201,7 +201,9 @@ def _said(data: Mapping[str, Any]) -> list[str]:
         if found is None:
             continue
         if found.cost_usd <= 0.0:
-            said.append(f"{name} no job moves, because neither a budget nor a price of an hour is set.")
+            unset = "neither a budget nor a price of an hour is set"
+            why = f"{unset}, or the price is less than an hour costs at the smallest budget of the curve"
+            said.append(f"{name} no job moves, because {why}.")
             continue
         beyond = " More money than the largest budget of the curve: its figures." if found.is_beyond else ""
         said.append(
