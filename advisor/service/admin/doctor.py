@@ -19,6 +19,7 @@ from advisor.model.errors import AdvisorError, BadInput, UseFallback
 from advisor.model.settings import Settings
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.run_times.run_times import RunTimesOfJobs
+from advisor.service.admin.model_troubles import last_trainings, training_failure
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
@@ -100,6 +101,7 @@ def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iter
     yield from guarded("history", _history(settings))
     yield from guarded("drift", _drift(settings))
     yield from guarded("models", _models(settings))
+    yield from guarded("trainings", _trainings(settings))
     yield from guarded("submit socket", _submit_socket(settings))
     yield from guarded("control socket", _control_socket(settings))
     yield from guarded("snapshot", _snapshot(settings))
@@ -232,6 +234,16 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
         )
     else:
         yield ok("there is a size model")
+
+
+def _trainings(settings: Settings) -> Iterator[Diagnosis]:
+    """Weekly trainings that have failed, after which a model grows old."""
+    for command, run in last_trainings(settings).items():
+        if why := training_failure(run, time.time()):
+            yield warning(
+                f"the weekly training `advisor {command}` has failed: {why}",
+                "Look at `journalctl -u advisor-retrain`, then `systemctl start advisor-retrain`",
+            )
 
 
 def _knowledge_base(predictor: Predictor, settings: Settings) -> Diagnosis:

@@ -1,8 +1,9 @@
-"""Problems with models and weekly trainings, which `advisor notify` checks beside `advisor status`."""
+"""Problems with models and weekly trainings, for `advisor notify` and the doctor."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +13,23 @@ from advisor.model.settings import Settings
 from advisor.service.state.state_files import TRAININGS
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 from advisor.service.submit.run_times import RUN_TIMES_KIND
+
+_TRAINING_SECONDS: Final = 4 * 3600.0
+"""systemd ends a training that takes longer."""
+
+
+def last_trainings(settings: Settings) -> dict[str, Any]:
+    """The record of the last weekly trainings, by command."""
+    last = TRAININGS.at(settings.paths.state).read(sets_aside=False).last
+    found: dict[str, Any] = msgspec.to_builtins(last)
+    return found
+
+
+def training_failure(run: Mapping[str, Any], now: float) -> str:
+    """Why the last weekly training of a kind has failed; empty where it has not, or still runs."""
+    did_not_end = run["ended"] is None and now - run["began"] > _TRAINING_SECONDS
+    why: str = run["failed"]
+    return why or ("it did not end, so it was killed or the host went down" if did_not_end else "")
 
 
 def seen_of_models(settings: Settings) -> dict[str, Any]:
@@ -26,5 +44,4 @@ def seen_of_models(settings: Settings) -> dict[str, Any]:
             continue  # there is none yet
         except AdvisorError as error:
             refused[kind] = str(error)
-    trainings = TRAININGS.at(settings.paths.state).read(sets_aside=False).last
-    return {"models_refused": refused, "trainings": msgspec.to_builtins(trainings)}
+    return {"models_refused": refused, "trainings": last_trainings(settings)}

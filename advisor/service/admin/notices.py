@@ -13,14 +13,13 @@ from typing import Any, Final
 from advisor.history.models import maker_of
 from advisor.model.bill import day_of
 from advisor.model.periods import comes_again, payer_words, period_name, period_now
+from advisor.service.admin.model_troubles import training_failure
 from advisor.service.admin.status_report import closed_by_ec2
 from advisor.service.state.records import ToldNotice, ToldNotices
 
 WAIT_SECONDS: Final = 300.0
 """A problem is sent when it has lasted for this time: a restart, or one refused call, is not a problem."""
 BUDGET_PERCENTS: Final = (50, 80, 100)
-TRAINING_SECONDS: Final = 4 * 3600.0
-"""systemd ends a training that takes longer."""
 _MAX_KEPT: Final = 10_000
 
 
@@ -157,9 +156,7 @@ def _models(report: Mapping[str, Any]) -> Iterator[Condition]:
             f"{maker_of(kind)}",
         )
     for command, run in (report.get("trainings") or {}).items():
-        age = float(report["time"]) - run["began"]
-        if run["failed"] or (run["ended"] is None and age > TRAINING_SECONDS):
-            why = run["failed"] or "it did not end, so it was killed or the host went down"
+        if why := training_failure(run, float(report["time"])):
             yield Condition(
                 key=f"training.failed.{command}",
                 text=f"the weekly training `advisor {command}` has failed: {why}. The model in force stays. "

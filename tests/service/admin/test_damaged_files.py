@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,8 @@ from advisor.service.admin.doctor import Diagnosis, Level, examine_service
 from advisor.service.admin.status_report import status_report
 from advisor.service.exchange import status_file
 from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.records import Training, Trainings
+from advisor.service.state.state_files import TRAININGS
 from tests.service.doubles import Hands
 
 NOW = 1_800_000_000.0
@@ -85,6 +88,23 @@ def test_the_doctor_sees_a_file_that_root_has_restored(open_folder: Path) -> Non
     (item,) = items
     assert item.level is Level.ERROR
     assert "chown it" in item.what
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (Training(began=1e9, ended=1e9 + 60.0, failed="MemoryError: "), "MemoryError"),
+        (Training(began=time.time() - 5 * 3600.0), "it did not end"),
+        (Training(began=time.time() - 60.0), ""),
+        (Training(began=1e9, ended=1e9 + 60.0, refused="it classes worse"), ""),
+    ],
+)
+def test_the_doctor_names_a_weekly_training_that_has_failed(tmp_path: Path, run: Training, said: str) -> None:
+    settings = settings_in(tmp_path)
+    TRAININGS.at(tmp_path).write(Trainings({"retrain": run}))
+    items = found(settings, "trainings")
+    assert [item.level for item in items] == [Level.WARNING] * bool(said)
+    assert all(said in item.what for item in items)
 
 
 def test_d4_the_status_says_what_goes_on(tmp_path: Path) -> None:
