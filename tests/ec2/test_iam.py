@@ -232,5 +232,13 @@ def test_the_doctor_compares_the_clocks_also_where_a_wrong_one_is_why_ec2_refuse
     assert errors[-1].mend == "Renew the credentials"
 
 
+def test_the_doctor_does_not_say_that_nothing_is_paid_for_where_it_cannot_read_that(
+    emulator: Ec2Emulator,
+) -> None:
+    emulator.faults([{"action": "DescribeReservedInstances", "error": {"code": "UnauthorizedOperation"}}])
+    levels = {item.level for item in examine_cloud(Settings(ec2=emulator.settings())) if "paid" in item.check}
+    assert levels == {Level.WARNING}
+
+
 def of_cloud(settings: Settings) -> list[tuple[str, Level, str]]:
     return [(item.check, item.level, item.what) for item in examine_cloud(settings)]

@@ -89,12 +89,16 @@ def _account(settings: Settings) -> Iterator[Diagnosis]:
         "Savings Plans": cache.refresh_plans,
         "quotas": cache.refresh_quotas,
     }
+    unread = []
     for name, refresh in sources.items():
         try:
             refresh()
         except AdvisorError as problem:
+            unread.append(name)
             mend = "Give the policy of docs/iam.md to this host: what cannot be read counts as not there"
             yield warning(f"{name}: {problem}", mend)
+    if unread:
+        return  # what is known is not all of it
     prices = Prices.of_settings(settings.ec2)
     rows = paid_book(cache.account, settings, prices, (), frozenset()).rows
     kinds = Counter(row.kind.value for row in rows)
