@@ -222,6 +222,20 @@ def test_the_doctor_tells_a_wrong_image_from_credentials_that_lack(emulator: Ec2
         assert mend in error.mend
 
 
+@pytest.mark.parametrize(
+    ("wrong", "mend"),
+    [
+        ({"instance_type": "c5.xlrage"}, "ec2.instance_type"),
+        ({"subnet_ids": ["subnet-0123456789abcdef0"]}, "ec2.subnet_ids"),
+    ],
+)
+def test_the_doctor_sees_a_name_by_which_no_node_could_be_launched(
+    emulator: Ec2Emulator, wrong: dict[str, Any], mend: str
+) -> None:
+    items = list(examine_cloud(Settings(ec2=emulator.settings(**wrong))))
+    assert any(item.level is Level.ERROR and mend in item.mend for item in items), items
+
+
 def test_the_doctor_compares_the_clocks_also_where_a_wrong_one_is_why_ec2_refuses(
     emulator: Ec2Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Check EC2: credentials, permissions, image and clock; nothing is launched."""
+"""Check EC2: credentials, permissions, image, names and clock; nothing is launched."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 from advisor.ec2.clients import REFUSED_CREDENTIALS, client
 from advisor.ec2.errors import answer_or_failure
 from advisor.ec2.paid import paid_book
+from advisor.ec2.pools import instance_types
 from advisor.ec2.prices import Prices
 from advisor.ec2.reading_account import AccountCache
 from advisor.ec2.tags import CLUSTER_TAG
@@ -31,6 +32,7 @@ def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
         return
     yield from guarded("ec2", _reach(settings))
     yield from guarded("ec2", _may_list(settings))
+    yield from guarded("ec2", _names(settings))
     yield from guarded("paid capacity", _account(settings))
 
 
@@ -78,6 +80,20 @@ def _may_list(settings: Settings) -> Iterator[Diagnosis]:
         is_refused = failure.code in REFUSED_CREDENTIALS
         mend = "Renew the credentials" if is_refused else "Give the policy of docs/iam.md to this host's role"
         yield error(what, mend)
+
+
+def _names(settings: Settings) -> Iterator[Diagnosis]:
+    """Check that EC2 knows what launches name; whether it may be asked at all is said by the checks above."""
+    ec2, types = client("ec2", settings.ec2), list(instance_types(settings.ec2))
+    asked = {"ec2.instance_type or ec2.classes": partial(ec2.describe_instance_types, InstanceTypes=types)}
+    if settings.ec2.subnet_ids:
+        subnets = list(settings.ec2.subnet_ids)
+        asked["ec2.subnet_ids"] = partial(ec2.describe_subnets, SubnetIds=subnets)
+    for key, call in asked.items():
+        _, failure = answer_or_failure(call)
+        if failure is not None and failure.code.startswith("Invalid"):
+            mend = f"Correct {key}, or ec2.region"
+            yield error(f"no node can be launched ({failure.code}: {failure.message})", mend)
 
 
 def _account(settings: Settings) -> Iterator[Diagnosis]:
