@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Unpack
 
@@ -18,21 +18,20 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.files.state_file import StateFile
 from advisor.history.ingest_report import IngestReport
 from advisor.history.store import HistoryStore
-from advisor.lsf import answers
+from advisor.lsf import answers, changing
 from advisor.lsf.bjobs_fields import BjobsOfWaiting
-from advisor.lsf.changing import RefusedByLsf, ids_of, limit, obstacle, resources, values_of, words_for_user
+from advisor.lsf.changing import RefusedByLsf
 from advisor.lsf.cloud_hosts import CloudHosts, HostsAskedFor
-from advisor.lsf.commands import LsfCommands
+from advisor.lsf.commands import LATE, LsfCommands
 from advisor.lsf.events import EventsReader, JobsInEvents
 from advisor.lsf.ingest import ingest_lsb_acct
 from advisor.lsf.installation import EVENTS, Installation, read_installation
 from advisor.lsf.joining import OUR_WORDS, joined
 from advisor.lsf.kept_advice import AdviceBook, AdviceOfLiveJobs
-from advisor.lsf.live_job import LiveJob
+from advisor.lsf.live_job import WAITING, LiveJob
 from advisor.lsf.queued_jobs import full_id, queued_jobs, rows_of
 from advisor.lsf.reservations import read_reservations
-from advisor.lsf.site import LsfSite, SiteReader
-from advisor.model.cluster import Node
+from advisor.lsf.site import SiteReader, nodes_of, partitions_of
 from advisor.model.errors import RetryLater
 from advisor.model.job_id import job_name
 from advisor.model.scheduler import NodeChange
@@ -115,40 +114,29 @@ class LsfBackend:
         began = self._monotonic()
         unread = answers.Unread()
         with self._lock:
-            hosts = answers.read_hosts(self._commands.text("bhosts", "-w"), unread)
+            looked = self._look()
+            if self._take_back_unmade(rows_of(looked.jobs)):
+                looked = self._look()
+            hosts = self._hosts(unread)
             if not hosts:
                 raise RetryLater(
                     "bhosts shows no host that can be read. Run `bhosts -w` as the user of this service",
                     code="lsf.unreadable",
                 )
             site = self._site.read(hosts)
-            looked = self._look()
             return ClusterSnapshot(
                 time=now,
                 jobs=tuple(self._rows(rows_of(looked.jobs), now)),
-                nodes=self._nodes(hosts, site),
+                nodes=nodes_of(hosts, site, self._settings.cluster, self.cloud_hosts),
                 queue_orders=site.orders,
                 seconds=self._monotonic() - began,
                 malformed=looked.malformed + len(unread.rows),
             )
 
-    def _nodes(self, hosts: Sequence[answers.Host], site: LsfSite) -> tuple[Node, ...]:
-        """All hosts; those that LSF's resource connector gets from us also while there is none."""
-        cluster, ours = self._settings.cluster, self.cloud_hosts
-        of_the_cloud = [] if ours is None else ours.nodes(hosts, site.hardware)
-        names = {node.name for node in of_the_cloud}
-        nodes = (
-            answers.node_of(
-                host,
-                site.hardware.get(host.name, answers.Hardware()),
-                site.hosts,
-                burst=cluster.burst_partition,
-                others=cluster.on_premise_partitions,
-            )
-            for host in hosts
-            if host.name not in names
-        )
-        return (*(node for node in nodes if node is not None), *of_the_cloud)
+    def _hosts(self, unread: answers.Unread) -> tuple[answers.Host, ...]:
+        """Each host by itself: IBM's bhosts shows a group with CONDENSE as one, unless it is told not to."""
+        options = ("-w", "-X") if self._events.is_ibm_lsf else ("-w",)
+        return answers.read_hosts(self._commands.text("bhosts", *options), unread)
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
         """See :class:`~advisor.model.scheduler.Scheduler`: only bjobs is run, for new jobs of IBM LSF."""
@@ -172,22 +160,9 @@ class LsfBackend:
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
         with self._lock:
-            hosts = answers.read_hosts(self._commands.text("bhosts", "-w"), answers.Unread())
+            hosts = self._hosts(answers.Unread())
             site = self._site.read(hosts)
-        slots = {
-            host.name: site.hardware.get(host.name, answers.Hardware()).processors
-            if host.slots is None
-            else host.slots
-            for host in hosts
-        }
-        ours = {} if self.cloud_hosts is None else self.cloud_hosts.cores
-        of_queue = {**site.hosts}
-        if (burst := self._settings.cluster.burst_partition) in of_queue:
-            of_queue[burst] = of_queue[burst] | ours.keys()
-        return tuple(
-            answers.partition_of(queue, of_queue[name], {**ours, **slots})
-            for name, queue in site.queues.items()
-        )
+        return partitions_of(hosts, site, self._settings.cluster, self.cloud_hosts)
 
     def config(self) -> Mapping[str, str]:
         """Whether jobs are rerunnable is their users' word; they wait for the memory of their ``rusage``."""
@@ -288,22 +263,30 @@ class LsfBackend:
         """
         with self._lock:
             before = {job_id: job for job_id, (job, _) in rows_of(self._look(fresh=True).jobs).items()}
+            ours = {job_id for job_id in changes if self._book.advice_id(job_id)}
             refusals = [
                 RefusedByLsf(job_id, why)
                 for job_id, said in changes.items()
-                if (why := obstacle(said, before.get(job_id)))
+                if (why := changing.obstacle(said, before.get(job_id), is_ours=job_id in ours))
             ]
-            due = {job_id: said for job_id, said in changes.items() if job_id not in ids_of(refusals)}
-            queues = values_of(due, "partition")
-            comments = values_of(due, "admincomment")
+            due = {
+                job_id: said for job_id, said in changes.items() if job_id not in changing.ids_of(refusals)
+            }
+            queues = changing.values_of(due, "partition")
+            comments = changing.values_of(due, "admincomment")
             self._book.keep(comments, queues)
             unmodified = self._modify(due, before)
             for refusal in unmodified:
                 if refusal.job_id in queues:  # it is not moved either
                     self._book.forget(refusal.job_id)
             refusals += unmodified
-            queues = {job_id: queue for job_id, queue in queues.items() if job_id not in ids_of(refusals)}
-            refusals += self._move(queues, before, comments)
+            queues = {
+                job_id: queue for job_id, queue in queues.items() if job_id not in changing.ids_of(refusals)
+            }
+            unmoved = self._move(queues, before, comments)
+            for job_id in changing.ids_of(unmoved).difference(self._book.moving):
+                self._take_back(job_id, before[job_id], due[job_id])
+            refusals += unmoved
         if refusals:
             raise refusals[-1]
 
@@ -314,8 +297,8 @@ class LsfBackend:
         refusals: list[RefusedByLsf] = []
         most = self._site.last.max_priority
         for job_id, said in changes.items():
-            options = limit(said["timelimit"], before[job_id]) if "timelimit" in said else []
-            options += resources(said, before[job_id], self._settings.cluster.on_premise_partitions)
+            options = changing.limit(said["timelimit"], before[job_id]) if "timelimit" in said else []
+            options += changing.resources(said, before[job_id], self._settings.cluster.on_premise_partitions)
             if "sitefactor" in said and most is not None and before[job_id].priority is None:
                 options += ["-sp", str(most)]
             if options:
@@ -326,27 +309,33 @@ class LsfBackend:
         self, queues: Mapping[int, str], before: Mapping[int, LiveJob], comments: Mapping[int, str]
     ) -> list[RefusedByLsf]:
         """Switch waiting jobs; lsb.events says which are where they were to go."""
-        said: dict[str, str] = {}
+        said: dict[str, RetryLater] = {}
         for queue in sorted(set(queues.values())):
             ids = [job_id for job_id, goes in queues.items() if goes == queue]
             for begin in range(0, len(ids), _JOBS_A_CALL):
                 try:
                     self._commands.text("bswitch", queue, *map(job_name, ids[begin : begin + _JOBS_A_CALL]))
                 except RetryLater as error:
-                    said[queue] = str(error)
+                    said[queue] = error
         looked = self._look(fresh=True).jobs if queues else ()
-        begun = {one for job in looked if job.switched_running for one in (full_id(job), job.job_id)}
+        begun = {
+            (one, job.queue) for job in looked if job.switched_running for one in (full_id(job), job.job_id)
+        }
         after = {job_id: job for job_id, (job, _) in rows_of(looked).items()}
         refusals: list[RefusedByLsf] = []
         for job_id, queue in queues.items():
             job = after.get(job_id)
-            if job_id in begun:
+            if (job_id, queue) in begun:
                 refusals += self._put_back(job_id, before[job_id].queue)
             elif job is None or job.queue != queue:
-                self._book.forget(job_id)
-                refusals.append(RefusedByLsf(job_id, said.get(queue, "it has begun, or has ended")))
+                why = said.get(queue)
+                if why is None or why.code != LATE:  # else LSF may still do it: the next snapshot shows it
+                    self._book.forget(job_id)
+                refusals.append(RefusedByLsf(job_id, str(why or "it has begun, or has ended")))
             else:
-                self._tell_user(job_id, job, words_for_user(before[job_id].queue, comments.get(job_id, "")))
+                self._tell_user(
+                    job_id, job, changing.words_for_user(before[job_id].queue, comments.get(job_id, ""))
+                )
         return refusals
 
     def _put_back(self, job_id: int, queue: str) -> list[RefusedByLsf]:
@@ -354,6 +343,20 @@ class LsfBackend:
         log.info("lsf.put_back", job=job_id, queue=queue)
         refusals = self._told(job_id, "bswitch", queue, job_name(job_id))
         return [*refusals, RefusedByLsf(job_id, "it has begun meanwhile, and is in its own queue again")]
+
+    def _take_back(self, job_id: int, job: LiveJob, changes: Mapping[str, str]) -> None:
+        """What was set for a move that was not made; else no host here fits the job."""
+        options = changing.taken_back(changes, job, is_absolute=self._site.last.has_absolute_limits)
+        for refusal in self._told(job_id, "bmod", *options, job_name(job_id)) if options else ():
+            log.warning("lsf.not_taken_back", job=job_id, why=str(refusal))
+
+    def _take_back_unmade(self, rows: Mapping[int, tuple[LiveJob, int]]) -> bool:
+        """Take back what was set for moves that a crash, or an LSF without an answer, has cut short."""
+        found = [one for one in self._book.moving if one in rows and rows[one][0].state in WAITING]
+        for job_id in found:
+            self._take_back(job_id, rows[job_id][0], {})
+            self._book.forget(job_id)
+        return bool(found)
 
     def _tell_user(self, job_id: int, job: LiveJob, text: str) -> None:
         """By bpost where there is one, else in the job's description, where its user has written none."""

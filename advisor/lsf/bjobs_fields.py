@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from advisor.lsf.commands import LsfCommands
-from advisor.lsf.live_job import LiveJob
+from advisor.lsf.live_job import WAITING, LiveJob
 from advisor.lsf.resource_request import gpus_of
 
 BJOBS_ARGUMENTS: Final = (
@@ -25,7 +25,6 @@ BJOBS_ARGUMENTS: Final = (
 )
 """Arguments of bjobs for all waiting jobs."""
 _SECONDS: Final = 10.0
-_WAITING: Final = frozenset({"PEND", "PSUSP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def with_bjobs(jobs: Iterable[LiveJob], shown: Mapping[tuple[int, int], BjobsRow
     A waiting job without a readable row counts as changed: its user's options are not known, and the advisor
     does not touch it.
     """
-    return tuple(_completed(job, shown) if job.is_ibm_lsf and job.state in _WAITING else job for job in jobs)
+    return tuple(_completed(job, shown) if job.is_ibm_lsf and job.state in WAITING else job for job in jobs)
 
 
 class BjobsOfWaiting:
@@ -87,7 +86,7 @@ class BjobsOfWaiting:
         Raises:
             RetryLater: LSF does not answer.
         """
-        waiting = {(job.job_id, job.array_index) for job in jobs if job.is_ibm_lsf and job.state in _WAITING}
+        waiting = {(job.job_id, job.array_index) for job in jobs if job.is_ibm_lsf and job.state in WAITING}
         if not waiting:
             return jobs
         now = self._monotonic()

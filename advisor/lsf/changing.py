@@ -13,7 +13,8 @@ from typing import Final
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.wording import recorded_why
 from advisor.lsf.joining import OUR_WORDS
-from advisor.lsf.live_job import LiveJob
+from advisor.lsf.live_job import WAITING, LiveJob
+from advisor.lsf.run_limit import limit_as_given
 from advisor.model.errors import RetryLater
 from advisor.model.job_id import job_name
 
@@ -75,14 +76,36 @@ def resources(changes: Mapping[str, str], job: LiveJob, on_premise: Container[st
     asked = _OUR_SELECT.sub("", job.resource_request)
     if changes.get("features"):
         wanted = changes["features"].replace("-", "_").split("&")
-        asked = f"{job.resource_request} select[{' && '.join(wanted)}]".strip()
+        asked = f"{asked} select[{' && '.join(wanted)}]".strip()
     elif changes.get("excnodelist"):  # it was interrupted too often
         asked = f"{asked} {_OFF_SPOT}".strip()
     elif changes.get("partition") not in on_premise:
         return []
     if asked == job.resource_request:
         return []
+    return _requested(asked)
+
+
+def _requested(asked: str) -> list[str]:
     return ["-R", asked] if asked else ["-Rn"]
+
+
+def taken_back(changes: Mapping[str, str], job: LiveJob, *, is_absolute: bool) -> list[str]:
+    """How bmod takes back what was set for a move that was not made.
+
+    Args:
+        changes: What was to be changed; empty: it is not known, and a raised limit stays.
+        job: As it was before, or, where `changes` is empty, as it is.
+        is_absolute: ``ABS_RUNLIMIT``.
+    """
+    options: list[str] = []
+    if "timelimit" in changes:
+        given, factor = job.run_limit_seconds, job.limit_factor
+        seconds = 0.0 if given is None else limit_as_given(given, factor, is_absolute=is_absolute)
+        options = ["-Wn"] if given is None else limit(f"{seconds / 60.0:.0f}", job)
+    asked = _OUR_SELECT.sub("", job.resource_request)
+    may_be_set = bool(changes.get("features")) if changes else job.is_ibm_lsf
+    return options + (_requested(asked) if may_be_set or asked != job.resource_request else [])
 
 
 def limit(minutes: str, job: LiveJob) -> list[str]:
@@ -91,9 +114,13 @@ def limit(minutes: str, job: LiveJob) -> list[str]:
     return ["-W", f"{minutes}/{job.limit_host}" if is_host else minutes]
 
 
-def obstacle(changes: Mapping[str, str], job: LiveJob | None) -> str:
-    """Why a job cannot be changed so; empty: it can."""
+def obstacle(changes: Mapping[str, str], job: LiveJob | None, *, is_ours: bool) -> str:
+    """Why a job cannot be changed so; empty: it can. `is_ours`: the advisor may have changed it before."""
     if job is None:
         return "it has ended"
+    if "partition" in changes and job.state not in WAITING:
+        return "it has begun"
+    if job.is_changed and not is_ours and changes.keys() != {"admincomment"}:
+        return "it was changed meanwhile, or bjobs does not show it"
     unknown = changes.keys() - _CHANGES
     return f"LSF has no {', '.join(sorted(unknown))}" if unknown else ""

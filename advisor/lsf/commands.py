@@ -12,6 +12,8 @@ from advisor.slurm.commands import Commands
 
 log = structlog.get_logger(__name__)
 
+LATE: Final = "lsf.timeout"
+"""The code of no answer in time: whether the command is carried out is not known."""
 _TIMEOUT: Final = "slurm.timeout"
 
 

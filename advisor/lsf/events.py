@@ -81,6 +81,11 @@ class EventsReader:
         self._line = self._offset = self._malformed = 0
         self._problems: list[str] = []
 
+    @property
+    def is_ibm_lsf(self) -> bool:
+        """Whether a release of IBM's wrote the last record that was read."""
+        return self._is_ibm_lsf
+
     def close(self) -> None:
         """Close the file; the next look reads it from its beginning."""
         if self._file is not None:

@@ -49,6 +49,11 @@ class AdviceBook:
         return {job_id: kept.comment for job_id, kept in self._jobs.items() if not kept.queue}
 
     @property
+    def moving(self) -> tuple[int, ...]:
+        """Jobs that are being moved, or whose move was cut short."""
+        return tuple(job_id for job_id, kept in self._jobs.items() if kept.queue)
+
+    @property
     def advice_ids(self) -> dict[int, str]:
         """The id of each job's advice, those being moved included."""
         found = {job_id: parse_admin_comment(kept.comment) for job_id, kept in self._jobs.items()}

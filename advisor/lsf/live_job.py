@@ -41,6 +41,8 @@ _SUB2_DESCRIPTION: Final = 0x2000
 _TEXTS_BEFORE_PROJECT: Final = (0x08, 0x10, 0x20)
 """Options with one text each: input, output and error file."""
 
+WAITING: Final = frozenset({"PEND", "PSUSP"})
+"""States of a job that waits."""
 _LIMITS: Final = 11
 _RUN_LIMIT: Final = 9
 _DELETED: Final = -2

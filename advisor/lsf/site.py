@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from advisor.lsf import answers
+from advisor.lsf.cloud_hosts import CloudHosts
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
 from advisor.lsf.shares import queue_orders
+from advisor.model.cluster import Node
 from advisor.model.queue_order import QueueOrder
+from advisor.model.settings import ClusterSettings
+from advisor.model.snapshot import Partition
 
 _SECONDS: Final = 30.0
 
@@ -103,3 +107,42 @@ class SiteReader:
         before, self._known = self._known, set(found)
         # for a moment LSF names full hosts of a new job, and then the dependency that it waits for
         return {job: word for job, word in found.items() if word or job in before}
+
+
+def nodes_of(
+    hosts: Sequence[answers.Host], site: LsfSite, cluster: ClusterSettings, ours: CloudHosts | None
+) -> tuple[Node, ...]:
+    """All hosts; those that LSF's resource connector gets from us also while there is none."""
+    of_the_cloud = [] if ours is None else ours.nodes(hosts, site.hardware)
+    names = {node.name for node in of_the_cloud}
+    nodes = (
+        answers.node_of(
+            host,
+            site.hardware.get(host.name, answers.Hardware()),
+            site.hosts,
+            burst=cluster.burst_partition,
+            others=cluster.on_premise_partitions,
+        )
+        for host in hosts
+        if host.name not in names
+    )
+    return (*(node for node in nodes if node is not None), *of_the_cloud)
+
+
+def partitions_of(
+    hosts: Iterable[answers.Host], site: LsfSite, cluster: ClusterSettings, ours: CloudHosts | None
+) -> tuple[Partition, ...]:
+    """All queues; the cloud's also has the hosts that could be."""
+    slots = {
+        host.name: site.hardware.get(host.name, answers.Hardware()).processors
+        if host.slots is None
+        else host.slots
+        for host in hosts
+    }
+    cores = {} if ours is None else ours.cores
+    of_queue = {**site.hosts}
+    if (burst := cluster.burst_partition) in of_queue:
+        of_queue[burst] = of_queue[burst] | cores.keys()
+    return tuple(
+        answers.partition_of(queue, of_queue[name], {**cores, **slots}) for name, queue in site.queues.items()
+    )

@@ -157,13 +157,15 @@ def modify(job: StandInJob, word: str, user_id: int, changed: Mapping[str, str])
     asked = "resource_request" in changed
     options = 8388608 | (0x40000 if asked else 0)
     options2 = 2048 | (0x2000 if "description" in changed else 0) | (0x200 if "priority" in changed else 0)
+    deleted = 0x40000 if "no_resources" in changed else 0
     minutes = int(changed["minutes"]) if "minutes" in changed else None
+    limits = f"{_NO_LIMITS}-2 -1" if "no_minutes" in changed else _limits(minutes)
     resources = f"{_text(changed['resource_request'])} " if asked else ""
     priority = f" {changed['priority']}" if "priority" in changed else ""
     description = f" {_text(changed['description'])}" if "description" in changed else ""
     return (
-        f'"JOB_MODIFY2" "22" {int(job.submit_time)} "{word}" {options} {options2} 0 {user_id} "{job.user}"'
-        f" {int(job.submit_time)} 18 2147483646 0 0 0 0 {resources}{_limits(minutes)}"
+        f'"JOB_MODIFY2" "22" {int(job.submit_time)} "{word}" {options} {options2} {deleted} {user_id} "{job.user}"'
+        f" {int(job.submit_time)} 18 2147483646 0 0 0 0 {resources}{limits}"
         f' "/root" "" "head" "" 0 2147483646 "" 0{priority}{description}\n'
     )
 

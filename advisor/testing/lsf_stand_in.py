@@ -319,13 +319,14 @@ class LsfStandIn:
         return self._each(named, switch)
 
     def _bmod(self, user: int, words: list[str]) -> Said:
-        given, rest = options_of([word.removesuffix("/head") for word in words], "Jd W R sp", flags="")
+        given, rest = options_of([word.removesuffix("/head") for word in words], "Jd W R sp", flags="Rn Wn")
         if refused := bad_option(given, self._max_priority):
             return "", f"{refused}. Job not modified.\n", 255
 
         def modify(key: int) -> str:
             minutes = int(given["W"]) if "W" in given else self._jobs[key].minutes
             asked = given.get("R", self._jobs[key].resource_request)
+            minutes, asked = None if "Wn" in given else minutes, "" if "Rn" in given else asked
             self._set(key, minutes=minutes, resource_request=asked)
             self._set(key, description=given.get("Jd", self._jobs[key].description))
             self._set(key, priority=int(given["sp"]) if "sp" in given else self._jobs[key].priority)
@@ -397,5 +398,8 @@ class LsfStandIn:
         ), "", 0  # fmt: skip
 
 
-_CHANGED: Final = {"Jd": "description", "W": "minutes", "R": "resource_request", "sp": "priority"}
+_CHANGED: Final = {
+    "Jd": "description", "W": "minutes", "R": "resource_request", "sp": "priority", "Rn": "no_resources",
+    "Wn": "no_minutes",
+}  # fmt: skip
 _BSUB: Final = "q n W J Jd b R P m w sp esub"

@@ -20,6 +20,7 @@ from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.lsf.live_job import LiveJob
 from advisor.lsf.queued_jobs import queued_jobs, rows_of
 from advisor.lsf.site import LsfSite
+from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.waiting.unadvised import is_unadvised
@@ -166,6 +167,37 @@ def test_jobs_are_advised_and_moved(site: Site) -> None:
     assert {rows[job_id].partitions for job_id in (plain, array)} == {("aws",)}
     assert {rows[job_id].admin_comment for job_id in (plain, array, own)} == {COMMENT}
     assert rows[own].partitions == rows[changed].partitions == ("normal",)
+
+
+def test_what_a_user_changed_since_the_last_look_is_not_overwritten(site: Site) -> None:
+    """The record of bmod does not say what; `bmod -R` would set anew what the user asked for at submission."""
+    job_id = site.submit("-R", "rusage[mem=100]", "sleep", "5")
+    assert is_unadvised(site.rows()[job_id])
+    site.run("bmod", "-R", "rusage[mem=900]", str(job_id))
+    with pytest.raises(RetryLater, match="changed meanwhile"):
+        site.lsf.update_jobs({job_id: {**MOVE, "features": "on-demand"}})
+    assert site.rows()[job_id].partitions == ("normal",)
+
+
+def test_a_moved_job_may_return_although_its_record_says_that_it_was_changed(site: Site) -> None:
+    job_id = site.submit("sleep", "5")
+    site.lsf.update_jobs({job_id: {**MOVE, "features": "on-demand"}})
+    site.lsf.update_jobs({job_id: {"partition": "normal", "features": "", "admincomment": COMMENT}})
+    assert site.rows()[job_id].partitions == ("normal",)
+
+
+def test_hosts_of_a_condensed_group_are_shown_one_by_one(site: Site) -> None:
+    """``CONDENSE = Y`` in lsb.hosts: IBM's bhosts then shows the group as if it were one host."""
+    bhosts = site.stand_in.folder / "bin" / "bhosts"
+    asked = bhosts.rename(bhosts.with_name("each"))
+    head = "HOST_NAME STATUS JL/U MAX NJOBS RUN SSUSP USUSP RSV"
+    bhosts.write_text(
+        f'#!/bin/sh\ncase " $* " in *" -X "*) exec {asked};; esac\n'
+        f'echo "{head}"; echo "all_here ok - 0 0 0 0 0 0"\n'
+    )
+    bhosts.chmod(0o755)
+    site.submit("sleep", "5")
+    assert [node.name for node in site.lsf.snapshot(time.time()).nodes] == ["here1", "cloud1"]
 
 
 class Bjobs(LsfCommands):

@@ -266,6 +266,39 @@ def test_a_job_that_has_begun_stays_where_it_is(site: Site) -> None:
     assert site.shown()[str(running)] == ("RUN", HERE)
 
 
+def test_a_job_that_is_known_to_run_is_not_switched_at_all(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bswitch would take it to the cloud's queue, and a crash would leave it there."""
+    running, told, run = site.fill(), list[str](), LsfCommands.text
+
+    def text(commands: LsfCommands, name: str, *words: str) -> str:
+        told.append(name)
+        return run(commands, name, *words)
+
+    monkeypatch.setattr(LsfCommands, "text", text)
+    with pytest.raises(RetryLater, match="begun"):
+        site.lsf.update_jobs({running: {**MOVE, "features": "fs"}})
+    assert not {"bmod", "bswitch"}.intersection(told)
+
+
+def test_a_job_that_begins_as_it_is_switched_is_put_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    filler = site.fill()
+    job_id, run = site.submit("sleep", "600"), LsfCommands.text
+
+    def text(commands: LsfCommands, name: str, *words: str) -> str:
+        if name == "bswitch" and words[0] == CLOUD:
+            site.run("bkill", str(filler))
+            site.until(lambda: site.live(job_id).state == "RUN")
+        return run(commands, name, *words)
+
+    monkeypatch.setattr(LsfCommands, "text", text)
+    with pytest.raises(RetryLater, match="begun meanwhile"):
+        site.lsf.update_jobs({job_id: MOVE})
+    row = site.rows()[job_id]
+    assert (row.partitions, row.state, row.admin_comment) == ((HERE,), RUNNING, "")
+
+
 def test_what_lsf_refuses_is_said_and_the_rest_is_done(site: Site) -> None:
     site.fill()
     first, second = site.submit("sleep", "5"), site.submit("sleep", "5")
@@ -277,6 +310,43 @@ def test_what_lsf_refuses_is_said_and_the_rest_is_done(site: Site) -> None:
     for changes in ({"nosuchword": "5"}, {"admincomment": COMMENT}):
         with pytest.raises(RetryLater):
             site.lsf.update_jobs({first if "nosuchword" in changes else 999_999: changes})
+
+
+def test_a_move_that_lsf_refuses_leaves_the_job_as_it_was(site: Site) -> None:
+    """With the request for the cloud's hosts left behind it would start nowhere."""
+    site.fill()
+    plain, chosen = site.submit("sleep", "5"), site.submit("-W", "10", "-R", "rusage[mem=100]", "sleep", "5")
+    before = site.rows()
+    refused = {**MOVE, "partition": "nosuch", "features": "fs", "timelimit": "75"}
+    with pytest.raises(RetryLater, match=f"job {chosen}"):
+        site.lsf.update_jobs({plain: {**refused}, chosen: refused})
+    rows = site.rows()
+    assert {job_id: rows[job_id].job for job_id in (plain, chosen)} == {
+        job_id: before[job_id].job for job_id in (plain, chosen)
+    }
+    assert is_unadvised(rows[plain])
+
+
+def test_a_move_that_a_crash_has_cut_short_leaves_the_job_as_it_was(site: Site) -> None:
+    if site.stand_in is None:
+        pytest.skip("lsf.shared need not declare on_demand")
+    site.fill()
+    plain, chosen = site.submit("sleep", "5"), site.submit("-R", "rusage[mem=100]", "sleep", "5")
+    before = site.rows()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LsfBackend, "_move", crash)
+        for job_id in (plain, chosen):
+            with pytest.raises(KeyboardInterrupt):
+                site.lsf.update_jobs({job_id: {**MOVE, "features": "on-demand"}})
+    site.another()
+    rows = site.rows()
+    assert [rows[job_id].job for job_id in (plain, chosen)] == [before[plain].job, before[chosen].job]
+    assert is_unadvised(rows[plain])
+
+
+def crash(*_: object) -> None:
+    """End between two steps."""
+    raise KeyboardInterrupt
 
 
 def test_a_small_job_goes_before_others(site: Site) -> None:
