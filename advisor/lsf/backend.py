@@ -26,10 +26,10 @@ from advisor.lsf.commands import LATE, LsfCommands
 from advisor.lsf.events import EventsReader, JobsInEvents
 from advisor.lsf.ingest import ingest_lsb_acct
 from advisor.lsf.installation import EVENTS, Installation, read_installation
-from advisor.lsf.joining import OUR_WORDS, joined
+from advisor.lsf.joining import OUR_WORDS, joined, raised
 from advisor.lsf.kept_advice import AdviceBook, AdviceOfLiveJobs
 from advisor.lsf.live_job import WAITING, LiveJob
-from advisor.lsf.queued_jobs import full_id, queued_jobs, rows_of
+from advisor.lsf.queued_jobs import full_id, names_of, queued_jobs, rows_of
 from advisor.lsf.reservations import read_reservations
 from advisor.lsf.site import SiteReader, nodes_of, partitions_of
 from advisor.model.errors import RetryLater
@@ -75,6 +75,7 @@ class LsfBackend:
         self._book = AdviceBook(kept)
         self._monotonic = monotonic
         self._ended: list[LiveJob] = []
+        self._names: dict[int, str] = {}
         self._lock = threading.RLock()
         self._site = SiteReader(self._commands, monotonic)
         self._bjobs = BjobsOfWaiting(self._commands, monotonic)
@@ -115,7 +116,7 @@ class LsfBackend:
         unread = answers.Unread()
         with self._lock:
             looked = self._look()
-            if self._take_back_unmade(rows_of(looked.jobs)):
+            if self._take_back_unmade(looked.jobs):
                 looked = self._look()
             hosts = self._hosts(unread)
             if not hosts:
@@ -142,9 +143,7 @@ class LsfBackend:
         """See :class:`~advisor.model.scheduler.Scheduler`: only bjobs is run, for new jobs of IBM LSF."""
         with self._lock:
             jobs, now = self._look().jobs, time.time()
-            waiting = [
-                job for job in jobs if job.state in {"PEND", "PSUSP"} and not self._is_too_new(job, now)
-            ]
+            waiting = [job for job in jobs if job.state in WAITING and not self._is_too_new(job, now)]
             rows = rows_of(waiting)
             new = {job_id: row for job_id, row in rows.items() if job_id not in known}
             found: dict[int, SubmittedJob | None] = dict.fromkeys(rows)
@@ -204,13 +203,8 @@ class LsfBackend:
             free = [record for record in given if record.advice.advice_id not in set(known.values())]
             found = joined(new, free, burst_queues=self._burst_queues())
             self._book.keep({job_id: admin_comment(one.advice) for job_id, one in found.items()}, {})
-            waiting = {job.job_id: job for job in new if job.state in {"PEND", "PSUSP"}}
-            first = {
-                job_id: {"sitefactor": str(record.advice.priority_offset)}
-                for job_id, record in found.items()
-                if record.advice.priority_offset > 0 and job_id in waiting
-            }
-            for refusal in self._modify(first, waiting):
+            waiting = {job.job_id: job for job in new if job.state in WAITING}
+            for refusal in self._modify(raised(found, waiting), waiting):
                 log.info("lsf.not_first", job=refusal.job_id, why=str(refusal))
         for job_id, record in found.items():
             store.link(record.advice.advice_id, job_id, source=source)
@@ -262,13 +256,11 @@ class LsfBackend:
         bswitch also takes jobs that run; one that has begun meanwhile is put back.
         """
         with self._lock:
-            before = {job_id: job for job_id, (job, _) in rows_of(self._look(fresh=True).jobs).items()}
+            looked = self._look(fresh=True).jobs
+            self._names = names_of(looked)
+            before = {job_id: job for job_id, (job, _) in rows_of(looked).items()}
             ours = {job_id for job_id in changes if self._book.advice_id(job_id)}
-            refusals = [
-                RefusedByLsf(job_id, why)
-                for job_id, said in changes.items()
-                if (why := changing.obstacle(said, before.get(job_id), is_ours=job_id in ours))
-            ]
+            refusals = changing.refused(changes, before, ours)
             due = {
                 job_id: said for job_id, said in changes.items() if job_id not in changing.ids_of(refusals)
             }
@@ -302,7 +294,7 @@ class LsfBackend:
             if "sitefactor" in said and most is not None and before[job_id].priority is None:
                 options += ["-sp", str(most)]
             if options:
-                refusals += self._told(job_id, "bmod", *options, job_name(job_id))
+                refusals += self._told(job_id, "bmod", *options, self._named(job_id))
         return refusals
 
     def _move(
@@ -314,7 +306,9 @@ class LsfBackend:
             ids = [job_id for job_id, goes in queues.items() if goes == queue]
             for begin in range(0, len(ids), _JOBS_A_CALL):
                 try:
-                    self._commands.text("bswitch", queue, *map(job_name, ids[begin : begin + _JOBS_A_CALL]))
+                    self._commands.text(
+                        "bswitch", queue, *map(self._named, ids[begin : begin + _JOBS_A_CALL])
+                    )
                 except RetryLater as error:
                     said[queue] = error
         looked = self._look(fresh=True).jobs if queues else ()
@@ -341,18 +335,21 @@ class LsfBackend:
     def _put_back(self, job_id: int, queue: str) -> list[RefusedByLsf]:
         self._book.forget(job_id)
         log.info("lsf.put_back", job=job_id, queue=queue)
-        refusals = self._told(job_id, "bswitch", queue, job_name(job_id))
+        refusals = self._told(job_id, "bswitch", queue, self._named(job_id))
         return [*refusals, RefusedByLsf(job_id, "it has begun meanwhile, and is in its own queue again")]
 
     def _take_back(self, job_id: int, job: LiveJob, changes: Mapping[str, str]) -> None:
         """What was set for a move that was not made; else no host here fits the job."""
         options = changing.taken_back(changes, job, is_absolute=self._site.last.has_absolute_limits)
-        for refusal in self._told(job_id, "bmod", *options, job_name(job_id)) if options else ():
+        for refusal in self._told(job_id, "bmod", *options, self._named(job_id)) if options else ():
             log.warning("lsf.not_taken_back", job=job_id, why=str(refusal))
 
-    def _take_back_unmade(self, rows: Mapping[int, tuple[LiveJob, int]]) -> bool:
+    def _take_back_unmade(self, jobs: Collection[LiveJob]) -> bool:
         """Take back what was set for moves that a crash, or an LSF without an answer, has cut short."""
-        found = [one for one in self._book.moving if one in rows and rows[one][0].state in WAITING]
+        if not (moving := self._book.moving):
+            return False
+        rows, self._names = rows_of(jobs), names_of(jobs)
+        found = [one for one in moving if one in rows and rows[one][0].state in WAITING]
         for job_id in found:
             self._take_back(job_id, rows[job_id][0], {})
             self._book.forget(job_id)
@@ -363,9 +360,9 @@ class LsfBackend:
         if not self._settings.submit.tell_user:
             return
         if self._commands.has("bpost"):
-            refusals = self._told(job_id, "bpost", "-d", text, job_name(job_id))
+            refusals = self._told(job_id, "bpost", "-d", text, self._named(job_id))
         elif not job.description or job.description.startswith(OUR_WORDS):
-            refusals = self._told(job_id, "bmod", "-Jd", text, job_name(job_id))
+            refusals = self._told(job_id, "bmod", "-Jd", text, self._named(job_id))
         else:
             return
         for refusal in refusals:
@@ -390,6 +387,9 @@ class LsfBackend:
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.model.scheduler.Scheduler`."""
         self._commands.text("bresume", *map(job_name, job_ids))
+
+    def _named(self, job_id: int) -> str:
+        return self._names.get(job_id) or job_name(job_id)
 
     def _told(self, job_id: int, *words: str) -> list[RefusedByLsf]:
         """Run a command about one job; what it refused."""

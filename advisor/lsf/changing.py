@@ -114,8 +114,23 @@ def limit(minutes: str, job: LiveJob) -> list[str]:
     return ["-W", f"{minutes}/{job.limit_host}" if is_host else minutes]
 
 
-def obstacle(changes: Mapping[str, str], job: LiveJob | None, *, is_ours: bool) -> str:
-    """Why a job cannot be changed so; empty: it can. `is_ours`: the advisor may have changed it before."""
+def refused(
+    changes: Mapping[int, Mapping[str, str]], jobs: Mapping[int, LiveJob], ours: Container[int]
+) -> list[RefusedByLsf]:
+    """Changes that LSF need not be told: the jobs cannot be changed so.
+
+    Args:
+        jobs: As they are now.
+        ours: Jobs that the advisor may have changed before.
+    """
+    found = {
+        job_id: _obstacle(said, jobs.get(job_id), is_ours=job_id in ours) for job_id, said in changes.items()
+    }
+    return [RefusedByLsf(job_id, why) for job_id, why in found.items() if why]
+
+
+def _obstacle(changes: Mapping[str, str], job: LiveJob | None, *, is_ours: bool) -> str:
+    """Why a job cannot be changed so; empty: it can."""
     if job is None:
         return "it has ended"
     if "partition" in changes and job.state not in WAITING:

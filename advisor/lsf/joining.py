@@ -6,7 +6,7 @@ an advice belong together that agree in user, name, processors and project, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
 from advisor.history.records import AdviceRecord
@@ -55,6 +55,15 @@ def joined(
         if match is not None:
             found[job.job_id] = free.pop(match.advice.advice_id)
     return found
+
+
+def raised(found: Mapping[int, AdviceRecord], waiting: Container[int]) -> dict[int, dict[str, str]]:
+    """The changes that put waiting jobs first whose advice says so, by job."""
+    return {
+        job_id: {"sitefactor": str(record.advice.priority_offset)}
+        for job_id, record in found.items()
+        if record.advice.priority_offset > 0 and job_id in waiting
+    }
 
 
 def _matches(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from advisor.lsf.answers import Queue
 from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish
 from advisor.lsf.joining import OUR_WORDS, token_of
-from advisor.lsf.live_job import LiveJob
+from advisor.lsf.live_job import WAITING, LiveJob
 from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, read_resource_request
 from advisor.lsf.run_limit import limit_as_given
 from advisor.lsf.shares import own_priority, priority_of_queue
@@ -41,7 +42,7 @@ def rows_of(jobs: Iterable[LiveJob]) -> dict[int, tuple[LiveJob, int]]:
     rows: dict[int, tuple[LiveJob, int]] = {}
     arrays: dict[int, list[LiveJob]] = {}
     for job in jobs:
-        if job.array_index and job.state in {"PEND", "PSUSP"} and not job.restarts:
+        if _waits_with_its_array(job):
             arrays.setdefault(job.job_id, []).append(job)
         else:
             rows[full_id(job)] = (job, 1)
@@ -51,6 +52,38 @@ def rows_of(jobs: Iterable[LiveJob]) -> dict[int, tuple[LiveJob, int]]:
         else:
             rows |= {full_id(job): (job, 1) for job in elements}
     return rows
+
+
+def names_of(jobs: Collection[LiveJob]) -> dict[int, str]:
+    """How LSF's commands name the rows of :func:`rows_of` that are less than an array: ``95[2-4,7]``.
+
+    By the array's id alone they would change its elements that run, too.
+    """
+    live = Counter(job.job_id for job in jobs)
+    waiting: dict[int, list[int]] = {}
+    for job in jobs:
+        if _waits_with_its_array(job):
+            waiting.setdefault(job.job_id, []).append(job.array_index)
+    return {
+        array_id: f"{array_id}[{_folded(indices)}]"
+        for array_id, indices in waiting.items()
+        if len(indices) < live[array_id]
+    }
+
+
+def _folded(indices: Iterable[int]) -> str:
+    """``2-4,7`` of 2, 3, 4 and 7."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in runs)
+
+
+def _waits_with_its_array(job: LiveJob) -> bool:
+    return job.array_index > 0 and job.state in WAITING and not job.restarts
 
 
 def queued_jobs(

@@ -170,7 +170,7 @@ def test_jobs_are_advised_and_moved(site: Site) -> None:
 
 
 def test_what_a_user_changed_since_the_last_look_is_not_overwritten(site: Site) -> None:
-    """The record of bmod does not say what; `bmod -R` would set anew what the user asked for at submission."""
+    """The record of bmod does not say what; `bmod -R` would set what the user asked for before."""
     job_id = site.submit("-R", "rusage[mem=100]", "sleep", "5")
     assert is_unadvised(site.rows()[job_id])
     site.run("bmod", "-R", "rusage[mem=900]", str(job_id))

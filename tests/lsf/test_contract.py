@@ -257,6 +257,20 @@ def test_an_array_is_moved_as_a_whole(site: Site) -> None:
     assert array not in rows  # its elements differ: each is a row
 
 
+def test_of_an_array_the_elements_that_wait_are_moved_and_no_other(site: Site) -> None:
+    """An array that runs in part is the usual one, and bswitch takes its running elements along."""
+    most = site.submit("-n", str(site.slots - 1), "sleep", "600")
+    site.until(lambda: site.rows()[most].state == RUNNING)
+    array = site.submit("-J", "many[1-4]", "sleep", "600")
+    site.until(lambda: site.shown()["many[1]"] == ("RUN", HERE))
+    site.lsf.update_jobs({array: MOVE})
+    assert site.shown()["many[1]"] == ("RUN", HERE)
+    assert {site.shown()[f"many[{n}]"] for n in range(2, 5)} == {("PEND", CLOUD)}
+    rows = site.rows()
+    assert (rows[array].partitions, rows[array].job.array_tasks) == ((CLOUD,), 3)
+    assert rows[1 << 32 | array].partitions == (HERE,)
+
+
 def test_a_job_that_has_begun_stays_where_it_is(site: Site) -> None:
     running = site.fill()
     with pytest.raises(RetryLater, match="begun"):
