@@ -39,6 +39,11 @@ _PARAMETERS: Final = {
     "P": "PROJECT_NAME", "m": "HOSTS", "w": "DEPEND_COND", "sp": "JOB_PRIORITY", "H": "HOLD",
     "r": "RERUNNABLE",
 }  # fmt: skip
+CHANGED: Final = {
+    "Jd": "description", "W": "minutes", "R": "resource_request", "sp": "priority", "Rn": "no_resources",
+    "Wn": "no_minutes",
+}  # fmt: skip
+"""Options of bmod, and what they change."""
 _OF_PARAMETER: Final = {name: letter for letter, name in _PARAMETERS.items()}
 _NUMBERS: Final = frozenset({"NUM_PROCESSORS", "JOB_PRIORITY"})
 

@@ -164,7 +164,8 @@ def modify(job: StandInJob, word: str, user_id: int, changed: Mapping[str, str])
     priority = f" {changed['priority']}" if "priority" in changed else ""
     description = f" {_text(changed['description'])}" if "description" in changed else ""
     return (
-        f'"JOB_MODIFY2" "22" {int(job.submit_time)} "{word}" {options} {options2} {deleted} {user_id} "{job.user}"'
+        f'"JOB_MODIFY2" "22" {int(job.submit_time)} "{word}" {options} {options2} {deleted}'
+        f' {user_id} "{job.user}"'
         f" {int(job.submit_time)} 18 2147483646 0 0 0 0 {resources}{limits}"
         f' "/root" "" "head" "" 0 2147483646 "" 0{priority}{description}\n'
     )
@@ -226,9 +227,9 @@ def jobs_json(jobs: Iterable[StandInJob]) -> str:
     return json.dumps({"COMMAND": "bjobs", "JOBS": len(rows), "RECORDS": rows})
 
 
-def queues_table(queues: Iterable[tuple[str, int]]) -> str:
-    """``bqueues``, of names and priorities."""
-    rows = (f"{name:<15} {priority:>4} Open:Active\n" for name, priority in queues)
+def queues_table(queues: Iterable[tuple[str, int]], *, is_wide: bool) -> str:
+    """``bqueues``, of names and priorities; without ``-w`` names are cut."""
+    rows = (f"{name if is_wide else name[:15]:<15} {priority:>4} Open:Active\n" for name, priority in queues)
     return "QUEUE_NAME      PRIO STATUS\n" + "".join(rows)
 
 

@@ -25,6 +25,7 @@ from advisor.lsf.live_job import elements
 from advisor.model.job_id import job_name
 from advisor.testing import lsf_records as records
 from advisor.testing.lsf_programs import (
+    CHANGED,
     bad_option,
     begin_time,
     modified,
@@ -335,7 +336,7 @@ class LsfStandIn:
         out, err, code = self._each(rest, modify)
         for word in rest if not err else ():
             job = self._jobs[self._keys(word)[0]]
-            changed = {name: given[letter] for letter, name in _CHANGED.items() if letter in given}
+            changed = {name: given[letter] for letter, name in CHANGED.items() if letter in given}
             record = records.modify(job, word, user, changed)
             self._log(records.modify_by_ibm(job, word, self._version) if self._version else record)
         return out and "".join(f"Parameters of job <{word}> are being changed\n" for word in rest), err, code
@@ -391,15 +392,12 @@ class LsfStandIn:
     def _bqueues(self, _user: int, words: list[str]) -> Said:
         queues = self._queues.values()
         if "-l" not in words:
-            return records.queues_table((queue.name, queue.priority) for queue in queues), "", 0
+            rows = ((queue.name, queue.priority) for queue in queues)
+            return records.queues_table(rows, is_wide="-w" in words), "", 0
         return records.RULE.join(
             records.queue_page(one.name, one.hosts, one.priority, one.minutes, is_default=one.is_default)
             for one in queues
         ), "", 0  # fmt: skip
 
 
-_CHANGED: Final = {
-    "Jd": "description", "W": "minutes", "R": "resource_request", "sp": "priority", "Rn": "no_resources",
-    "Wn": "no_minutes",
-}  # fmt: skip
 _BSUB: Final = "q n W J Jd b R P m w sp esub"

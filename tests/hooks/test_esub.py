@@ -65,13 +65,18 @@ class Esub:
         self.queues("normal", "burst", "aws", "aws_spot")
 
     def queues(self, *names: str, status: str = "Open:Active") -> None:
-        """What bqueues shows: it ends with 255 for a queue that is not there, as the real one does."""
+        """What bqueues shows: it ends with 255 for a queue that is not there, as the real one does.
+
+        Without -w it cuts names after 15 characters.
+        """
         program = self.folder / "bqueues"
         rows = "|".join(names) or "-"
         program.write_text(
-            f'#!/bin/sh\n[ "$1" = -u ] || exit 1\ncase "$3" in {rows}) ;; *) echo "$3: No such queue" >&2; '
+            "#!/bin/sh\nlength=15\n"
+            'if [ "$1" = -w ]; then length=99; shift; fi\n[ "$1" = -u ] || exit 1\n'
+            f'case "$3" in {rows}) ;; *) echo "$3: No such queue" >&2; '
             "exit 255;; esac\necho 'QUEUE_NAME PRIO STATUS MAX JL/U JL/P JL/H NJOBS PEND RUN SUSP'\n"
-            f'echo "$3 30 {status} - - - - 0 0 0 0"\n'
+            f'printf "%.*s 30 {status} - - - - 0 0 0 0\\n" $length "$3"\n'
         )
         program.chmod(0o755)
 
@@ -230,6 +235,13 @@ def test_only_a_queue_that_is_there_and_open(tmp_path: Path, esub: Esub) -> None
     for kept in (gone, closed, unknown):
         assert (kept.code, kept.changes, kept.output) == (0, "", "")
         assert "job left alone" in kept.said
+
+
+def test_a_queue_with_a_long_name_is_known(tmp_path: Path, esub: Esub) -> None:
+    long = "cloud_on_demand_gpu"
+    esub.queues(long)
+    with answering(tmp_path / "s", says(partition=long)):
+        assert esub.submit_until_answered().changes == f'LSB_SUB_QUEUE="{long}"\n'
 
 
 def test_a_bqueues_that_hangs_is_not_waited_for(tmp_path: Path, esub: Esub) -> None:

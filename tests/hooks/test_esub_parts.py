@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ from advisor.service.exchange.protocol import (
     decode_request,
 )
 from advisor.service.submit.submission import job_of
-from tests.hooks.esub import script
+from tests.hooks.esub import SCRIPT, script
 
 __all__ = ["script"]
 
@@ -28,6 +29,12 @@ SETTINGS = {
 }
 
 LOST_SETTINGS = {**SETTINGS, "queue_for.spot": "aws_spot"}
+
+
+def test_it_is_written_for_python_3_6() -> None:
+    tree = ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
+    newer = {"isascii", "removeprefix", "removesuffix", "posix_spawn", "posix_spawnp"}
+    assert not newer & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
 def request_of(script: ModuleType, **options: str) -> AdviseRequest:
