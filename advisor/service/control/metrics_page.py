@@ -46,6 +46,9 @@ class LoopCollector(Collector):
             "End of the last round without a failure.",
             labels=("loop",),
         )
+        failing = GaugeMetricFamily(
+            "advisor_loop_open_failures", "Steps that failed in the last round.", labels=("loop",)
+        )
         failures = CounterMetricFamily(
             "advisor_loop_failures", "Steps that failed, by code.", labels=("loop", "step", "code")
         )
@@ -53,9 +56,10 @@ class LoopCollector(Collector):
             rounds.add_metric((name,), health.rounds)
             seconds.add_metric((name,), health.seconds)
             good.add_metric((name,), health.last_good_round or 0.0)
+            failing.add_metric((name,), len(health.open_failures))
             for (step, code), count in health.failures.items():
                 failures.add_metric((name, step, code), count)
-        yield from (rounds, seconds, good, failures)
+        yield from (rounds, seconds, good, failing, failures)
         for name, (value, text) in self._gauges().items():
             yield GaugeMetricFamily(f"advisor_{name}", text, value=value)
 
