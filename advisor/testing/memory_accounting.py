@@ -35,7 +35,7 @@ class MemoryAccounting:
             "JobIDRaw": job.job_id,
             "JobID": job.job_id,
             "State": state,
-            "Submit": int(job.submit_time),
+            "Submit": int(job.queued_at),
             "Start": int(start),
             "End": int(end),
             "TimelimitRaw": math.ceil(job.limit_seconds / 60.0),

@@ -380,4 +380,5 @@ class MemoryCluster:
             self._note_run(job, "REQUEUED", now)
         self._leave(job, now)
         job.state, job.start_time, job.restarts = PENDING, None, job.restarts + 1
+        job.queued_at = now
         job.begin_time = job.ages_since = now + self.times.requeue

@@ -49,7 +49,7 @@ class MemoryPlaces:
             partition=job.partition,
             priority=1000 + job.priority_offset,
             start_time=job.start_time,
-            submit_time=job.submit_time,
+            submit_time=job.queued_at,
             restarts=job.restarts,
             limit_seconds=job.limit_seconds,
             name=(job.described and job.described.name) or "",

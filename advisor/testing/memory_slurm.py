@@ -129,7 +129,7 @@ class MemorySlurm(MemoryCluster):
             queued=self._as_queued(job),
             nice=max(0, -job.priority_offset),
             prefer=job.prefer,
-            eligible_time=job.begin_time or job.submit_time,
+            eligible_time=job.begin_time or job.queued_at,
         )
 
     def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:
@@ -234,10 +234,13 @@ class MemorySlurm(MemoryCluster):
 
     def _requeue_all(self, verb: str, job_ids: Collection[int], never: Collection[str]) -> None:
         def again() -> None:
-            for job in (self.jobs[job_id] for job_id in job_ids):
-                if job.state not in never:
+            due = [job for job in (self.jobs[job_id] for job_id in job_ids) if job.state not in never]
+            for job in due:
+                if job.may_requeue:
                     self._requeue(job)
             self.told.append((verb, tuple(job_ids), {}))
+            if not all(job.may_requeue for job in due):
+                raise RetryLater("Requested operation is presently disabled", code="slurm.command_failed")
 
         self._call(verb, again)
 

@@ -117,7 +117,8 @@ class MemoryJob(_Shown):
         job_id, nodes_wanted: Slurm's id; nodes of its own.
         processors: Processors; 0: four on each node wanted.
         seconds, cloud_seconds: How long it really runs on-premise and, where that differs, in the cloud.
-        submit_time: Epoch seconds.
+        submit_time, queued_at: Epoch seconds; the second is of its last requeue, which Slurm shows as its
+            submission.
         partition, account, admin_comment: As in Slurm.
         fails: Whether it ends with an exit code of its own that is not 0.
         signal: The signal it asked to be warned by (``--signal``); empty for none.
@@ -163,6 +164,7 @@ class MemoryJob(_Shown):
     ends: list[str] = field(default_factory=list)
     is_held: bool = False
     priority_offset: int = 0
+    queued_at: float = math.nan
     ages_since: float = math.nan
     after: tuple[int, ...] = ()
     after_ok: tuple[int, ...] = ()
@@ -177,6 +179,8 @@ class MemoryJob(_Shown):
     def __post_init__(self) -> None:
         if self.described is not None and self.described.requeue is False:
             self.may_requeue = False
+        if math.isnan(self.queued_at):
+            self.queued_at = self.submit_time
         if math.isnan(self.ages_since):
             self.ages_since = self.submit_time
 
@@ -227,7 +231,7 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
         job=replace(
             said,
             job_id=job.job_id,
-            submit_time=job.submit_time,
+            submit_time=job.queued_at,
             processors=job.size,
             queue=job.partition,
             account=job.account or said.account,

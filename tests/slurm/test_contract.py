@@ -186,6 +186,35 @@ def test_a_requeued_job_keeps_its_id_and_waits(site: Site) -> None:
     site.until(lambda: state(site, job_id) == "RUNNING")
 
 
+def test_a_job_that_may_not_be_requeued_is_not_by_asking_for_it(site: Site) -> None:
+    job_id, other = running(site, may_requeue=False), running(site)
+    with pytest.raises(RetryLater):
+        site.slurm.requeue([job_id])
+    assert state(site, job_id) == "RUNNING"
+    with pytest.raises(RetryLater):
+        site.slurm.requeue([job_id, other])
+    site.until(lambda: state(site, other) == "PENDING")
+    assert state(site, job_id) == "RUNNING"
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_requeued_job_is_shown_as_submitted_when_it_was_requeued(site: Site, *, is_lost: bool) -> None:
+    job_id = running(site)
+    before = job(site, job_id)
+    began = site.now
+    site.until(lambda: site.now > began + 2.0)
+    (name,) = (name for name in NODES if has_job(site, name))
+    if is_lost:
+        site.slurm.update_node([name], state="POWER_DOWN_FORCE", reason="lost")
+    else:
+        site.slurm.requeue([job_id])
+    site.until(lambda: state(site, job_id) == "PENDING")
+    after = job(site, job_id)
+    assert before is not None
+    assert after is not None
+    assert after.job.submit_time >= before.job.submit_time + 2.0
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_job_that_has_ended_is_run_again_only_where_that_is_meant(site: Site, *, fails: bool) -> None:
     job_id = running(site, SHORT, fails=fails)
