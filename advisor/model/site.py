@@ -66,6 +66,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             than before, and how many; no job is sent that needs more and may run into them.
         denied_accounts: Those that the burst partition denies, and from Slurm 23.02 on those below them, in
             lower case. The hook knows only those that are named.
+        drawn: Reservation to which jobs of an account or a user (`Job.payers`) are drawn without naming it.
         protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
             well.
         spent_usd, promised_usd: Cost of nodes since the budget's period began, and the expected cost of
@@ -106,6 +107,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_demand_closed: ClosedCapacity | None = None
     closings: tuple[tuple[float, int], ...] = ()
     denied_accounts: frozenset[str] = frozenset()
+    drawn: dict[str, str] = {}
     protected: str = ""
     spent_usd: float = 0.0
     spent_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)

@@ -202,6 +202,7 @@ class Reservation:
         begin, end: Epoch seconds.
         nodes: Names of its nodes.
         processors: How many it has on them; None: not known, and taken to be all.
+        draws: Accounts and users (`Job.payers`) whose jobs start there without naming it (``MAGNETIC``).
     """
 
     name: str
@@ -209,6 +210,7 @@ class Reservation:
     end: float
     nodes: frozenset[str]
     processors: int | None = None
+    draws: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from advisor.history.sacct import ENVIRONMENT as _EPOCH_TIMES
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import Reservation
-from advisor.slurm import parsing
+from advisor.slurm.reservations import read_reservations
 
 _STDERR_CHARACTERS: Final = 500
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -271,4 +271,4 @@ def nodes_in_topology(commands: Commands) -> frozenset[str]:
 
 def reservations_of(commands: Commands) -> tuple[Reservation, ...]:
     """All reservations; RetryLater when slurmctld does not say."""
-    return parsing.reservations(commands.text("scontrol", "--oneliner", "show", "reservations"))
+    return read_reservations(commands.text("scontrol", "--oneliner", "show", "reservations"))

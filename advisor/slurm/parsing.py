@@ -11,7 +11,6 @@ from typing import Final
 from msgspec import structs
 
 from advisor.model.cluster import Node
-from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.job_words import (
     array_at_once,
@@ -22,8 +21,7 @@ from advisor.model.job_words import (
     mebibytes,
 )
 from advisor.model.node_classes import NOT_BY_NODE, OF_ALL_NODES, gpu_count, gpu_types
-from advisor.model.node_sets import expand
-from advisor.model.snapshot import PENDING, Partition, QueuedJob, Reservation, SubmittedJob
+from advisor.model.snapshot import PENDING, Partition, QueuedJob, SubmittedJob
 from advisor.slurm import records
 from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Unread
@@ -99,9 +97,6 @@ _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
 _GPUS: Final = "gres/gpu"
 _PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
-_WITHOUT_NODES: Final = frozenset({"LICENSE_ONLY", "ANY_NODES", "MAGNETIC"})
-"""Flags of reservations that leave the nodes to all jobs, and of those that jobs use without naming them."""
-_FOR_EVER: Final = 365 * 86_400
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -334,32 +329,6 @@ def partitions(text: str) -> tuple[Partition, ...]:
 def pairs_of(line: str) -> dict[str, str]:
     """Names and values of a line of ``scontrol --oneliner``; a value ends at a space."""
     return dict(_PAIR.findall(line))
-
-
-def reservations(text: str) -> tuple[Reservation, ...]:
-    """Reservations of ``scontrol -o show reservations``; administrators type its values."""
-    found = []
-    for line in text.splitlines():
-        pairs = pairs_of(line)
-        name, nodes = pairs.get("ReservationName"), records.text(pairs.get("Nodes", ""), 65536)
-        begin, end = records.whole(pairs.get("StartTime", "")), records.whole(pairs.get("EndTime", ""))
-        if not name or begin is None or end is None:
-            continue
-        tres = re.search(r"\bTRES=cpu=([0-9]+[KMGTP]?)", line)
-        flags = pairs.get("Flags", "").split(",")
-        if not _WITHOUT_NODES.isdisjoint(flags):
-            nodes = None
-        if "TIME_FLOAT" in flags:  # it never begins, and keeps longer jobs away for ever
-            end = begin + _FOR_EVER
-        try:
-            names = frozenset(expand(nodes) if nodes else ())
-        except BadInput:
-            continue
-        processors = None if tres is None else records.leading(tres[1])
-        found.append(
-            Reservation(name=name, begin=float(begin), end=float(end), nodes=names, processors=processors)
-        )
-    return tuple(found)
 
 
 def default_memory(values: Mapping[str, str]) -> tuple[int | None, int | None]:

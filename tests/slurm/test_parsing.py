@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from advisor.model import node_sets
 from advisor.model.cluster import NodePower
 from advisor.model.errors import BadInput, RetryLater
+from advisor.model.periods import USER
 from advisor.model.snapshot import PENDING
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import release_in
 from advisor.slurm.records import Layout, Unread
+from advisor.slurm.reservations import read_reservations
 
 FIXTURES = Path(__file__).parent / "fixtures"
 OLDEST = "22.05"
@@ -357,17 +359,22 @@ def test_reservations_of_nodes_and_of_cores() -> None:
         "CoreIDs=0-1 TRES=cpu=2 Users=root Groups=(null)\n"
         "ReservationName=licences StartTime=1795915457 EndTime=1795916057 Nodes=(null) TRES=(null)\n"
         "ReservationName=any StartTime=1795915457 EndTime=1795916057 Nodes=n[1-9] Flags=LICENSE_ONLY,DAILY\n"
+        "ReservationName=course StartTime=1795915457 EndTime=1795916057 Nodes=n[2-3] Flags=SPEC_NODES,MAGNETIC "
+        "TRES=cpu=8 Users=alice,-bob Groups=(null) Accounts=physics Licenses=(null) State=ACTIVE\n"
         "ReservationName=float StartTime=1795915457 EndTime=1795916057 Nodes=n1 Flags=TIME_FLOAT TRES=cpu=1\n"
         "ReservationName=broken StartTime=1795915457 EndTime=1795916057 Nodes=n[1-\n"
         "ReservationName=open StartTime=Unknown EndTime=1795916057 Nodes=n1\n"
         "No reservations in the system\n"
     )
-    maintenance, cores, licences, anywhere, floating = parsing.reservations(text)
+    maintenance, cores, licences, anywhere, course, floating = read_reservations(text)
     assert floating.end > floating.begin + 300 * 86_400.0
     assert maintenance.nodes == {"onprem1", "onprem2"}
     assert (maintenance.name, maintenance.begin, maintenance.end) == ("maint", 1795915277.0, 1795915337.0)
     assert (maintenance.processors, cores.processors, licences.processors) == (8, 2, None)
     assert (cores.nodes, licences.nodes, anywhere.nodes) == ({"onprem3"}, frozenset(), frozenset())
+    # a magnetic reservation is closed to all others, and only its own jobs need not name it
+    assert (course.nodes, course.draws) == ({"n2", "n3"}, {"physics", f"{USER}alice"})
+    assert maintenance.draws == frozenset()
 
 
 @pytest.mark.parametrize(

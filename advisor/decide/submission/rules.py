@@ -193,6 +193,13 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
     return None
 
 
+def _drawn_to_reservation(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
+    """Nodes on-premise are reserved for jobs of its user or account, also for those that do not say so."""
+    names = (cloud.drawn[payer] for payer in job.payers if payer in cloud.drawn) if cloud.drawn else iter(())
+    name = next(names, None)
+    return None if name is None else _no(Reason.RESERVATION, name)
+
+
 def _unknown_data(job: Job, _cloud: CloudState, _settings: Settings) -> Answer | None:
     """The user said that the job brings data, and not how much, so its cost is not known."""
     need = data_of(job.comment) if job.comment else None
@@ -309,6 +316,7 @@ def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None
 # In this order: the user's own request comes first, so that users read it as the reason.
 RULES: Final[tuple[Rule, ...]] = (
     _explicit_words,
+    _drawn_to_reservation,
     _opt_out,
     _unknown_data,
     _switched_off,
@@ -322,4 +330,4 @@ RULES: Final[tuple[Rule, ...]] = (
 
 # The rules that may concern any job. The others need something that a special job has (`is_special`);
 # skipping them changes no answer and saves a tenth of the time of a decision.
-RULES_FOR_ALL: Final[tuple[Rule, ...]] = (_switched_off, _lists, _size)
+RULES_FOR_ALL: Final[tuple[Rule, ...]] = (_drawn_to_reservation, _switched_off, _lists, _size)

@@ -39,7 +39,7 @@ from advisor.service.exchange.status_file import write as write_status
 from advisor.service.observation.cloud_rooms import NO_ROOM, cloud_rooms
 from advisor.service.observation.committed import with_committed
 from advisor.service.observation.poll_view import SharedView
-from advisor.service.observation.reserved_nodes import open_cloud_nodes
+from advisor.service.observation.reserved_nodes import drawn_to, open_cloud_nodes
 from advisor.service.observation.sharing import sharing_of
 from advisor.service.observation.site_view import (
     PAID_FOR,
@@ -290,6 +290,7 @@ class PollLoop:
             on_demand_closed=closings.on_demand,
             closings=reserved,
             denied_accounts=terms.denied_accounts,
+            drawn=drawn_to(reservations, self._clock.wall()),
             protected=self._cloud.protected,
             spent_usd=spent,
             spent_by_account=spent_by_account,

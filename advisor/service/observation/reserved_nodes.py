@@ -84,6 +84,11 @@ def open_cloud_nodes(
     return usable, tuple(closings)
 
 
+def drawn_to(reservations: Iterable[Reservation], now: float) -> dict[str, str]:
+    """Account or user (`Job.payers`) to the reservation now in force to which its jobs are drawn."""
+    return {payer: one.name for one in reservations if one.begin <= now < one.end for payer in one.draws}
+
+
 def is_shut_out(queued: QueuedJob, nodes: Sequence[Node], closings: Closings, now: float) -> bool:
     """Whether reservations leave a waiting job too few of these cloud nodes until its limit would end it."""
     ends = now + (queued.job.requested_time or math.inf)

@@ -42,6 +42,8 @@ STAYS = [
     ({"queue": "onprem,gpu"}, {}, {}, Reason.PARTITION_NOT_MANAGED),
     ({"node_list": "n[1-3]"}, {}, {}, Reason.NODE_LIST),
     ({"reservation": "class"}, {}, {}, Reason.RESERVATION),
+    ({"user": "eve"}, {}, {"drawn": {"user eve": "class"}}, Reason.RESERVATION),
+    ({"account": "chem"}, {}, {"drawn": {"chem": "class"}}, Reason.RESERVATION),
     ({"licenses": "matlab:1"}, {}, {}, Reason.LICENSES),
     ({"gres": "gpu:1"}, {}, {}, Reason.GRES),
     ({"dependency": "afterok:17"}, {}, {}, Reason.DEPENDENCY),
