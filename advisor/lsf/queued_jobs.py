@@ -16,11 +16,11 @@ from advisor.lsf.run_limit import limit_as_given
 from advisor.lsf.shares import own_priority, priority_of_queue
 from advisor.lsf.site import LsfSite
 from advisor.model.job import Job
-from advisor.model.snapshot import PENDING, RUNNING, SUSPENDED, QueuedJob
+from advisor.model.snapshot import PENDING, RUNNING, STOPPED, QueuedJob
 
 _STATES: Final = {
-    "PEND": PENDING, "PSUSP": PENDING, "RUN": RUNNING, "SSUSP": SUSPENDED, "USUSP": SUSPENDED,
-    "UNKWN": SUSPENDED,  # its host does not answer: it holds its slots, and nothing is done about it
+    "PEND": PENDING, "PSUSP": PENDING, "RUN": RUNNING, "SSUSP": STOPPED, "USUSP": STOPPED,
+    "UNKWN": STOPPED,  # its host does not answer: it holds its slots, and nothing is done about it
 }  # fmt: skip
 _DEPENDENCY: Final = "Dependency"
 _USER_IS_FULL: Final = "UserSlotLimit"

@@ -21,8 +21,9 @@ PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
 CONFIGURING: Final = "CONFIGURING"
 SUSPENDED: Final = "SUSPENDED"
+STOPPED: Final = "STOPPED"
 _HOLDS_PROCESSORS: Final = frozenset(
-    {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+    {"RUNNING", "CONFIGURING", "COMPLETING", SUSPENDED, STOPPED, "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
 _HELD: Final = frozenset(
     {
@@ -111,8 +112,13 @@ class QueuedJob:
 
     @property
     def holds_processors(self) -> bool:
-        """True while the job has processors."""
+        """True while the job has nodes."""
         return self.state in _HOLDS_PROCESSORS
+
+    @property
+    def uses_processors(self) -> bool:
+        """The same of its processors: Slurm gives those of a suspended job to others, not of a stopped one."""
+        return self.holds_processors and self.state != SUSPENDED
 
     @property
     def is_queued(self) -> bool:

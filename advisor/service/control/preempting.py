@@ -80,7 +80,8 @@ class PreemptingFeature(Feature):
         Those that jobs of that QOS wait for are not.
         """
         nodes = [node for node in snapshot.nodes_of(name) if not (node.is_down or node.is_draining)]
-        holding = {q.job.job_id: q for node in nodes for q in snapshot.jobs_on.get(node.name, ())}.values()
+        on_nodes = (queued for node in nodes for queued in snapshot.jobs_on.get(node.name, ()))
+        holding = {queued.job.job_id: queued for queued in on_nodes if queued.uses_processors}.values()
         idle = max(0, sum(node.processors for node in nodes) - _processors(holding))
         since = snapshot.time - self._exempt_seconds
         running = [queued for queued in holding if (queued.start_time or snapshot.time) <= since]

@@ -21,7 +21,7 @@ from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
 from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
-from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, SUSPENDED, QueuedJob
+from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, STOPPED, SUSPENDED, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.going_again import GoingAgain, SliceDecider
@@ -39,7 +39,7 @@ from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
-_STOPPED: Final = frozenset({SUSPENDED, "STOPPED"})
+_STOPPED: Final = frozenset({SUSPENDED, STOPPED})
 _MAY_COME_BACK: Final = frozenset({PENDING, CONFIGURING, RUNNING})
 
 AskSlowdown = Callable[[QueuedJob], float]

@@ -75,7 +75,7 @@ def visitors(snapshot: ClusterSnapshot, settings: Settings) -> Mapping[int, Visi
     others = {
         queued.job.job_id: queued
         for queued in snapshot.jobs
-        if queued.holds_processors and ours.isdisjoint(queued.partitions)
+        if queued.uses_processors and ours.isdisjoint(queued.partitions)
     }
     if not others:
         return {}
@@ -98,7 +98,7 @@ def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
 
 
 def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
-    if not (queued.is_queued or queued.holds_processors):
+    if not (queued.is_queued or queued.uses_processors):
         return
     job = queued.job
     yield SnapshotRow(
@@ -106,7 +106,7 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
         processors=job.processors,
         submit_time=job.submit_time,
         requested_time=job.requested_time,
-        start_time=queued.start_time if queued.holds_processors else None,
+        start_time=queued.start_time if queued.uses_processors else None,
         tasks=job.array_tasks,
     )
 

@@ -106,7 +106,7 @@ def on_premise_queue(snapshot: ClusterSnapshot, settings: Settings) -> OnPremise
     queued = [q for q in here if q.is_queued and not (q.job.reservation or never_starts(q))]
     tiers = added_by_tiers(ours, snapshot.sharing.partitions)
     unusable, foreign = unusable_nodes(snapshot), visitors(snapshot, settings)
-    running = tuple(queued for queued in here if queued.holds_processors)
+    running = tuple(queued for queued in here if queued.uses_processors)
     running += tuple(visitor.queued for visitor in foreign.values())
     waiting, tasks, first = by_shares(in_order(queued, tiers), running, snapshot.queue_orders)
     machines, nodes = _machines(ours, snapshot, unusable, (*running, *waiting))

@@ -100,6 +100,13 @@ def test_a_job_that_runs_on_reserved_nodes_takes_nothing_from_the_others() -> No
     assert hours(queue) == {3: 1.0, 4: 0.0}
 
 
+@pytest.mark.parametrize(("state", "waits_hours"), [("SUSPENDED", 0.0), ("STOPPED", 1.0)])
+def test_a_suspended_job_leaves_its_processors_to_others(state: str, waits_hours: float) -> None:
+    """As Slurm does at `scontrol suspend` and with ``PreemptMode=SUSPEND``; a stopped one keeps them."""
+    there = replace(runs(1, ALL, 4, processors=32), state=state)
+    assert hours(queue_of(there, waits(2, 2.0, processors=8))) == {2: waits_hours}
+
+
 def test_jobs_that_have_a_reservation_do_not_wait_for_the_other_nodes() -> None:
     queue = queue_of(waits(1, 1.0, processors=32, reservation="kept"), reservations=(kept("n1", 1.0, 2.0),))
     assert hours(queue) == {}
