@@ -737,6 +737,7 @@ local is_asking = false -- an error now is the exchange's
 local function submit(job, part_list)
   local offset = job.het_job_offset
   if offset ~= UNSET_FROM[32] and number(offset, 32) then return end
+  if job.cron_job then return end -- scrontab: scontrol cannot change such a job, so it could never come home
   look_at_configuration(part_list)
   if not breaker.allows() then
     if breaker.is_probe_due() then

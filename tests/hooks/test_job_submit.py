@@ -297,6 +297,12 @@ def test_heterogeneous_jobs_are_not_touched(lua: str, tmp_path: Path) -> None:
     assert network.requests == []
 
 
+def test_scrontab_jobs_are_not_touched(lua: str, tmp_path: Path) -> None:
+    network = replying(**MOVE)
+    assert SlurmDouble(lua, network, tmp_path).submit({"cron_job": True}).changes == {}
+    assert network.requests == []
+
+
 def test_a_modification_is_accepted_as_it_is(lua: str, tmp_path: Path) -> None:
     network = replying(**MOVE)
     slurm = SlurmDouble(lua, network, tmp_path)
