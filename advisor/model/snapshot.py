@@ -117,7 +117,7 @@ class QueuedJob:
 
     @property
     def uses_processors(self) -> bool:
-        """The same of its processors: Slurm gives those of a suspended job to others, not of a stopped one."""
+        """The same of its processors: Slurm gives those of a suspended job to others."""
         return self.holds_processors and self.state != SUSPENDED
 
     @property

@@ -20,6 +20,7 @@ from advisor.history.sacct import ENVIRONMENT as _EPOCH_TIMES
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import Reservation
+from advisor.slurm import parsing
 from advisor.slurm.reservations import read_reservations
 
 _STDERR_CHARACTERS: Final = 500

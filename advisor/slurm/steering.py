@@ -64,7 +64,7 @@ class PowerSaving:
     """Slurm's power saving: when idle nodes are powered down.
 
     ``idle_seconds``: SuspendTime, infinite where none is; None when it is unknown. ``excluded``: nodes that
-    are never powered down (SuspendExcNodes, SuspendExcParts).
+    are never powered down (SuspendExcNodes, SuspendExcParts, SuspendExcStates).
     """
 
     idle_seconds: float | None = None
@@ -180,13 +180,9 @@ class BurstSteering:
         own = parsing.pairs_of(self._commands.text("scontrol", "-o", "show", "partition", partition))
         times = (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
         known = (seconds for text in times if (seconds := parsing.suspend_seconds(text)))
-        excluded = values.get("SuspendExcNodes", "")
-        if partition in values.get("SuspendExcParts", "").split(","):
-            excluded = own.get("Nodes", "")
-        names = () if records.text(excluded) is None else expand(_COUNT.sub("", excluded))
         return PowerSaving(
             idle_seconds=next(known, None),  # the partition's own comes first
-            excluded=frozenset(names),
+            excluded=never_powered_down(values, partition, own.get("Nodes", "")),
         )
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
@@ -198,6 +194,15 @@ class BurstSteering:
             # scontrol has changed the other jobs of the list
             if "already finished" not in str(error) and "Invalid job id" not in str(error):
                 raise
+
+
+def never_powered_down(config: Mapping[str, str], partition: str, nodes: str) -> frozenset[str]:
+    """Nodes that slurm.conf says are never powered down; `nodes`: the cloud nodes of a partition."""
+    kept = config.get("SuspendExcNodes", "")
+    for key, word in (("SuspendExcParts", partition), ("SuspendExcStates", "CLOUD")):
+        if word in config.get(key, "").split(","):
+            kept = nodes
+    return frozenset(expand(_COUNT.sub("", kept))) if records.text(kept) is not None else frozenset()
 
 
 def _signed(text: str) -> int | None:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from advisor.model.errors import BadInput
+from advisor.model.node_sets import expand, fold
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, warning
 from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.records import leading
+from advisor.slurm.steering import never_powered_down
 
 
 def power_saving(
     settings: Settings, config: Mapping[str, str], partitions: Mapping[str, Partition]
 ) -> Iterator[Diagnosis]:
-    """Check SuspendTime and ResumeTimeout of the burst partition, which is one of ``partitions``."""
+    """Check SuspendTime, SuspendExc* and ResumeTimeout of the burst partition, one of ``partitions``."""
     burst = partitions[settings.cluster.burst_partition]
+    if kept := _never_powered_down(config, burst):
+        by = "SuspendExcNodes, SuspendExcParts or SuspendExcStates"
+        yield warning(f"{kept} stay up and are paid for while idle: {by} says so", "Take them out of it")
     of_all = suspend_seconds(config.get("SuspendTime", ""))
     said = of_all if burst.suspend_seconds is None else burst.suspend_seconds
     if said is not None and math.isinf(said):
@@ -34,6 +40,13 @@ def power_saving(
             f"{boot:g} s",
             "Raise it in the partition's line of slurm.conf; 600 s is a good start",
         )
+
+
+def _never_powered_down(config: Mapping[str, str], burst: Partition) -> str:
+    try:
+        return fold(never_powered_down(config, burst.name, burst.nodes) & frozenset(expand(burst.nodes)))
+    except BadInput:  # text from outside
+        return ""
 
 
 def _never_suspended(settings: Settings, *, is_off: bool) -> Iterator[Diagnosis]:

@@ -270,8 +270,7 @@ class SlurmExamination:
             return  # the check of the settings reports it
         if not partition.is_up:
             yield error(f"partition {name} is not up", f"scontrol update partition={name} state=up")
-        snapshot = self._slurm.snapshot(0.0)
-        nodes = [node for node in snapshot.nodes if name in node.partitions]
+        nodes = self._slurm.snapshot(0.0).nodes_of(name)
         fixed = [node.name for node in nodes if not node.is_cloud]
         down = [node.name for node in nodes if node.is_down or node.is_draining]
         if not nodes:

@@ -59,7 +59,7 @@ class Talker:
             return ()
         return (
             Partition(
-                name="burst", is_up=True, nodes="", total_processors=8, max_minutes=None,
+                name="burst", is_up=True, nodes="burst[1-2]", total_processors=8, max_minutes=None,
                 suspend_seconds=self.suspend_seconds, resume_seconds=self.resume_seconds,
             ),
         )  # fmt: skip
@@ -339,6 +339,24 @@ def test_the_partitions_own_resume_timeout_is_compared_with_the_boot(
     slurm.nodes, slurm.resume_seconds = [make_node("burst1", "IDLE", features=("spot",))], by_partition
     found = [one for one in examine(slurm)["cloud nodes"] if "ResumeTimeout" in one.what]
     assert len(found) == complaints
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ({"SuspendExcNodes": "(null)", "SuspendExcParts": "(null)", "SuspendExcStates": "(null)"}, ""),
+        ({"SuspendExcNodes": "onprem[1-9]", "SuspendExcParts": "onprem"}, ""),
+        ({"SuspendExcNodes": "onprem1,burst[2-7]:2"}, "burst2"),
+        ({"SuspendExcParts": "onprem,burst"}, "burst[1-2]"),
+        ({"SuspendExcStates": "DRAIN,CLOUD"}, "burst[1-2]"),
+    ],
+)
+def test_cloud_nodes_that_stay_up_for_ever_are_told(config: dict[str, str], kept: str) -> None:
+    slurm = Talker(SOUND | {"SuspendTime": "300 sec"} | config)
+    slurm.nodes = [make_node("burst1", "IDLE"), make_node("burst2", "IDLE")]
+    about = [found.what for found in examine(slurm)["cloud nodes"] if "SuspendExc" in found.what]
+    assert len(about) == bool(kept)
+    assert "".join(about).startswith(kept)
 
 
 @pytest.mark.parametrize(
