@@ -22,7 +22,7 @@ def power_saving(
     burst = partitions[settings.cluster.burst_partition]
     if kept := _never_powered_down(config, burst):
         by = "SuspendExcNodes, SuspendExcParts or SuspendExcStates"
-        yield warning(f"{kept} stay up and are paid for while idle: {by} says so", "Take them out of it")
+        yield warning(f"{kept} stay up and are paid for while idle: {by}", "Take them out of it")
     of_all = suspend_seconds(config.get("SuspendTime", ""))
     said = of_all if burst.suspend_seconds is None else burst.suspend_seconds
     if said is not None and math.isinf(said):

@@ -12,8 +12,10 @@ from typing import Final
 
 import structlog
 
+from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
+from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
@@ -97,6 +99,7 @@ class ReconcileLoop:
             Step("orphaned instances", self.terminate_orphans),
             Step("lost nodes", self.give_up_lost),
             Step("down nodes", self.mend_down),
+            Step("spot nodes that must not be", self.retire_spot),
             Step("misfit nodes", self.tell_misfits),
             Step("find the nodes' instances", self.tell_unlisted),
             Step("launch and end instances", self._fleet.tell_refused),
@@ -248,6 +251,26 @@ class ReconcileLoop:
         if broken:
             log.info("cloud.node_usable_again", nodes=broken)
             self._slurm.update_node(broken, state="RESUME")
+
+    def retire_spot(self) -> None:
+        """Drain nodes that run as spot and have got a feature that forbids it; their jobs end there first.
+
+        slurmctld would start jobs there that ask for the feature since they may not be requeued (rule 1).
+        """
+        _, nodes, alive = self._pairs()
+        names = [
+            name
+            for name, instance in sorted(alive.items())
+            if instance.option is Capacity.SPOT
+            and name in nodes
+            and is_never_spot(nodes[name].features)
+            and nodes[name].power is NodePower.UP
+            and not nodes[name].is_draining
+        ]
+        if names:
+            log.warning("cloud.spot_retired", nodes=names, why="slurm.conf says by now that they are no spot")
+            reason = "burst advisor: a spot instance, and its features forbid that"
+            self._slurm.update_node(names, state="POWER_DOWN_ASAP", reason=reason)
 
     def tell_misfits(self) -> None:
         """Report nodes that slurmd finds smaller than slurm.conf declares them (F27).

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from advisor.model import Node
+from advisor.model import Capacity, Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.model.snapshot import Partition, Reservation
 from advisor.service.control.polling import PollLoop
@@ -25,7 +25,7 @@ from advisor.service.state.cloud_record import ClosedOptions
 from tests.hooks.cloud_programs import as_slurmctld, installed_programs
 from tests.service.cloud.rig import Rig
 from tests.service.cloud.test_reconcile_loop import reconcile
-from tests.service.doubles import make_instance, make_look, make_node
+from tests.service.doubles import make_instance, make_look, make_node, states_told
 
 
 @pytest.fixture
@@ -120,6 +120,24 @@ def test_f27_a_node_smaller_than_declared_is_told_with_both_sizes(rig: Rig) -> N
     rig.look([make_node("burst1", "IDLE", "DRAIN", reason=reason), make_node("burst2")])
     with pytest.raises(TellAdmin, match=r"burst1: Low RealMemory \(reported:435161 .* configured:443596\)"):
         rig.reconcile.tell_misfits()
+
+
+@pytest.mark.parametrize(
+    ("features", "option", "states", "retired"),
+    [
+        (("cloud", "on-demand"), Capacity.SPOT, ("IDLE",), True),
+        (("cloud", "on-demand"), Capacity.SPOT, ("MIXED", "DRAIN"), False),
+        (("cloud", "on-demand"), Capacity.ON_DEMAND, ("IDLE",), False),
+        (("cloud",), Capacity.SPOT, ("IDLE",), False),
+    ],
+)
+def test_a_node_that_an_admin_declares_on_demand_while_it_is_spot_takes_no_further_job(
+    rig: Rig, features: tuple[str, ...], option: Capacity, states: tuple[str, ...], *, retired: bool
+) -> None:
+    rig.fleet.listed = [make_instance("burst1", option=option)]
+    rig.look([make_node("burst1", *states, features=features)])
+    LoopRunner(rig.reconcile, rig.hands.clock).run_once()
+    assert states_told(rig.slurm) == ({"burst1": "POWER_DOWN_ASAP"} if retired else {})
 
 
 def test_f28_one_bad_node_never_stops_the_others(rig: Rig) -> None:

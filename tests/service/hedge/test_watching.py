@@ -214,7 +214,9 @@ def test_a_job_whose_node_still_boots_is_requeued_where_that_harms_nobody(world:
 
 
 @pytest.mark.parametrize("state", ["SUSPENDED", "STOPPED"])
-def test_a_job_that_an_admin_has_suspended_loses_nothing_when_its_slot_comes(world: World, state: str) -> None:
+def test_a_job_that_an_admin_has_suspended_loses_nothing_when_its_slot_comes(
+    world: World, state: str
+) -> None:
     world.look(world.job())
     world.look(world.job(state=state), place(world, "RUNNING"))
     assert (world.queue.requeued, world.record.all()[0].phase) == ([], Phase.SETTLED)

@@ -33,7 +33,9 @@ def test_only_what_competes_on_premise_counts() -> None:
         make_queued(7, "RUNNING", queue="burst", start_time=NOW - 5.0),
         make_queued(8, "COMPLETED", start_time=NOW - 500.0),
         make_queued(9, "LEVITATING"),
-        make_queued(10, "SUSPENDED", start_time=NOW - 60.0, requested_time=100.0),  # others get its processors
+        make_queued(
+            10, "SUSPENDED", start_time=NOW - 60.0, requested_time=100.0
+        ),  # others get its processors
     ]
     state = cluster_state(make_look(NOW, nodes, jobs), Settings())
     assert state.total_processors == 8
