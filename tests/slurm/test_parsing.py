@@ -359,7 +359,7 @@ def test_reservations_of_nodes_and_of_cores() -> None:
         "CoreIDs=0-1 TRES=cpu=2 Users=root Groups=(null)\n"
         "ReservationName=licences StartTime=1795915457 EndTime=1795916057 Nodes=(null) TRES=(null)\n"
         "ReservationName=any StartTime=1795915457 EndTime=1795916057 Nodes=n[1-9] Flags=LICENSE_ONLY,DAILY\n"
-        "ReservationName=course StartTime=1795915457 EndTime=1795916057 Nodes=n[2-3] Flags=SPEC_NODES,MAGNETIC "
+        "ReservationName=course StartTime=1795915457 EndTime=1795916057 Nodes=n[2-3] Flags=MAGNETIC "
         "TRES=cpu=8 Users=alice,-bob Groups=(null) Accounts=physics Licenses=(null) State=ACTIVE\n"
         "ReservationName=float StartTime=1795915457 EndTime=1795916057 Nodes=n1 Flags=TIME_FLOAT TRES=cpu=1\n"
         "ReservationName=broken StartTime=1795915457 EndTime=1795916057 Nodes=n[1-\n"
