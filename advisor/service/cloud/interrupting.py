@@ -261,18 +261,19 @@ class InterruptionLoop:
     def _place(self, queued: QueuedJob, spot: set[str]) -> None:
         job_id = queued.job.job_id
         changes: dict[str, str] = {}
+        keep_off = self._kept_off.get(job_id, "")
         interruptions = self._record.interruptions_of(job_id)
         if queued.reason == "BeginTime" and self._hurried.get(job_id) != interruptions:
             # Slurm makes a requeued job wait two minutes; a later wait is one for capacity
             changes["starttime"] = "now"
         if not self._tries(queued):
-            keep_off = fold(sorted(spot))
-            if keep_off != self._kept_off.get(job_id, ""):
+            before, keep_off = keep_off, fold(sorted(spot))
+            if keep_off != before:
                 own = self._record.own_exclusions(job_id, self._jobs.excluded_nodes)
                 changes["excnodelist"] = ",".join(filter(None, (own, keep_off)))
-                self._kept_off[job_id] = keep_off
         if changes:
             self._slurm.update_job([job_id], changes)
+            self._kept_off[job_id] = keep_off
             if "starttime" in changes:
                 self._hurried[job_id] = interruptions
             log.info("job.placed_again", job=job_id, interruptions=interruptions, **changes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind
-from advisor.model import Capacity
+from advisor.model import Capacity, RetryLater
 from advisor.model.snapshot import Reservation
 from advisor.service.cloud.spot_choice import SpotChoice
 from advisor.service.exchange.handover import decode
@@ -294,6 +294,17 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     rig.folder.put(decode(line), line)
     rig.provision.act_on_handovers()
     assert rig.fleet.of("resume") == [(("burst3",), {"burst3": Capacity.ON_DEMAND})]
+
+
+def test_a_job_is_kept_off_spot_once_slurmctld_answers_again(rig: Rig) -> None:
+    interrupt(rig, 7, 2)
+    waiting = make_queued(7, queue="burst", admin_comment=comment(capacity=Capacity.SPOT))
+    rig.look([make_node("burst2", "MIXED")], [waiting])
+    rig.slurm.fail("never-arrives", call="update_job")
+    with pytest.raises(RetryLater):
+        rig.round()
+    rig.round()
+    assert [update["excnodelist"] for update in rig.job_updates()] == ["burst[1-2]"]
 
 
 def test_after_one_interruption_a_promised_job_is_not_put_on_spot_again(rig: Rig) -> None:
