@@ -128,6 +128,8 @@ class Service:
     def use_settings(self, settings: Settings, load_model: LoadModel) -> None:
         """Swap settings while running; socket and spool stay where they are until the next start."""
         self.settings = settings
+        if self._server is not None:
+            self._server.allowed_uids = permitted_uids(settings)
         self.holder.use_settings(settings, load_model)
 
     def is_answering(self, timeout: float) -> bool:

@@ -84,7 +84,7 @@ class SubmitServer:
         self._spool = spool
         self._metrics = metrics
         self._announcer = announcer
-        self._allowed_uids = allowed_uids
+        self.allowed_uids = allowed_uids
         self._guests = Guests(most=_MAX_CONNECTIONS // 2 if every_user else 0)
         self._asked_at: dict[socket.socket, float] = {}
         self._threads: set[threading.Thread] = set()
@@ -131,7 +131,7 @@ class SubmitServer:
 
     def _why_refused(self, connection: socket.socket) -> str:
         uid = peer_uid(connection)
-        if uid not in self._allowed_uids and (why := self._guests.why_refused(connection, uid)):
+        if uid not in self.allowed_uids and (why := self._guests.why_refused(connection, uid)):
             return why
         return "" if self._has_room() else "server.busy"
 

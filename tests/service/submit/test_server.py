@@ -34,7 +34,9 @@ from advisor.service.exchange.protocol import (
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.service.exchange.spool import SpoolWriter, complete_files
 from advisor.service.running.metrics import ServeMetrics
+from advisor.service.running.notify import Notifier
 from advisor.service.submit import server as server_module
+from advisor.service.submit.serve import Service
 from advisor.service.submit.server import SubmitServer
 from tests.service.site import FixedEstimator, ask, make_answerer, make_settings, make_snapshot
 
@@ -306,6 +308,20 @@ def test_a_stranger_is_refused(serve: Callable[..., Running]) -> None:
 def own(**fields: Any) -> dict[str, Any]:
     me = pwd.getpwuid(os.geteuid())
     return {"uid": me.pw_uid, "user": me.pw_name, "min_cpus": 2, **fields}
+
+
+def test_users_who_may_ask_are_taken_up_with_new_settings(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    running = serve(allowed=frozenset())
+    settings = make_settings(tmp_path)
+    service = Service(settings, load_model=lambda _: None, notifier=Notifier(None))
+    service._server = running.server  # as after its start
+    with running.connect() as stranger:
+        assert read_reply(stranger)[2] == "peer.not_allowed"
+    service.use_settings(settings, lambda _: None)
+    with running.client() as client:
+        assert client.ping().pid == os.getpid()
 
 
 def test_every_user_may_ask_about_an_own_job(serve: Callable[..., Running]) -> None:
