@@ -26,7 +26,9 @@ def init(
         typer.Option("--output", "-o", metavar="FILE", help="Default: /etc/advisor/advisor.toml."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file; write nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file that exists; it stays beside it.")
+    ] = False,
     slurm_bin: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Folder of scontrol and squeue; default: found on PATH."),
@@ -42,6 +44,7 @@ def init(
     It changes nothing in Slurm or LSF. A file that exists is replaced only with --force.
     """
     from advisor.config import DEFAULT_PATH
+    from advisor.config.editing import former_of, write_whole
     from advisor.config.reference import starting_file
 
     path = file or DEFAULT_PATH
@@ -54,11 +57,14 @@ def init(
     if dry_run:
         typer.echo(text, nl=False)
         return
-    write(path, text)
+    write_whole(path, text)
     left = _open_findings(path)
 
     def draw(console: Console) -> None:
-        console.print(Text(f"Written: {path}, with {len(found.values)} settings found on this cluster."))
+        kept = f" The former file is {former_of(path)}." if former_of(path).exists() else ""
+        console.print(
+            Text(f"Written: {path}, with {len(found.values)} settings found on this cluster.{kept}")
+        )
         for note in found.notes:
             console.print(Text(f"- {note}"))
         for one in left:
@@ -178,25 +184,3 @@ def ask_slurm(slurm_bin: Path | None) -> FoundSite:
         loads_hook="lua" in config.get("JobSubmitPlugins", "")
         and loads_module(conf.parent / hook_files.HOOK),
     )
-
-
-def write(path: Path, text: str) -> None:
-    """Write the file whole, readable by all users, once it is known to be good.
-
-    Raises:
-        BadInput: It cannot be written.
-    """
-    from advisor.files.whole_file import replacing
-    from advisor.model.errors import BadInput
-
-    try:
-        with replacing(path, durable=True, mode=0o644) as file:
-            file.write(text.encode())
-            os.fchmod(file.fileno(), 0o644)  # whatever the umask is
-    except OSError as error:
-        raise BadInput(
-            f"the file cannot be written ({error.strerror})",
-            where=str(path),
-            mend="Make its folder, or run the command as root",
-            code="init.unwritable",
-        ) from None

@@ -30,20 +30,31 @@ _TOLD_TO_THE_PROGRAMS: Final = frozenset(
 
 
 def write_back(path: Path, changes: Mapping[str, Any]) -> None:
-    """Change settings in a file and keep everything else in it, comments included.
+    """Change settings in a file and keep everything else in it, comments included; see `write_whole`.
+
+    Args:
+        changes: mapping of ``section.name`` to a TOML value; None takes the setting out of the file.
+
+    Raises:
+        BadInput: Unknown setting, wrong value, a file that is not TOML, no permission.
+    """
+    write_whole(path, edited(path, changes)[1])
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a settings file.
 
     The new file is checked, then replaces the old one atomically with the same mode and owner; the old one
     stays as :func:`former_of`. Where the path is a link, the file that it leads to is replaced.
 
     Args:
         path: A TOML file; it is created if it does not exist.
-        changes: mapping of ``section.name`` to a TOML value; None takes the setting out of the file.
 
     Raises:
-        BadInput: Unknown setting, wrong value, a file that is not TOML, no permission.
+        BadInput: A wrong value, a text that is not TOML, no permission.
     """
     try:
-        _replace(_of_link(path), edited(path, changes)[1])
+        _replace(_of_link(path), text)
     except OSError as error:
         is_refused = isinstance(error, PermissionError)
         raise BadInput(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from advisor.cli import init as command
 from advisor.config import load
+from advisor.config.editing import former_of
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.snapshot import Partition
 from advisor.service.admin.found_site import FoundSite
@@ -62,6 +63,7 @@ def test_a_file_that_exists_is_replaced_only_on_demand(tmp_path: Path) -> None:
     assert path.read_text() == "# ours\n"
     assert CliRunner().invoke(app, ["init", "--output", str(path), "--force"]).exit_code == 0
     assert load(path, {}).settings.cluster.name == "c1"
+    assert former_of(path).read_text() == "# ours\n"
 
 
 def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
