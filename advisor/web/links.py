@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from advisor.files.owners import give_to_owner_of
 from advisor.files.whole_file import read_plain_file, replacing
 from advisor.model.errors import BadInput
 from advisor.service.state.records import WEB_FOLDER
@@ -49,14 +49,13 @@ class Links:
         token = secrets.token_urlsafe(32)
         content = msgspec.json.encode(_Link(name=person.name, role=person.role, until=until))
         try:
-            owner = self._state.stat()
             for folder in (self._folder.parent, self._folder):
                 folder.mkdir(mode=0o700, exist_ok=True)
-                _give(folder, owner)
+                give_to_owner_of(self._state, folder)
             path = self._path(token)
             with replacing(path, mode=0o600) as file:
                 file.write(content)
-            _give(path, owner)
+            give_to_owner_of(self._state, path)
         except OSError as error:
             raise BadInput(
                 f"the link cannot be written ({error.strerror})",
@@ -87,9 +86,3 @@ class Links:
             with suppress(OSError, BadInput, msgspec.MsgspecError):
                 if msgspec.json.decode(read_plain_file(path, _MOST_BYTES), type=_Link).until <= now:
                     path.unlink()
-
-
-def _give(path: Path, owner: os.stat_result) -> None:
-    """Give what root has made to the service's user, who owns the state folder."""
-    if os.geteuid() == 0:
-        os.chown(path, owner.st_uid, owner.st_gid)

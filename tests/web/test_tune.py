@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import threading
 import time
@@ -121,6 +122,13 @@ def test_more_money_than_any_budget_of_the_curve_says_so() -> None:
     found = outlook(curves, curves.curves[0], make_settings(budget={"usd": 5000.0}))
     assert found.is_beyond
     assert found.saved_hours == curves.curves[0].points[-1].saved_hours
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_curves_that_root_has_kept_are_the_services(tmp_path: Path) -> None:
+    os.chown(tmp_path, 1234, 2345)
+    path = keep(tmp_path, make_curves())
+    assert [(one.stat().st_uid, one.stat().st_gid) for one in (path, path.parent)] == [(1234, 2345)] * 2
 
 
 def test_apply_shows_the_lines_writes_them_and_stands_in_the_history(tuned: Path, ask_site: Ask) -> None:

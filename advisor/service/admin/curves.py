@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from advisor.files.owners import give_to_owner_of
 from advisor.files.whole_file import read_plain_file, replace_file
 from advisor.model.errors import BadInput
 from advisor.model.periods import period_days
@@ -86,7 +87,7 @@ def path_of(state: Path) -> Path:
 
 
 def keep(state: Path, curves: KeptCurves) -> Path:
-    """Write the curves.
+    """Write the curves, for the owner of ``paths.state`` also where root does it.
 
     Raises:
         BadInput: The folder cannot be written (``curves.unwritable``).
@@ -95,6 +96,7 @@ def keep(state: Path, curves: KeptCurves) -> Path:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, msgspec.json.encode(curves))
+        give_to_owner_of(state, path.parent, path)
     except OSError as error:
         raise BadInput(
             f"the curves cannot be written ({error.strerror})",

@@ -15,6 +15,7 @@ from typing import Any, Final
 from advisor.config.editing import take_back, values_in_file, write_back
 from advisor.config.redacting import redacted
 from advisor.config.reference import toml_text
+from advisor.files.owners import give_to_owner_of
 from advisor.model.errors import BadInput, RetryLater
 from advisor.service.state.records import Applied, AppliedChanges, Change
 from advisor.service.state.state_files import APPLIED
@@ -114,10 +115,7 @@ class SettingsHistory:
         folder = self._file.path.parent
         folder.mkdir(mode=0o700, exist_ok=True)
         self._file.write(record)
-        if os.geteuid() == 0:
-            owner = folder.parent.stat()
-            for path in (folder, self._file.path):
-                os.chown(path, owner.st_uid, owner.st_gid)
+        give_to_owner_of(folder.parent, folder, self._file.path)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
