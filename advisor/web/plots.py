@@ -13,6 +13,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from advisor.decide.explanation.display import significant
 from advisor.service.admin.plots import COLOURS, styled
 
 _MAX_ROWS: Final = 200
@@ -110,7 +111,7 @@ def _words_of(trace: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, int | float):
-        return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+        return significant(value, 4)
     return "-" if value is None else html.unescape(str(value))
 
 

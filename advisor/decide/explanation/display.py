@@ -63,6 +63,11 @@ def money(amount: float | None, digits: int = 2) -> str:
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.{digits}f}"
 
 
+def significant(number: float, digits: int) -> str:
+    """A number for people with so many significant digits; a larger one is whole, not a power of ten."""
+    return f"{number:,.{digits}g}" if abs(number) < 10.0**digits - 0.5 else f"{number:,.0f}"
+
+
 def _digits(amount: float) -> int:
     """Cents, and two figures of amounts below ten cents, such as the price of a short run."""
     return 2 if amount == 0.0 or abs(amount) >= 0.0995 else min(6, 1 - math.floor(math.log10(abs(amount))))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from advisor.decide.explanation.display import clean, usd
+from advisor.decide.explanation.display import clean, significant, usd
 from advisor.history.store import HistoryStore
 from advisor.model.bill import Bill, as_rows, midnight
 from advisor.model.periods import ANY
@@ -117,7 +117,7 @@ def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict
 def paid_in_words(row: Mapping[str, Any]) -> str:
     """One purchase, what of it is used, and by whom."""
     where = " ".join(clean(str(part), 40) for part in (row["instance_type"], row["zone"]) if part)
-    total, others, ours = (f"{row[name]:.3g}" for name in ("total", "used_by_others", "used_by_us"))
+    total, others, ours = (significant(row[name], 3) for name in ("total", "used_by_others", "used_by_us"))
     unit = "USD an hour" if row["unit"] == "USD/h" else "instances"
     until = "" if row["until"] is None else f", until {_moment(row['until'])}"
     return (

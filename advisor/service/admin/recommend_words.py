@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from advisor.decide.explanation.display import duration
+from advisor.decide.explanation.display import duration, significant
 from advisor.service.admin.rehearsal_words import fidelity_words
 from advisor.service.admin.since import moment_text
 
@@ -20,7 +20,7 @@ def recommend_table(result: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tu
     """Headings, and a line of cells for each budget."""
     points = result["points"]
     columns = {
-        "USD a month": [f"{one['usd']:,.6g}" for one in points],
+        "USD a month": [significant(one["usd"], 6) for one in points],
         "of core-hours": [f"{100 * one['budget_share']:.2g} %" for one in points],
         "spent": [f"{one['cost_usd']:,.0f}" for one in points],
         "hours saved": [f"{one['saved_hours']:,.0f}" for one in points],
@@ -53,7 +53,7 @@ def reason_words(pick: Pick, *, is_asked: bool, is_set: bool) -> str:
             "larger one may pay, too (--usd shows it)."
         )
     more = (
-        f"to {pick.next_usd:,.6g} USD costs {_usd(pick.next_step_usd)} USD for an hour, "
+        f"to {significant(pick.next_usd, 6)} USD costs {_usd(pick.next_step_usd)} USD for an hour, "
         f"{_usd(pick.next_step_usd_high)} in the worse weeks"
     )
     if not pick.usd:
@@ -65,7 +65,7 @@ def reason_words(pick: Pick, *, is_asked: bool, is_set: bool) -> str:
 
 
 def _usd(usd: float | None) -> str:
-    return "no bounded number of" if usd is None else f"{usd:,.2g}"
+    return "no bounded number of" if usd is None else significant(usd, 2)
 
 
 def _requeue_words(requeueable_share: float, *, keeps_places: bool) -> str:
@@ -94,8 +94,8 @@ def recommend_words(result: Mapping[str, Any]) -> Iterator[str]:
     if usd:
         one = next(point for point in result["points"] if point["usd"] == usd)
         yield (
-            f"{usd:,.6g} USD a month: {one['saved_hours']:,.0f} hours saved, the mean wait falls from "
-            f"{duration(result['mean_wait_seconds'])} to {duration(one['mean_wait_seconds'])}. "
+            f"{significant(usd, 6)} USD a month: {one['saved_hours']:,.0f} hours saved, the mean wait falls "
+            f"from {duration(result['mean_wait_seconds'])} to {duration(one['mean_wait_seconds'])}. "
             f"{one['moved_jobs']:,.0f} jobs a month move."
         )
     yield result["reason"]

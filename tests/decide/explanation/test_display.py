@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decide.explanation.display import clean, duration, quantity
+from advisor.decide.explanation.display import clean, duration, quantity, significant
 from advisor.model import Quantity
 
 
@@ -68,3 +68,11 @@ def test_clean_keeps_what_is_harmless():
     assert clean("  naïve  ≤ text ") == "naïve ≤ text"
     assert clean("x" * 81) == "x" * 79 + "…"
     assert clean("x" * 80) == "x" * 80
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "text"),
+    [(0.0421, 2, "0.042"), (99.4, 2, "99"), (123.4, 2, "123"), (1500.0, 3, "1,500"), (9999.7, 4, "10,000")],
+)
+def test_a_large_number_is_no_power_of_ten(number, digits, text):
+    assert significant(number, digits) == text
