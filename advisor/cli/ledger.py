@@ -14,7 +14,7 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
 from advisor.model.job_id import job_name, parse_job_id
-from advisor.service.admin.since import clock_text, moment_text, parse_since, zone_text
+from advisor.service.admin.since import moment_text, parse_since, zone_text
 
 if TYPE_CHECKING:
     from advisor.history.ledger_rows import LedgerRow
@@ -84,7 +84,7 @@ def _draw_decisions(console: Console, result: dict[str, Any]) -> None:
     total = sum(counted.values())
     parts = ", ".join(f"{count:,} {place}" for place, count in sorted(counted.items()))
     of = f"{total:,} decision{'' if total == 1 else 's'}"
-    none = f"no decisions since {clock_text(result['since'])} (--since)"
+    none = "no decisions in this time; --since says how far back to look"
     console.print(Text(f"the newest {len(rows)} of {of} ({parts})" if total else none))
 
 
