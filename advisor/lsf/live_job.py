@@ -115,7 +115,6 @@ class LiveJob:
     gpus: str = ""
     reserved: bool = False
     array_at_once: int | None = None
-    explicit_queue: bool = False
     deferred: bool = False
     is_ibm_lsf: bool = False
     is_changed: bool = False
@@ -171,7 +170,6 @@ def read_job_new(fields: Fields, *, is_ibm_lsf: bool = False) -> tuple[LiveJob, 
         rerunnable=bool(options & _SUB_RERUNNABLE),
         rerunnable_by_queue=bool(options2 & _SUB2_QUEUE_RERUNNABLE),
         interactive=bool(options & _SUB_INTERACTIVE), exclusive=bool(options & _SUB_EXCLUSIVE),
-        explicit_queue=bool(options & _SUB_QUEUE),
         deferred=bool(begin or options2 & _SUB2_HOLD),
         reserved=bool(options2 & _SUB2_RESERVATION),
     )  # fmt: skip
@@ -271,7 +269,6 @@ def read_job_modify(fields: Fields) -> Change:
     rerunnable = _said(_SUB_RERUNNABLE, options, deleted)
     said = {
         "queue": queue,
-        "explicit_queue": None if queue is None else True,
         "name": name,
         "processors": None if processors in (0, _UNCHANGED_PROCESSORS) else processors,
         "begin_time": begin or None,

@@ -83,6 +83,17 @@ def bad_option(given: Mapping[str, str], most: int | None) -> str:
     return "" if 0 < int(given["sp"]) <= most else "Bad user priority"
 
 
+def changes_of(given: Mapping[str, str]) -> dict[str, object]:
+    """Fields of a job that options of bmod set."""
+    changes: dict[str, object] = {CHANGED[word]: given[word] for word in ("Jd", "R") if word in given}
+    changes |= {CHANGED[word]: int(given[word]) for word in ("W", "sp") if word in given}
+    return (
+        changes
+        | ({"minutes": None} if "Wn" in given else {})
+        | ({"resource_request": ""} if "Rn" in given else {})
+    )
+
+
 def modified(given: Mapping[str, str], changes: str) -> dict[str, str]:
     """The options with what an esub has changed; volclava calls the priority LSB_SUB2_JOB_PRIORITY."""
     found = dict(given)

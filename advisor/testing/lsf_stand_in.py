@@ -28,6 +28,7 @@ from advisor.testing.lsf_programs import (
     CHANGED,
     bad_option,
     begin_time,
+    changes_of,
     modified,
     options_of,
     parameters_of,
@@ -191,7 +192,10 @@ class LsfStandIn:
                 user, name, *words = json.loads(asked.readline())
                 with self._lock:
                     answer: Callable[[int, list[str]], Said] = getattr(self, f"_{name}")
-                    said = answer(user, words)
+                    try:
+                        said = answer(user, words)
+                    except ValueError as error:  # an option that it does not know
+                        said = "", f"{name}: {error}\n", 255
                 with suppress(OSError):
                     connection.sendall((json.dumps(said) + "\n").encode())
 
@@ -325,12 +329,7 @@ class LsfStandIn:
             return "", f"{refused}. Job not modified.\n", 255
 
         def modify(key: int) -> str:
-            minutes = int(given["W"]) if "W" in given else self._jobs[key].minutes
-            asked = given.get("R", self._jobs[key].resource_request)
-            minutes, asked = None if "Wn" in given else minutes, "" if "Rn" in given else asked
-            self._set(key, minutes=minutes, resource_request=asked)
-            self._set(key, description=given.get("Jd", self._jobs[key].description))
-            self._set(key, priority=int(given["sp"]) if "sp" in given else self._jobs[key].priority)
+            self._set(key, **changes_of(given))
             return "changed"
 
         out, err, code = self._each(rest, modify)

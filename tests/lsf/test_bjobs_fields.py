@@ -59,7 +59,7 @@ def test_a_job_as_it_was_submitted(tmp_path: Path) -> None:
     assert (job.name, job.project, job.run_limit_seconds) == ("flow", "physics", 3600)
     assert (job.priority, job.resource_request, job.state) == (70, "rusage[mem=100]", "PEND")
     assert job.is_ibm_lsf
-    assert (job.explicit_queue, job.rerunnable, job.interactive) == (False, False, False)
+    assert (job.rerunnable, job.interactive) == (False, False)
 
 
 def test_fields_that_only_some_jobs_have(tmp_path: Path) -> None:
@@ -184,6 +184,12 @@ def test_a_moved_job_may_return_although_its_record_says_that_it_was_changed(sit
     site.lsf.update_jobs({job_id: {**MOVE, "features": "on-demand"}})
     site.lsf.update_jobs({job_id: {"partition": "normal", "features": "", "admincomment": COMMENT}})
     assert site.rows()[job_id].partitions == ("normal",)
+
+
+def test_the_stand_in_refuses_what_it_does_not_know_and_goes_on(site: Site) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        site.run("bsub", "-nosuch", "sleep", "5")
+    assert site.submit("sleep", "5")
 
 
 def test_hosts_of_a_condensed_group_are_shown_one_by_one(site: Site) -> None:

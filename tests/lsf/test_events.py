@@ -61,7 +61,6 @@ def test_jobs_as_they_were_submitted(log: Log) -> None:
     plain, held, later = jobs[224, 0], jobs[225, 0], jobs[226, 0]
     assert (plain.user, plain.queue, plain.processors, plain.project) == ("ann", "normal", 2, "proj")
     assert (plain.state, plain.run_limit_seconds, plain.submit_time) == ("PEND", 600, 1795485267)
-    assert plain.explicit_queue
     assert not plain.deferred
     assert (held.state, held.deferred, held.resource_request) == ("PSUSP", True, "rusage[mem=100]")
     assert (held.command, held.run_limit_seconds) == ('echo "a b"; sleep 3', None)
