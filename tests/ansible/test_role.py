@@ -328,6 +328,17 @@ def test_a_hook_of_the_sites_own_is_not_replaced(tmp_path: Path) -> None:
     assert own.read_text().startswith("function slurm_job_submit()")
 
 
+def test_what_may_be_enabled_is_by_the_role() -> None:
+    """Settings that a timer or socket serves do nothing while it is off; the pages' socket is the proxy's."""
+    role = PROJECT / "ansible" / "roles" / "burst_advisor"
+    derived = yaml.safe_load((role / "vars" / "main.yml").read_text())
+    tasks = yaml.safe_load((role / "tasks" / "services.yml").read_text())
+    names = " ".join(str(task) for task in tasks if "ansible.builtin.systemd_service" in task)
+    enabled = " ".join(str(value) for name, value in derived.items() if name in names)
+    units = [one for one in (PROJECT / "systemd").iterdir() if "[Install]" in one.read_text()]
+    assert {unit.name for unit in units if unit.name not in enabled} == {"advisor-web.socket"}
+
+
 def test_example_inventory_has_only_variables_the_role_knows() -> None:
     role = PROJECT / "ansible" / "roles" / "burst_advisor"
     known = yaml.safe_load((role / "defaults" / "main.yml").read_text())
