@@ -221,6 +221,19 @@ def test_day_one_19_without_a_control_process_or_a_cloud_it_says_so(tmp_path: Pa
     assert "ec2.image_id" in str(done.exception)
 
 
+def test_the_metric_of_the_budget_counts_what_was_carried_over(
+    report: CloudReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alert says that 80 % are spent: of all that may be."""
+    budgets = [{"payer": "", "usd": 100.0, "carried": 40.0}, {"payer": "chem", "usd": 9.0, "carried": 0.0}]
+    rich = {**report.spend(), "budget_usd": 100.0, "budgets": budgets}
+    monkeypatch.setattr(report, "spend", lambda: rich)
+    shown = {
+        metric.name: metric.samples[0].value for metric in CloudCollector(report).collect() if metric.samples
+    }
+    assert shown["advisor_budget_usd"] == 140.0
+
+
 def test_metrics_of_every_pool_launch_boot_interruption_orphan_and_dollar(report: CloudReport) -> None:
     found = {
         (sample.name, *sample.labels.values()): sample.value
@@ -238,4 +251,5 @@ def test_metrics_of_every_pool_launch_boot_interruption_orphan_and_dollar(report
     assert found["advisor_spent_today_usd", "account", "physics"] == pytest.approx(1.0)
     assert found["advisor_spent_today_usd", "no_account", ""] == pytest.approx(0.5)
     assert found["advisor_spent_today_usd", "idle", ""] == pytest.approx(1.5)
+    assert found["advisor_budget_usd",] == 0.0
     assert found["advisor_promised_usd",] > 1.0

@@ -98,8 +98,9 @@ def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
         "1: the record of spending was damaged and has been rebuilt today.",
         value=spend["rebuilt_today"] is not None,
     )
+    may_spend = sum(one["usd"] + one["carried"] for one in spend["budgets"] if not one["payer"])
     yield GaugeMetricFamily(
-        "advisor_budget_usd", "The budget of a period; 0: none.", value=spend["budget_usd"] or 0.0
+        "advisor_budget_usd", "The budget of a period and what was carried over; 0: none.", value=may_spend
     )
     yield GaugeMetricFamily(
         "advisor_budget_spent_usd", "Spent since the budget's period began.", value=spend["spent_usd"]
