@@ -27,7 +27,7 @@ from advisor.lsf import backend
 from advisor.lsf.answers import read_max_priority
 from advisor.lsf.backend import LsfBackend
 from advisor.lsf.changing import limit
-from advisor.lsf.commands import LsfCommands
+from advisor.lsf.commands import LATE, LsfCommands
 from advisor.lsf.events import EventsReader
 from advisor.lsf.installation import EVENTS, Installation, read_installation
 from advisor.lsf.kept_advice import AdviceOfLiveJobs
@@ -356,6 +356,40 @@ def test_a_move_that_a_crash_has_cut_short_leaves_the_job_as_it_was(site: Site) 
     rows = site.rows()
     assert [rows[job_id].job for job_id in (plain, chosen)] == [before[plain].job, before[chosen].job]
     assert is_unadvised(rows[plain])
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_switch_without_an_answer_is_known_by_the_next_snapshot(
+    site: Site, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+) -> None:
+    """mbatchd may carry out what it has not answered in time."""
+    if site.stand_in is None:
+        pytest.skip("lsf.shared need not declare on_demand")
+    site.fill()
+    job_id, run = site.submit("sleep", "5"), LsfCommands.text
+    before = site.rows()[job_id].job
+
+    def text(commands: LsfCommands, name: str, *words: str) -> str:
+        if name != "bswitch":
+            return run(commands, name, *words)
+        if is_done:
+            late.append(words)
+        raise RetryLater("bswitch: no answer", code=LATE)
+
+    late: list[tuple[str, ...]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(LsfCommands, "text", text)
+        with pytest.raises(RetryLater, match="no answer"):
+            site.lsf.update_jobs({job_id: {**MOVE, "features": "on-demand"}})
+    for words in late:
+        site.run("bswitch", *words)
+    row = site.rows()[job_id]
+    if is_done:
+        assert (row.partitions, row.admin_comment) == ((CLOUD,), COMMENT)
+        assert row.job.node_list == "select[on_demand]"
+    else:
+        assert row.job == before
+        assert is_unadvised(row)
 
 
 def crash(*_: object) -> None:
