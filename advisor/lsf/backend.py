@@ -269,7 +269,7 @@ class LsfBackend:
             self._book.keep(comments, queues)
             unmodified = self._modify(due, before)
             for refusal in unmodified:
-                if refusal.job_id in queues:  # it is not moved either
+                if refusal.job_id in queues and not refusal.is_late:  # it is not moved either
                     self._book.forget(refusal.job_id)
             refusals += unmodified
             queues = {
@@ -396,5 +396,5 @@ class LsfBackend:
         try:
             self._commands.text(*words)
         except RetryLater as error:
-            return [RefusedByLsf(job_id, str(error))]
+            return [RefusedByLsf(job_id, str(error), is_late=error.code == LATE)]
         return []

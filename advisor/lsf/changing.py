@@ -38,13 +38,14 @@ _OUR_SELECT: Final = re.compile(r"\s*select\[(on_demand|spot|reserved)( && (on_d
 
 
 class RefusedByLsf(RetryLater):
-    """LSF has refused to change a job, or the job is not as it was."""
+    """LSF has refused to change a job, or the job is not as it was; `is_late`: LSF may still change it."""
 
     code = "lsf.refused"
 
-    def __init__(self, job_id: int, why: str) -> None:
+    def __init__(self, job_id: int, why: str, *, is_late: bool = False) -> None:
         super().__init__(f"job {job_name(job_id)}: {why}")
         self.job_id = job_id
+        self.is_late = is_late
 
 
 def ids_of(refusals: Iterable[RefusedByLsf]) -> set[int]:

@@ -358,6 +358,29 @@ def test_a_move_that_a_crash_has_cut_short_leaves_the_job_as_it_was(site: Site) 
     assert is_unadvised(rows[plain])
 
 
+def test_a_request_without_an_answer_is_taken_back_by_the_next_snapshot(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if site.stand_in is None:
+        pytest.skip("lsf.shared need not declare on_demand")
+    site.fill()
+    job_id, run = site.submit("sleep", "5"), LsfCommands.text
+    before = site.rows()[job_id].job
+
+    def text(commands: LsfCommands, name: str, *words: str) -> str:
+        said = run(commands, name, *words)
+        if name == "bmod":
+            raise RetryLater("bmod: no answer", code=LATE)
+        return said
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LsfCommands, "text", text)
+        with pytest.raises(RetryLater, match="no answer"):
+            site.lsf.update_jobs({job_id: {**MOVE, "features": "on-demand"}})
+    row = site.rows()[job_id]
+    assert (row.job, row.partitions) == (before, (HERE,))
+
+
 @pytest.mark.parametrize("is_done", [False, True])
 def test_a_switch_without_an_answer_is_known_by_the_next_snapshot(
     site: Site, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
