@@ -12,7 +12,8 @@ from advisor.model.errors import BadInput
 
 EVENTS: Final = "lsb.events"
 _MAX_BYTES: Final = 1024 * 1024
-_LINE: Final = re.compile(r"^\s*([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$")
+_LINE: Final = re.compile(r"""\s*([A-Z][A-Z0-9_]*)\s*=\s*("[^"]*"|'[^']*'|[^#]*?)\s*(?:#.*)?""")
+"""LSF takes what follows a number sign for a comment, also behind a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def read_installation(folder: Path, cluster: str) -> Installation:
             mend="Set paths.lsf_envdir, or LSF_ENVDIR, to the folder of lsf.conf",
             code="lsf.no_conf",
         ) from None
-    said = {found[1]: found[2].strip("\"'") for line in lines if (found := _LINE.match(line))}
+    said = {found[1]: found[2].strip("\"'") for line in lines if (found := _LINE.fullmatch(line))}
     unit = said.get("LSF_UNIT_FOR_LIMITS", "MB").upper()
     return Installation(
         environment_folder=folder,
