@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from advisor.history import sacct
-from advisor.model.errors import AdvisorError, BadInput, RetryLater
+from advisor.model.errors import BadInput, RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.scheduler import NodeChange
 from advisor.model.settings import Settings
@@ -149,8 +149,10 @@ class CliBackend:
         for ids in _in_lists(job_ids):
             try:
                 yield named(self._commands, ids)
-            except AdvisorError:  # scontrol says why
-                yield ids
+            except RetryLater as error:
+                if error.code != _REFUSED:  # a last task may be among them: all its array would change
+                    raise
+                yield ids  # scontrol says why
 
     def _are_pending(self, ids: str) -> bool:
         try:

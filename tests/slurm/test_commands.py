@@ -58,6 +58,17 @@ def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     assert caught.value.code == "slurm.timeout"
 
 
+def test_nothing_is_changed_before_it_is_known_whether_a_job_is_the_last_task_of_an_array(
+    recorder: Path,
+) -> None:
+    """By the id of that one slurmctld changes all tasks."""
+    install(recorder, "squeue", "exec sleep 60")
+    with pytest.raises(RetryLater) as caught:
+        backend(recorder, timeout=0.2).update_job([7], {"timelimit": "66"})
+    assert caught.value.code == "slurm.timeout"
+    assert not (recorder / "calls").exists()
+
+
 @pytest.mark.parametrize("name", ["sacct", "scontrol", "sinfo", "squeue"])
 def test_the_other_clusters_of_a_federation_are_not_ours(tmp_path: Path, name: str) -> None:
     """With fed_display in slurm.conf the commands show all clusters, unless this variable is set."""
@@ -197,6 +208,7 @@ def test_a_job_that_no_longer_waits_is_not_asked_to_move_more_than_six_times(
 
 
 def test_another_change_is_not_tried_again(tmp_path: Path) -> None:
+    install(tmp_path, "squeue", "true")
     install(tmp_path, "scontrol", f"echo x >> {tmp_path}/calls; exit 1")
     with pytest.raises(RetryLater):
         backend(tmp_path).update_job([7], {"starttime": "now"})
@@ -232,6 +244,7 @@ def test_scontrols_prompt_is_given_only_what_it_reads_as_one_word(value: str, wr
 
 def test_one_scontrol_reads_many_changes_and_others_get_a_call_of_their_own(tmp_path: Path) -> None:
     said = tmp_path / "said"
+    install(tmp_path, "squeue", "true")
     install(tmp_path, "scontrol", f'echo "$*" >> {said}; cat >> {said}; [ -n "$1" ] || exit 1')
     with pytest.raises(RetryLater):
         backend(tmp_path).update_jobs({7: {"nice": "1"}, 8: {"comment": "two words"}, 9: {"nice": "2"}})
@@ -247,6 +260,7 @@ def test_many_changes_of_partitions_are_tried_again_when_slurmctld_refuses_one_a
     tmp_path: Path,
 ) -> None:
     said = tmp_path / "said"
+    install(tmp_path, "squeue", "true")
     install(
         tmp_path,
         "scontrol",
