@@ -16,6 +16,7 @@ import structlog
 from advisor.decide.price.demand_price import DemandKept
 from advisor.decide.price.slices import usd_for_shorter
 from advisor.decide.submission.rules import deadline_for
+from advisor.model.errors import RetryLater
 from advisor.model.machine import Machine
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -35,7 +36,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.candidates import may_be_asked
-from advisor.service.waiting.queue_change import QueueChange
+from advisor.service.waiting.queue_change import MIN_SECONDS, QueueChange
 
 log = structlog.get_logger(__name__)
 
@@ -250,7 +251,11 @@ class PriceLoop:
             if one.worst_usd > tokens and not usd_for_shorter(price, payers):
                 return False
             asked += 1
-            found = self._asking.goes(one.queued, one.wait, planned[job_id])
+            try:
+                found = self._asking.goes(one.queued, one.wait, planned[job_id])
+            except RetryLater:  # soon again, after others
+                self._valued_at[job_id] -= PERIOD_SECONDS - MIN_SECONDS
+                raise
             if found is None:
                 next_round(job_id)  # its advice is on its way to the ledger
             elif found:

@@ -113,9 +113,9 @@ class AskingAgainLoop(Feature):
 
     def _goes(self, queued: QueuedJob) -> bool:
         now, job_id = self._clock.monotonic(), queued.job.job_id
-        self._asked[job_id] = now
+        # where no answer comes, or its advice never arrives in the ledger, other jobs are asked about first
+        self._asked[job_id] = now - max(0.0, self._period - MIN_SECONDS)
         goes = self._asking.goes(queued)
-        if goes is None:
-            # if its advice never arrives in the ledger, other jobs are asked about first
-            self._asked[job_id] = now - max(0.0, self._period - MIN_SECONDS)
+        if goes is not None:
+            self._asked[job_id] = now
         return bool(goes)

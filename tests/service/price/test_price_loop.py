@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Answer, CloudState, Quantity, Question, Verdict
+from advisor.model import Answer, CloudState, Job, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
 from advisor.model.job import limit_seconds
+from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.price.queue_view import run_to_limits
 from advisor.service.state.state_files import MOVES
 from tests.decide.cases import ask, make_job
@@ -247,6 +248,20 @@ def test_the_intent_is_written_before_and_a_crash_is_made_good(tmp_path: Path) -
     world.start()  # killed, and started again
     world.round()
     assert (world.moved, len(world.asked)) == ([7], 1)
+
+
+def test_the_best_job_is_asked_about_as_soon_as_the_submit_server_answers_again(tmp_path: Path) -> None:
+    def no_answer(_job: Job, _wait: float | None, _planned: float | None) -> AdviseReply:
+        raise RetryLater("no answer", code="submit.unreachable")
+
+    world = with_tokens(tmp_path)
+    world.slurm.put(7, processors=8)
+    world.loop._asking._again, answers = no_answer, world.loop._asking._again
+    with pytest.raises(RetryLater):
+        world.round()
+    world.loop._asking._again = answers
+    world.round()
+    assert world.moved == [7]
 
 
 def test_a_job_that_may_not_be_requeued_is_worth_a_whole_run_at_most(tmp_path: Path) -> None:

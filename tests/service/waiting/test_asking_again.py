@@ -393,7 +393,10 @@ def test_a_submit_server_that_does_not_answer_is_asked_once_a_round(world: World
 
     for job_id in range(1, 5):
         world.slurm.put(job_id)
-    world.loop._asking._again = no_answer
+    world.loop._asking._again, answers = no_answer, world.loop._asking._again
     with pytest.raises(RetryLater):
         world.round()
     assert (len(asked), world.moved) == (1, [])
+    world.loop._asking._again = answers
+    world.round()
+    assert sorted(world.moved) == [1, 2, 3, 4]  # the first one waits for no ten minutes
