@@ -19,7 +19,8 @@ from advisor.model.job_words import MEBIBYTES
 from advisor.slurm.begin_time import begin_time
 
 _DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
-_NODES: Final = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?\Z", re.IGNORECASE)
+_NODES: Final = re.compile(r"(\d{1,9})([km]?)(?:-(\d{1,9})([km]?)(?::([1-9]\d{0,8}))?)?\Z", re.IGNORECASE)
+_THOUSANDS: Final = {"": 1, "k": 1024, "m": 1024**2}
 _MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.IGNORECASE)
 
 
@@ -75,12 +76,16 @@ def memory_mib(text: str) -> int:
 
 
 def node_range(text: str) -> tuple[int, int]:
-    """The smallest and the largest number of nodes of ``2``, ``2-4`` or ``1k``."""
-    match = _NODES.match(text)
-    if match is None:
-        raise ValueError(text)
-    fewest = int(match[1]) * (1024 if match[2] else 1)
-    return fewest, fewest if match[3] is None else int(match[3]) * (1024 if match[4] else 1)
+    """The smallest and the largest number of nodes of ``2``, ``2-4``, ``1k`` or (23.02 on) ``2,4-8:2``."""
+    counts = []
+    for part in text.split(","):
+        match = _NODES.match(part)
+        if match is None:
+            raise ValueError(text)
+        first = int(match[1]) * _THOUSANDS[match[2].lower()]
+        last = first if match[3] is None else int(match[3]) * _THOUSANDS[match[4].lower()]
+        counts += [first, last - (last - first) % int(match[5] or 1)]
+    return min(counts), max(counts)
 
 
 def _count(text: str) -> int:

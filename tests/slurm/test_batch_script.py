@@ -65,7 +65,16 @@ def test_memory(text, mib):
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes"), [("2", (2, 2)), ("2-4", (2, 4)), ("1k", (1024, 1024)), ("1-2k", (1, 2048))]
+    ("text", "nodes"),
+    [
+        ("2", (2, 2)),
+        ("2-4", (2, 4)),
+        ("1k", (1024, 1024)),
+        ("1-2k", (1, 2048)),
+        ("1-15:4", (1, 13)),  # from 23.02 on
+        ("8,2,4-6", (2, 8)),
+        ("1m", (2**20, 2**20)),
+    ],
 )
 def test_nodes(text, nodes):
     assert node_range(text) == nodes
