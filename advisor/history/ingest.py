@@ -47,7 +47,7 @@ def ingest_swf(
     def skip(line: MalformedLine) -> None:
         report.malformed_record(f"line {line.number}: {line.reason}: {line.text}")
 
-    outcomes = swf.iter_outcomes(path, clock="epoch", malformed=malformed, report=skip, progress=progress)
+    outcomes = swf.iter_outcomes(path, malformed=malformed, report=skip, progress=progress)
     first = next(outcomes, None)  # before the file's size is read: this reports a folder or missing file
     size = path.stat().st_size if path.is_file() else 0
     done = _rows_done(store.cursor(source), size)

@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 Keep: TypeAlias = Literal["ran", "all"]
-Clock: TypeAlias = Literal["log", "epoch"]
 
 _STATE_OF_STATUS = {
     1: JobState.COMPLETED,
@@ -121,23 +120,20 @@ def _columns_of(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[n
 def iter_outcomes(
     path: str | Path,
     *,
-    keep: Keep = "ran",
-    clock: Clock = "log",
     malformed: Malformed = "skip",
     report: Report | None = None,
     progress: Progress | None = None,
 ) -> Iterator[JobOutcome]:
-    """Read a log as a stream of finished jobs, in file order; parameters and errors as for `read_table`.
+    """Read the jobs that ran, in file order; parameters and errors as for `read_table`.
 
     Numbers of users, groups and queues become text (``"95"``), the executable's number the job's name. Waits
-    and run times below 0 count as 0. Times are seconds since the log's start, or with ``clock="epoch"`` since
-    the epoch, if the header has a UnixStartTime.
+    below 0 count as 0. Times are seconds since the epoch, or since the log's start where the header has no
+    UnixStartTime.
     """
     path = Path(path)
-    offset = read_header(path).unix_start_time if clock == "epoch" else 0.0
+    offset = read_header(path).unix_start_time
     for rows in iter_rows(path, malformed=malformed, report=report, progress=progress):
-        kept = rows[rows[:, 3] > 0] if keep == "ran" else rows
-        for row in kept.tolist():
+        for row in rows[rows[:, 3] > 0].tolist():
             yield _outcome_of(row, offset)
 
 
@@ -159,7 +155,7 @@ def _outcome_of(row: list[float], offset: float) -> JobOutcome:
             name=_nominal(row[13]),
         ),
         start_time=start,
-        end_time=start + max(0.0, row[3]),
+        end_time=start + row[3],
         state=_STATE_OF_STATUS.get(int(row[10]), JobState.UNKNOWN),
         processors_used=used if used > 0 else processors,
         partition=_nominal(row[15]),
