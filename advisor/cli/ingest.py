@@ -172,7 +172,8 @@ def _epoch(date: str) -> float:
     from advisor.model.errors import BadInput
 
     try:
-        return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
+        moment = datetime.fromisoformat(date)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except ValueError as error:
         raise BadInput(str(error), where="--since", mend="Write it as 2026-01-31") from None
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_the_settings_say_where_the_history_is(tmp_path: Path, log: Path) -> Non
     done = advisor("ingest", "swf", log, ADVISOR_PATHS__STATE=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "history.db").exists()
+
+
+@pytest.mark.parametrize(("zone", "hours"), [("", 0), ("Z", 0), ("+02:00", 2)])
+def test_the_first_time_to_read_is_of_its_own_zone_or_utc(tmp_path: Path, zone: str, hours: int) -> None:
+    sacct, day = tmp_path / "sacct", datetime.now(UTC).replace(hour=12) - timedelta(days=2)
+    columns = Path(__file__).parents[1] / "history" / "data" / "sacct-helpformat-22.05.txt"
+    sacct.write_text(f"#!/bin/sh\n[ $1 = --helpformat ] && exec cat {columns}\necho $* >> {tmp_path}/calls\n")
+    sacct.chmod(0o755)
+    since, url = f"{day:%Y-%m-%dT%H:00:00}{zone}", f"sqlite:///{tmp_path}/history.db"
+    done = advisor(
+        "ingest", "sacct", "--since", since, "--database", url, ADVISOR_PATHS__SLURM_BIN=str(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    first = (tmp_path / "calls").read_text()
+    assert f"--starttime={day - timedelta(hours=hours):%Y-%m-%dT%H:00:00}" in first
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
