@@ -189,7 +189,7 @@ class CloudWorld(CloudEvents):
             "paid_since": lambda time: [piece for piece in self.paid.values() if piece.until > time],
         }
         context = CloudContext(settings=settings, interruptions=record, **cloud, **shared)
-        provision = ProvisionLoop(context, folder=self.handovers)
+        provision = ProvisionLoop(context, folder=self.handovers, instances=lambda: reconcile.last_listed)
         self.reconcile = reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
         )

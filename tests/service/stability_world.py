@@ -173,7 +173,12 @@ class StabilityWorld:
         )
         order.use(self.knowledge.longest_lived_first)
         self.acquire = AcquireLoop(context, knowledge=self.knowledge, closed=breakers.unavailable)
-        provision = ProvisionLoop(context, folder=self.folder, kept=self.acquire.wanted)
+        provision = ProvisionLoop(
+            context,
+            folder=self.folder,
+            instances=lambda: reconcile.last_listed,
+            kept=self.acquire.wanted,
+        )
         reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -11,7 +11,7 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
-from advisor.model.snapshot import PENDING, QueuedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.observation.advice_of_jobs import moved_by_us
@@ -28,10 +28,14 @@ _FALLBACK: Final = {
 
 
 class BudgetGuard:
-    """Keeps spending within the budget."""
+    """Keeps spending within the budget; what is paid for already may be used whatever was spent.
 
-    def __init__(self, context: CloudContext) -> None:
-        self._context = context
+    Args:
+        instances: Our instances as last listed.
+    """
+
+    def __init__(self, context: CloudContext, instances: Callable[[], Sequence[Instance]]) -> None:
+        self._context, self._instances = context, instances
         self._settings, self._cloud = context.settings, context.cloud
         self._paid, self._reckoning = context.paid_now(), context.reckoning()
         self._limits = limits_of(context.settings)
@@ -89,31 +93,38 @@ class BudgetGuard:
     def keep(self) -> set[int]:
         """Once the budget is spent or promised, let nothing more start; running jobs go on.
 
-        Nodes take no new job and are powered down after their last one.
+        Nodes that cost money take no new job and are powered down after their last one.
 
         Returns:
-            The moved jobs that wait for a node; they are to return on-premise.
+            The moved jobs that wait for a node that costs money; they are to return on-premise.
         """
         everything, payers = self._cloud.budget.exhausted(self._limits)
         if not everything and not payers:
             return set()
         snapshot = self._context.view.fresh()
-        if everything:
-            up = [
-                node.name
-                for node in burst_nodes(snapshot, self._settings)
-                if node.power is NodePower.UP and not node.is_draining and not node.is_down
-            ]
-            if up:
-                log.warning("cloud.budget_spent", nodes=up)
-                self._context.slurm.update_node(
-                    up, state="POWER_DOWN_ASAP", reason="burst advisor: the budget is spent"
-                )
+        if everything and (up := self._up_for_money(snapshot)):
+            log.warning("cloud.budget_spent", nodes=up)
+            self._context.slurm.update_node(
+                up, state="POWER_DOWN_ASAP", reason="burst advisor: the budget is spent"
+            )
         return {
             queued.job.job_id
             for queued in snapshot.jobs
             if queued.state == PENDING
             and queued.job.queue == self._settings.cluster.burst_partition
             and (everything or not payers.isdisjoint(queued.job.payers))
-            and moved_by_us(queued) is not None
+            and (moved := moved_by_us(queued)) is not None
+            and moved.capacity != Capacity.RESERVED
         }
+
+    def _up_for_money(self, snapshot: ClusterSnapshot) -> list[str]:
+        """Nodes that are up and not paid for already; none before EC2 was listed: that is not known then."""
+        listed = self._instances()
+        covered = self._paid.at_launch(listed).covered
+        paid = {item.node for item in listed if item.instance_id in covered}
+        return [
+            node.name
+            for node in burst_nodes(snapshot, self._settings)
+            if listed and node.power is NodePower.UP and not (node.is_draining or node.is_down)
+            if node.name not in paid
+        ]

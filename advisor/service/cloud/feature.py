@@ -53,7 +53,13 @@ class CloudFeature(Feature):
         self._clock = context.clock
         self.interruptions = context.interruptions
         first = () if account is None else (Step("paid capacity", account.read_first),)
-        provision = ProvisionLoop(context, folder=folder, kept=kept_nodes, first=first)
+        provision = ProvisionLoop(
+            context,
+            folder=folder,
+            instances=lambda: self._reconcile.last_listed,
+            kept=kept_nodes,
+            first=first,
+        )
         self._stage_ins = StageIns(context, give_back=provision.give_back)
         self._reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended, first=first

@@ -44,6 +44,7 @@ class ProvisionLoop:
     """Acts on hand-overs (`in_turn`); each file is deleted when its request is done.
 
     Args:
+        instances: Our instances as the reconcile loop last listed them.
         kept: Names of the nodes that are kept up without a job; they are spot.
         first: Steps that come before all others.
 
@@ -62,13 +63,14 @@ class ProvisionLoop:
         context: CloudContext,
         *,
         folder: HandoverFolder,
+        instances: Callable[[], Sequence[Instance]],
         kept: Callable[[], Collection[str]] = tuple,
         first: Sequence[Step] = (),
     ) -> None:
         settings, slurm, view, clock = context.settings, context.slurm, context.view, context.clock
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
         self._fleet, self._cloud, self._interruptions = context.fleet, context.cloud, context.interruptions
-        self._books, self._guard = Bookkeeping(context), BudgetGuard(context)
+        self._books, self._guard = Bookkeeping(context), BudgetGuard(context, instances)
         self._addresses = Addresses(settings, slurm)
         self._choice, self._blocks = SpotChoice(context), BlockKeeper(context)
         self.folder = folder

@@ -162,7 +162,7 @@ class JudgedBudgets:
     def refusal(self, request: LaunchRequest) -> str:
         """Which limit forbids a node, in words; empty if none does: then its money is promised at once."""
         promise = request.promise(self._now)
-        for number, limit in enumerate(self._limits):
+        for number, limit in enumerate(self._limits if request.usd else ()):  # else it is paid for
             for payer in ("", *promise.payers):
                 found = self.budget(number, payer)
                 if found is None:

@@ -67,7 +67,7 @@ class Rig:
             "clock": self.hands.clock,
         }
         self.context = context = CloudContext(settings=settings, **parts)
-        self.provision = ProvisionLoop(context, folder=self.folder)
+        self.provision = self.provision_of(context)
         self.reconcile = ReconcileLoop(
             context,
             resuming=lambda: self.provision.resuming,
@@ -81,7 +81,10 @@ class Rig:
     def restart(self) -> None:
         """The provision loop of the next process, with what is on the disk."""
         self.cloud = CloudRecord(self.path.parent, self.hands.clock)
-        self.provision = ProvisionLoop(replace(self.context, cloud=self.cloud), folder=self.folder)
+        self.provision = self.provision_of(replace(self.context, cloud=self.cloud))
+
+    def provision_of(self, context: CloudContext) -> ProvisionLoop:
+        return ProvisionLoop(context, folder=self.folder, instances=lambda: self.reconcile.last_listed)
 
     def look(
         self, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = (), *, others: bool = True

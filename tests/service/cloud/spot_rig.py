@@ -88,7 +88,9 @@ class Rig:
             "interruptions": self.record,
         }
         self.context = context = CloudContext(settings=self.settings, **parts)
-        self.provision = ProvisionLoop(context, folder=self.folder)
+        self.provision = ProvisionLoop(
+            context, folder=self.folder, instances=lambda: self.reconcile.last_listed
+        )
         self.reconcile = ReconcileLoop(context, resuming=tuple, boot_ended=self.provision.boot_ended)
         self.loop = InterruptionLoop(context, instances=lambda: self.reconcile.last_listed, jobs=self.slurm)
 

@@ -9,11 +9,10 @@ from types import MappingProxyType
 
 import pytest
 
-from advisor.ec2.account import Account, Reservation
+from advisor.ec2.account import Account, Reservation, ReservedInstances
 from advisor.model import Capacity
 from advisor.model.settings import BudgetSettings, CapacitySettings
 from advisor.service.cloud.budget_guard import BudgetGuard
-from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.state.budget_records import LaunchRequest
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
@@ -28,7 +27,7 @@ def rig(tmp_path: Path) -> Rig:
     limits = BudgetSettings(usd=5.0, accounts={"physics": 3.0}, period="day")
     rig.settings = rig.settings.model_copy(update={"budget": limits})
     context = dataclasses.replace(rig.context, settings=rig.settings)
-    rig.provision = ProvisionLoop(context, folder=rig.folder)
+    rig.provision = rig.provision_of(context)
     return rig
 
 
@@ -129,6 +128,26 @@ def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: 
     assert rig.provision.returning == {8}
 
 
+def test_what_is_paid_for_is_used_when_all_is_spent(rig: Rig) -> None:
+    """Question 3 sends jobs there whatever was spent; the guard sent them back, and ended the nodes."""
+    two = Account(reserved=(ReservedInstances(name="ri", instance_type="c5.xlarge", zone="", count=2),))
+    context = dataclasses.replace(rig.context, settings=rig.settings, account=lambda: two)
+    rig.provision = rig.provision_of(context)
+    rig.cloud.budget.rebuild((), (), ())
+    rig.cloud.budget.promise([LaunchRequest(node="burst9", account="", usd=6.0, usd_per_hour=1.0)], ())
+    rig.fleet.listed = [make_instance("burst1", option=Capacity.ON_DEMAND), make_instance("burst2")]
+    paid = {"queue": "burst", "admin_comment": comment(capacity=Capacity.RESERVED)}
+    nodes = [make_node("burst1", "MIXED"), make_node("burst2", "MIXED")]
+    rig.look(nodes, [make_queued(number, **paid) for number in (8, 9)])
+    rig.reconcile.read_instances()
+    rig.provision.keep_budget()
+    assert states_told(rig.slurm) == {"burst2": "POWER_DOWN_ASAP"}
+    assert rig.provision.returning == set()
+    rig.hand_over("resume", "burst[3-4]", {8: "burst3", 9: "burst4"})
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("resume")[-1][0] == ("burst3",)  # the other place is that of burst1
+
+
 def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig) -> None:
     rig.fleet.listed = [make_instance("burst1", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall)]
     rig.hands.pass_by(1.6 * HOUR)
@@ -192,7 +211,7 @@ def test_a_node_without_its_place_in_a_reservation_is_promised_its_cost(
         settings=rig.settings.model_copy(update={"capacity": CapacitySettings(reserved_nodes=declared)}),
         account=lambda: Account(reservations=(reservation,)),
     )
-    guard, budget = BudgetGuard(context), context.cloud.budget
+    guard, budget = BudgetGuard(context, tuple), context.cloud.budget
     budget.rebuild((), (), ())  # nothing was spent
     if spent:
         budget.promise([LaunchRequest(node="burst9", account="", usd=spent, usd_per_hour=1.0)], ())

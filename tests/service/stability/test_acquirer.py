@@ -165,6 +165,7 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
             clock=hands.clock,
         ),
         folder=folder,
+        instances=tuple,
         kept=lambda: {"burst1", "burst2"},
     )
     provision.act_on_handovers()
