@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import structlog
 
+from advisor.ec2.account import Account
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
@@ -108,7 +109,9 @@ class StabilityWorld:
         features: tuple[str, ...] = FEATURES,
         idle_seconds: float = 1e9,
         notice_seconds: float = 120.0,
+        account: Account | None = None,
     ) -> None:
+        self.account = account or Account()
         self.settings = settings
         self.generator = generator
         self.notice_seconds = notice_seconds
@@ -153,6 +156,7 @@ class StabilityWorld:
             sleep=lambda _seconds: None,
             connect=self.ec2.connect,
             order=order,
+            account=lambda: self.account,
         )
         said = InterruptionRecord(INTERRUPTIONS.at(folder))
         self.record = LifeRecord(LIVES.at(folder))
@@ -165,6 +169,7 @@ class StabilityWorld:
             clock=clock,
             prices=lambda: Prices.of_settings(settings.ec2),
             interruptions=said,
+            account=lambda: self.account,
         )
         self.knowledge = StabilityKnowledge(
             context,

@@ -82,7 +82,7 @@ class AcquireLoop:
         self._rules = settings.acquirer
         self._knowledge = knowledge
         self._slurm, self._view, self._clock = context.slurm, context.view, context.clock
-        self._cloud = context.cloud
+        self._cloud, self._paid = context.cloud, context.paid_now()
         self._state = ACQUIRER.at(settings.paths.state)
         self._closed = closed
         self._record = self._state.read()
@@ -139,13 +139,14 @@ class AcquireLoop:
         rules, count = self._rules, len(kept.up)
         most = rules.max_nodes or kept.usable
         share = max(_EXCHANGED_SHARE, 1.0 / count) if count else _EXCHANGED_SHARE
+        covered = self._paid.at_launch(self._knowledge.instances).covered
         fresh = self._fresh_hazard()
         if fresh is None or not self._settings.capacity.use_spot:
             fresh, share = 1.0, 0.0  # nothing better can be had now
         return acquire(
             np.array([item.node.processors for item in kept.up], np.int64),
             np.array([item.age for item in kept.up], np.float64),
-            np.array([_rate(item, max(fresh, _MIN_HAZARD)) for item in kept.up], np.float64),
+            np.array([_rate(item, max(fresh, _MIN_HAZARD), covered) for item in kept.up], np.float64),
             busy_cores=max(busy, _IN_USE),
             target_cores=None,
             fresh_rate=_MARGIN,
@@ -318,8 +319,12 @@ class AcquireLoop:
         self._state.keep(self._record, "acquirer.not_saved")
 
 
-def _rate(item: NodeOutlook, fresh: float) -> float:
-    """How many times as likely to be taken as a fresh node; one got for a job that paid for more is dear."""
-    if not item.instance_id:
-        return 0.0  # not known yet for what it is
+def _rate(item: NodeOutlook, fresh: float, covered: Collection[str]) -> float:
+    """How many times as likely to be taken as a fresh node; one got for a job that paid for more is dear.
+
+    Args:
+        covered: Ids of the instances that are paid for already.
+    """
+    if not item.instance_id or item.instance_id in covered:
+        return 0.0  # not known yet for what it is, or free and not spot
     return _ON_DEMAND_RATE if item.pool is None else hazard_of(item.survives) / fresh

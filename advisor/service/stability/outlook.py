@@ -81,6 +81,11 @@ class StabilityKnowledge:
         self.record = record
 
     @property
+    def instances(self) -> Sequence[Instance]:
+        """Our instances as last listed."""
+        return self._instances()[0]
+
+    @property
     def is_ready(self) -> bool:
         """Whether EC2 has been read since the start; before that, no node's capacity is known."""
         return self._instances()[1] is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.ec2.account import Account, Reservation
 from advisor.ec2.errors import FailureClass
 from advisor.ec2.pools import FIRST_PAUSE_SECONDS, QUOTA_PAUSE_SECONDS, Pool
 from advisor.model import Capacity
@@ -19,6 +20,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import INTERRUPTIONS
+from advisor.testing.memory_ec2_paid import MemoryReservation
 from advisor.testing.memory_slurm import ENDED, MemorySlurm
 from tests.service.cloud_site import comment
 from tests.service.doubles import FakeFleet, Hands, make_look, make_node
@@ -74,6 +76,22 @@ def test_the_kept_nodes_end_up_in_the_steady_pool(tmp_path: Path) -> None:
     assert pools.count(STEADY) > pools.count(SHAKY)
     known = world.knowledge
     assert known.fresh_survives(f"spot|c5.xlarge|{STEADY}") > known.fresh_survives(f"spot|c5.xlarge|{SHAKY}")
+
+
+def test_a_kept_node_that_is_paid_for_is_not_exchanged(tmp_path: Path) -> None:
+    """The reservation stood empty after some hours, with spot nodes paid for beside it."""
+    reservation = Reservation(reservation_id="cr-1", instance_type="c5.xlarge", zone="us-east-1a", total=3)
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer={"kept_nodes": 3}, subnets=[STEADY]),
+        generator=np.random.default_rng(0),
+        account=Account(reservations=(reservation,), zones={STEADY: "us-east-1a"}),
+    )
+    world.ec2.paid.reservations.append(
+        MemoryReservation(reservation_id="cr-1", instance_type="c5.xlarge", total=3)
+    )
+    world.live(5 * HOUR, tick=100.0)
+    assert [item.reservation_id for item in world.ec2.alive()] == ["cr-1"] * 3
+    assert world.acquire.retired == 0
 
 
 def test_where_no_node_is_kept_nothing_is_acquired(tmp_path: Path) -> None:
