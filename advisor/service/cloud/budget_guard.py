@@ -39,6 +39,9 @@ class BudgetGuard:
         self._settings, self._cloud = context.settings, context.cloud
         self._paid, self._reckoning = context.paid_now(), context.reckoning()
         self._limits = limits_of(context.settings)
+        portfolio = context.settings.portfolio
+        # it closes all nodes then, whether they are paid for or not
+        self._sends_all_back = portfolio.enabled and portfolio.limit_nodes
         self._reserved: set[str] = set()  # nodes of the last hand-over that count on a capacity reservation
 
     def put_aside(
@@ -114,7 +117,7 @@ class BudgetGuard:
             and queued.job.queue == self._settings.cluster.burst_partition
             and (everything or not payers.isdisjoint(queued.job.payers))
             and (moved := moved_by_us(queued)) is not None
-            and moved.capacity != Capacity.RESERVED
+            and (moved.capacity != Capacity.RESERVED or self._sends_all_back)
         }
 
     def _up_for_money(self, snapshot: ClusterSnapshot) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.ec2.account import Account, Reservation, ReservedInstances
 from advisor.model import Capacity
-from advisor.model.settings import BudgetSettings, CapacitySettings
+from advisor.model.settings import BudgetSettings, CapacitySettings, PortfolioSettings
 from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.state.budget_records import LaunchRequest
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
@@ -146,6 +146,9 @@ def test_what_is_paid_for_is_used_when_all_is_spent(rig: Rig) -> None:
     rig.hand_over("resume", "burst[3-4]", {8: "burst3", 9: "burst4"})
     rig.provision.act_on_handovers()
     assert rig.fleet.of("resume")[-1][0] == ("burst3",)  # the other place is that of burst1
+    closing = rig.settings.model_copy(update={"portfolio": PortfolioSettings(enabled=True)})
+    guard = BudgetGuard(dataclasses.replace(context, settings=closing), tuple)
+    assert guard.keep() == {8, 9}  # no node is open to them
 
 
 def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig) -> None:
