@@ -75,7 +75,7 @@ class CloudContext:
     def spot_tries(self, queued: QueuedJob) -> int:
         """Return how often a job in the queue may still be launched as spot."""
         if not requeueable(queued.job, self.settings):
-            return 0  # its user may have said so since the advice
+            return 0  # its user may have said `scontrol update requeue=0` since the advice
         lost = self.interruptions.interruptions_of(queued.job.job_id)
         tries = spot_tries(structs.replace(queued.job, interruptions=lost), self.settings)
         return tries if not (lost and tries) or self.leaves_time(queued) else 0

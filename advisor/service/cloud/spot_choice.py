@@ -18,7 +18,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.spot.blast_radius import owners_of, spread
 from advisor.decide.spot.pools import rounds_for_run
 from advisor.decide.submission.capacity import is_never_spot, seconds_lost
-from advisor.decide.submission.rules import deadline_for, requeueable
+from advisor.decide.submission.rules import deadline_for
 from advisor.ec2.classes import class_of_nodes, instance_types_of
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Rounds, pools_for
@@ -73,8 +73,6 @@ class SpotChoice:
         capacity = Capacity(recorded.capacity)
         if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
             return Capacity.ON_DEMAND  # advised before the setting was changed
-        if capacity is Capacity.SPOT and not requeueable(queued.job, self._settings):
-            return Capacity.ON_DEMAND  # advised before `scontrol update requeue=0`
         if capacity is Capacity.SPOT and not self._context.spot_tries(queued):
             return Capacity.ON_DEMAND
         return capacity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,22 +48,6 @@ def queued(job: int, run_hours: float | None = 1.0, **facts: Any) -> QueuedJob:
     return make_queued(job, "CONFIGURING", queue="burst", admin_comment=said, **{"user": "ann"} | facts)
 
 
-def make_choice(
-    known: Sequence[SpotPool] = (),
-    losses: int = 0,
-    settings: Settings = SETTINGS,
-    boot_seconds: float | None = None,
-) -> SpotChoice:
-    context: Any = SimpleNamespace(
-        settings=settings,
-        spot_pools=lambda: known,
-        prices_now=lambda: Prices.of_settings(settings.ec2),
-        spot_tries=lambda item: spot_tries(structs.replace(item.job, interruptions=losses), settings),
-        cloud=SimpleNamespace(boot_seconds_of=lambda _option, _types: boot_seconds),
-    )
-    return SpotChoice(context)
-
-
 def narrow(
     jobs: Mapping[str, QueuedJob],
     *known: SpotPool,
@@ -74,7 +58,14 @@ def narrow(
     settings: Settings = SETTINGS,
     boot_seconds: float | None = None,
 ) -> Narrowed:
-    choice = make_choice(known, losses, settings, boot_seconds)
+    context: Any = SimpleNamespace(
+        settings=settings,
+        spot_pools=lambda: known,
+        prices_now=lambda: Prices.of_settings(settings.ec2),
+        spot_tries=lambda item: spot_tries(structs.replace(item.job, interruptions=losses), settings),
+        cloud=SimpleNamespace(boot_seconds_of=lambda _option, _types: boot_seconds),
+    )
+    choice = SpotChoice(context)
     return choice.narrow(
         jobs,
         dict.fromkeys(jobs, Capacity.SPOT),
@@ -82,12 +73,6 @@ def narrow(
         snapshot=make_look(0.0, (), [*jobs.values(), *others]),
         pool_of_node=running or {},
     )
-
-
-def test_a_job_that_may_no_longer_be_requeued_is_not_launched_on_spot() -> None:
-    """Its user has said `scontrol update requeue=0` after its advice."""
-    jobs = {"n1": queued(1, requeue=True), "n2": queued(2, requeue=False)}
-    assert make_choice().advised(jobs, ()) == {"n1": Capacity.SPOT, "n2": Capacity.ON_DEMAND}
 
 
 def test_all_pools_will_do_while_nothing_is_known() -> None:
