@@ -3,10 +3,9 @@
 A node is paid for from its launch to its end, as EC2 bills it: by the second, 60 s at least, at the
 price of its market at that time. While jobs are on it they share its whole price by the cores they hold
 there, so the price of its unused cores is shared by the jobs that keep the node up. While no job is on it
-(its boot,
-the time between jobs, the time until it is given back) its price is *idle* time, which is the site's. What
-jobs without an account use is neither: it is a row of its own. The rows add up to what the nodes have cost,
-to the last picodollar: shares are whole picodollars, and idle is the rest.
+(its boot, the time between jobs, the time until it is given back) its price is *idle* time, which is the
+site's. What jobs without an account use is neither: it is a row of its own. The rows add up to what the nodes
+have cost, to the last picodollar: shares are whole picodollars, and idle is the rest.
 
 Days are days of UTC, by which EC2 bills and budgets start anew. *Spent* is what was paid until now,
 *promised* what launched nodes are still expected to cost, *predicted* what a decision assumed.

@@ -1,4 +1,7 @@
-"""Limits of the jobs that a user, account or QOS may have in the queue (``MaxSubmitJobs`` and others)."""
+"""Limits of the jobs that a user, account or QOS may have in the queue (``MaxSubmitJobs`` and others).
+
+Where one has no room for a placeholder its jobs keep no place (:attr:`advisor.model.site.SiteState.full`).
+"""
 
 from __future__ import annotations
 

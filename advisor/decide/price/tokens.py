@@ -1,7 +1,7 @@
-"""The budget as tokens. Tokens accrue evenly; a start takes its highest cost, and its end returns the rest.
+"""A replay's budget as tokens, which accrue evenly: a start takes its highest cost, its end returns the rest.
 
-Some tokens are lent before they accrue, so that there is money for a burst of jobs when it arrives. The
-budget is never exceeded, whatever the forecasts are.
+Some are lent before they accrue, so that there is money for a burst of jobs when it arrives. The budget is
+never exceeded, whatever the forecasts are. A live one is `advisor.decide.price.period_budget`.
 """
 
 from __future__ import annotations

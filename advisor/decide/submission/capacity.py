@@ -161,9 +161,8 @@ def is_never_spot(features: Collection[str]) -> bool:
     """Whether a node with these features is never launched as a spot instance.
 
     A job that may not be requeued relies on this. The features are those of slurm.conf and stay: if
-    ``scontrol``
-    removed them from a spot node, ``scontrol reconfigure`` would bring them back, and without any node
-    that has them slurmctld would refuse submissions that name them.
+    ``scontrol`` removed them from a spot node, ``scontrol reconfigure`` would bring them back, and without
+    any node that has them slurmctld would refuse submissions that name them.
     """
     return any(name in features for name in _NEVER_SPOT)
 
