@@ -130,6 +130,10 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "No budget is set, so no job moves: `budget.usd` sets one. It would cost about {predicted_cost}."
         ),
         Reason.PRICE_UNKNOWN: "No price is known at the moment; `advisor status` says why.",
+        Reason.NO_TIME_LIMIT: (
+            "It has no time limit, so nothing says what it costs at most, and {budget_left} of the budget "
+            "are free at the moment. With `--time` it may move."
+        ),
         Reason.BUDGET_USED_UP: (
             "It could cost {worst_cost}, and {budget_left} of the budget are free at the moment."
         ),

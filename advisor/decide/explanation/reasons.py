@@ -84,6 +84,7 @@ class Reason(enum.StrEnum):
     TOO_DEAR = "price.too_dear"
     NO_BUDGET = "price.no_budget"
     PRICE_UNKNOWN = "price.unknown"
+    NO_TIME_LIMIT = "price.no_time_limit"
     BUDGET_USED_UP = "price.budget_used_up"
     PAYER_BUDGET_USED_UP = "price.payer_budget_used_up"
 

@@ -52,7 +52,7 @@ from advisor.predict.run_times.grid import GRID
 _FASTER: Final = Question.FASTER
 _WORTH_PAYING: Final = Question.WORTH_PAYING
 _HOUR: Final = 3600.0
-_NO_MONEY: Final = frozenset({Reason.BUDGET_USED_UP, Reason.PAYER_BUDGET_USED_UP})
+_NO_MONEY: Final = frozenset({Reason.NO_TIME_LIMIT, Reason.BUDGET_USED_UP, Reason.PAYER_BUDGET_USED_UP})
 _ROUNDING: Final = 1e-9
 _FREE_USD: Final = 1e-12
 """The price per second of nodes that are paid for already: any saving is worth it."""
@@ -284,7 +284,7 @@ def _worth_its_price(case: _Case, option: _Option) -> Answer:
         return _answer(_WORTH_PAYING, Verdict.NO, Reason.TOO_DEAR, numbers)
     tokens, payer = price.tokens_of(job.payers)
     if not worst <= tokens:
-        reason, detail = used_up(payer)
+        reason, detail = used_up(payer) if worst < math.inf else (Reason.NO_TIME_LIMIT, "")
         numbers = (*numbers, *money_short(price, job, worst, settings.budget.usd, state.time))
         return _answer(_WORTH_PAYING, Verdict.NO, reason, numbers, detail)
     return _answer(_WORTH_PAYING, Verdict.YES, Reason.WORTH_ITS_PRICE, numbers)

@@ -385,3 +385,25 @@ def test_a_user_reads_that_the_cost_is_that_of_all_tasks_where_the_job_stays_as_
     said = would_message(advice, make_job(array_tasks=1_000), settings.cluster)
     assert said is not None
     assert re.search(r"saves about .* for each of its 1,000 tasks, for [\d.,]+ USD in all", said)
+
+
+def test_a_user_whose_job_has_no_time_limit_reads_that_one_lets_it_move() -> None:
+    advice = offered(requested_time=None, settings=priced())
+    assert advice.decisive.reason == Reason.NO_TIME_LIMIT
+    recorded = parse_admin_comment(admin_comment(advice))
+    assert recorded is not None
+    for said in (explanation(advice), recorded_explanation(recorded)):
+        assert "and 100.00 USD of the budget are free at the moment. With `--time` it may move." in said
+    fixed = offered(replace(PRICE, tokens_usd=math.inf), requested_time=None, settings=priced())
+    assert fixed.placement is Placement.BURST
+    # of slices the account has money for
+    left = Price(
+        seconds_per_usd=3600.0,
+        tokens_usd=1.0,
+        tokens_by_account=MappingProxyType({"bio": 1.0}),
+        share_by_account=MappingProxyType({"bio": 0.4}),
+    )
+    runs = estimates_of(chances=chances_of((600.0, 1.0)))
+    sliced = offered(left, runs, requested_time=None, account="bio")
+    assert sliced.hedge is not None
+    assert math.isfinite(sliced.hedge.stop_seconds)
