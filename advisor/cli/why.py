@@ -16,6 +16,7 @@ from advisor.service.admin.since import clock_text
 if TYPE_CHECKING:
     from advisor.decide.explanation.admin_comment import RecordedAdvice
     from advisor.history.records import AdviceRecord
+    from advisor.model.job import JobOutcome
     from advisor.model.job_id import JobId
     from advisor.model.settings import Settings
     from advisor.slurm.recorded_advice import JobRecordInSlurm
@@ -42,12 +43,13 @@ def why(
     settings = settings_of(config)
     trouble: AdvisorError | None = None
     record: AdviceRecord | None = None
+    ended: JobOutcome | None = None
     try:
-        record = _in_the_ledger(settings, job_id.job)
+        record, ended = _in_the_ledger(settings, job_id.job)
     except AdvisorError as error:
         trouble = error
     if record is not None:
-        _emit_record(job_id, record, output)
+        _emit_record(job_id, record, ended, output)
         return
     seen = _in_slurm(settings, job_id)
     if seen is not None and seen.recorded is not None:
@@ -82,7 +84,7 @@ def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str)
     )
 
 
-def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
+def _in_the_ledger(settings: Settings, job_id: int) -> tuple[AdviceRecord | None, JobOutcome | None]:
     from advisor.history.store import HistoryStore
     from advisor.model.job_id import array_of
 
@@ -90,7 +92,7 @@ def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
         found = store.advice_of(job_id)
         if found is None and (array := array_of(job_id)) != job_id:  # it was advised as a whole
             found = store.advice_of(array)
-        return found
+        return found, store.of_job(job_id)
 
 
 def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
@@ -114,12 +116,12 @@ def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
         return None
 
 
-def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
+def _emit_record(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None, output: Format) -> None:
     from advisor.decide.explanation.display import clean
     from advisor.decide.explanation.wording import explanation
-    from advisor.service.admin.why_view import ledger_advice
+    from advisor.service.admin.why_view import ended_elsewhere, ledger_advice
 
-    found = ledger_advice(job_id, record)
+    found = ledger_advice(job_id, record) | {"ended_elsewhere": ended_elsewhere(record, ended)}
 
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
@@ -130,6 +132,8 @@ def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
         console.print(Text(title, "bold"))
         if found["of_array"]:
             console.print(Text(found["of_array"]))
+        if found["ended_elsewhere"]:
+            console.print(Text(found["ended_elsewhere"]))
         console.print(Text(explanation(record.advice)))
         if found["wait_interval"]:
             console.print(Text(found["wait_interval"]))

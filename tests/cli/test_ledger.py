@@ -71,6 +71,19 @@ def test_why_says_each_question_and_number(config):
     assert found["estimates"]["wait"]["seconds"] == 100.0
 
 
+@pytest.mark.parametrize(("partition", "said"), [("burst", False), ("onprem", True)])
+def test_why_says_that_a_moved_job_has_come_back(config, partition, said):
+    with HistoryStore(f"sqlite:///{config.parent}/history.db") as store:
+        store.add_advice(
+            [replace(store.advice_of(11), advice=replace(ask(), advice_id="advice-20", time=NOW))]
+        )
+        ended = replace(store.of_job(11).job, job_id=20)
+        outcome = JobOutcome(job=ended, start_time=NOW + 9.0, end_time=NOW + 60.0, partition=partition)
+        store.add([outcome], source="slurm")
+        assert store.link("advice-20", 20)
+    assert ("it has ended in partition onprem" in call(config, "why", "20")) is said
+
+
 def test_an_element_of_an_array_of_lsf_has_its_name(config):
     with config.open("a") as file:
         file.write('[cluster]\nscheduler = "lsf"\n')

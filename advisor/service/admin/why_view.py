@@ -11,6 +11,8 @@ from advisor.decide.explanation.phrases import PHRASES
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
+from advisor.model.advice import Mode
+from advisor.model.job import JobOutcome
 from advisor.model.job_id import JobId
 
 _AT_SUBMISSION: Final = 5.0
@@ -36,6 +38,16 @@ def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
         "job": record.job,
         "estimates": record.estimates,
     }
+
+
+def ended_elsewhere(record: AdviceRecord, ended: JobOutcome | None) -> str | None:
+    """A sentence about a job that was sent to the cloud and has ended in another partition."""
+    advice = record.advice
+    if ended is None or ended.advice_id != advice.advice_id or advice.mode is not Mode.ACT:
+        return None
+    if advice.partition is None or ended.partition in {None, advice.partition}:
+        return None
+    return f"It did not stay there: it has ended in partition {ended.partition}."
 
 
 def _advised_later(record: AdviceRecord) -> float | None:
