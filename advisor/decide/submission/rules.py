@@ -195,8 +195,9 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
 
 def _drawn_to_reservation(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
     """Nodes on-premise are reserved for jobs of its user or account, also for those that do not say so."""
-    names = (cloud.drawn[payer] for payer in job.payers if payer in cloud.drawn) if cloud.drawn else iter(())
-    name = next(names, None)
+    if not cloud.drawn:
+        return None
+    name = next((cloud.drawn[payer] for payer in job.payers if payer in cloud.drawn), None)
     return None if name is None else _no(Reason.RESERVATION, name)
 
 
