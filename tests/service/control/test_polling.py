@@ -162,6 +162,20 @@ def test_reservations_that_take_all_cloud_nodes_together(tmp_path: Path) -> None
     assert (cores.closings, cores.nodes_total) == (((now, 1),), 1)
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "draws"), [(-9.0, 60.0, True), (-9.0, -1.0, False), (9.0, 60.0, False)]
+)
+def test_jobs_are_drawn_to_a_reservation_while_it_is_in_force(
+    tmp_path: Path, begin: float, end: float, *, draws: bool
+) -> None:
+    loop, now = make_loop(tmp_path), Hands().clock.wall()
+    names = frozenset({"onprem1"})
+    course = Reservation(
+        name="course", begin=now + begin, end=now + end, nodes=names, draws=frozenset({"chem"})
+    )
+    assert loop.cloud_state([], (course,)).drawn == ({"chem": "course"} if draws else {})
+
+
 def test_reservations_are_read_once_a_minute_and_kept_while_slurm_does_not_answer(tmp_path: Path) -> None:
     slurm = WithReservations()
     loop = make_loop(tmp_path, slurm=slurm)
