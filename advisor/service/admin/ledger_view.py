@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from advisor.decide.explanation.reasons import Reason
@@ -14,30 +14,26 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, HedgeKind
 from advisor.service.admin.money import money_view
 
-_MAX_OF_A_JOB = 1000
+_PAGE = 1000
 
 
 def decisions_view(
     store: HistoryStore, since: float, limit: int, job_id: int | None = None
 ) -> dict[str, Any]:
     """All advice since then (of one job) counted, the newest ``limit`` of it listed, newest last."""
-    newest: deque[Decision] = deque(maxlen=limit)
-    counted: dict[str, int] = {}
-    hedges: dict[str, int] = {}
-    wanted = Wanted(since=since, job_id=job_id)
-    of_job = None if job_id is None else reversed(store.newest_decisions(wanted, _MAX_OF_A_JOB))
-    for decision in store.decisions(since) if of_job is None else of_job:
-        newest.append(decision)
-        place = decision.record.advice.placement.value
-        counted[place] = counted.get(place, 0) + 1
-        if kind := _hedge_of(decision.record.advice):
-            hedges[kind] = hedges.get(kind, 0) + 1
+    wanted, newest, before = Wanted(since=since, job_id=job_id), list[Decision](), None
+    counted = Counter[str]()
+    for (place, _mode, _reason), number in store.decision_counts(wanted).items():
+        counted[place.value] += number
+    while page := store.newest_decisions(wanted, min(limit - len(newest), _PAGE), before=before):
+        newest += page
+        advice = page[-1].record.advice
+        before = advice.time, advice.advice_id
     return {
         "since": since,
-        "total": sum(counted.values()),
-        "placements": counted,
-        "hedges": hedges,
-        "decisions": [decision_row(decision) for decision in newest],
+        "total": counted.total(),
+        "placements": dict(counted),
+        "decisions": [decision_row(decision) for decision in reversed(newest)],
     }
 
 
