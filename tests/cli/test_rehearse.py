@@ -198,10 +198,12 @@ def test_the_shipped_loops_under_settings_side_by_side(tmp_path: Path) -> None:
 
 
 def test_slurms_own_rules_are_read_from_slurm_conf(tmp_path: Path) -> None:
-    (tmp_path / "more.conf").write_text("SchedulerParameters=bf_interval=600,bf_max_job_test=5\n")
+    (tmp_path / "more.conf").write_text(
+        "SchedulerParameters=bf_interval=600,bf_max_job_test=5,bf_window=10080\n"
+    )
     conf = tmp_path / "slurm.conf"
     conf.write_text("SchedulerType=sched/backfill\nInclude more.conf\n")
-    assert rules_of(conf) == Rules(cycle_seconds=600.0, depth=5)
+    assert rules_of(conf) == Rules(cycle_seconds=600.0, depth=5, horizon_seconds=604_800.0)
     assert rules_of(None) is None
     easy, slow = (
         rehearsed(*SMALL, "--jobs", "150", "--budget-share", "0", *more)["rows"][0]["mean_wait_seconds"]
