@@ -49,6 +49,9 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         waits = site.cache.get("waits", _WAITS_KEPT_SECONDS, lambda: part(lambda: _waits(site, now)))
         spend = part(lambda: money_today(site, now))
         data = {**status, "spend": spend, "last_day": last_day, "waits": waits}
+        if site.settings_error:
+            said = f"the settings file cannot be used, and its last good settings hold: {site.settings_error}"
+            data["troubles"] = [said, *status["troubles"]]
         nodes = part(lambda: nodes_written(settings, now))
         return answers.page(
             request,

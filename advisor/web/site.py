@@ -32,12 +32,14 @@ class Site:
         first: Settings at the start; the address and port stay theirs.
         load: Reads the settings again, which the pages show, with their origins.
         gate: Who asks.
+        settings_error: Why the settings file cannot be used; empty: it can.
     """
 
     first: Settings
     load: Callable[[], LoadedSettings]
     runs: WhatIfRuns
     cache: Cache = field(default_factory=lambda: Cache(time.monotonic))
+    settings_error: str = ""
     _last: Settings | None = None
     gate: Gate = field(init=False)
 
@@ -49,9 +51,11 @@ class Site:
         return self.cache.get("settings", _SETTINGS_SECONDS, self._load)
 
     def _load(self) -> Settings:
+        self.settings_error = ""
         try:
             self._last = self.load().settings
         except AdvisorError as error:
+            self.settings_error = str(error)
             log.warning("web.settings_not_read", code=error.code, message=str(error))
         return self._last or self.first
 

@@ -70,6 +70,13 @@ def test_a_page_is_data_where_data_are_asked_for(client: TestClient, path: str) 
     assert "html" in client.get(path, params={"format": "html"}, headers={"accept": "application/json"}).text
 
 
+def test_the_overview_says_that_the_settings_file_cannot_be_used(config: Path, ask_site: Ask) -> None:
+    client = ask_site(config)
+    config.write_text(config.read_text() + "\n[cluster\n")
+    assert "the settings file cannot be used" in data_of(client, "/")["troubles"][0]
+    assert "the settings file cannot be used" in client.get("/").text
+
+
 def test_the_overview_is_advisor_status(client: TestClient, config: Path) -> None:
     page, command = data_of(client, "/"), said(config, "status")
     assert page.keys() - command.keys() == {"spend", "last_day", "waits"}
