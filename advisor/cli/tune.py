@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from advisor.cli import own_jobs
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking, working
@@ -227,7 +228,8 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
     from advisor.history.store import HistoryStore
 
     with HistoryStore(settings.history_url) as store, working("reading the history"):
-        table = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
+        since = store.end_of_newest(own_jobs.NEWEST_JOBS)  # memory, as there
+        table = store.table(since, utc_offset_seconds=settings.cluster.utc_offset_seconds)
     return on_premise(table, settings.cluster.burst_partition)  # as `advisor control` learns them
 
 

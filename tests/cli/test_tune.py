@@ -173,6 +173,15 @@ def test_tunes_on_the_history_of_the_settings(tmp_path, models):
     assert load_parameters(ModelStore(folder=models), CUNHA_TABLE_I, UNTUNED)["run"].k >= 1
 
 
+def test_of_a_long_history_the_newest_jobs_are_read(tmp_path, models, monkeypatch):
+    monkeypatch.setattr("advisor.cli.own_jobs.NEWEST_JOBS", 200)
+    with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
+        store.add(jobs(), source="slurm")
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nstate = "{tmp_path}"\n')
+    assert 200 <= as_json("--config", config, "--dry-run")["jobs"] < 250
+
+
 def test_text_for_people(trace):
     shown = call("--trace", trace, "--dry-run").stdout
     assert "RMSE after, s" in shown
