@@ -111,7 +111,7 @@ class ShippedOptions:
         )
         if not shipped and any(one is not None for one in given):
             raise BadInput(
-                "only the shipped loops know these options, so that nothing would change",
+                "these options concern the rows of --shipped only, so that nothing would change",
                 where="--set, --spot-trace, --spot-prices, --stock-out, --vcpus, --spot-vcpus",
                 mend="Add --shipped, or leave them out",
                 code="rehearse.shipped",

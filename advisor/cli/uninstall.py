@@ -89,7 +89,8 @@ def _run(*command: str) -> None:
         ) from None
     if done.returncode:
         raise TellAdmin(
-            f"{command[0]}: {done.stderr.strip()[:500]}. Mend this and run `advisor uninstall` again",
+            f"`{' '.join(command)}` failed: {done.stderr.strip()[:500] or f'exit code {done.returncode}'}. "
+            "Mend this and run `advisor uninstall` again",
             code="uninstall.command",
         )
 

@@ -83,7 +83,9 @@ def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
             section, name = key.split(".", 1)
             table = document.setdefault(section, tomlkit.table())
             if not isinstance(table, Table | OutOfOrderTableProxy):
-                raise BadInput(f"{section} is not a section", where=str(path), mend=f"Write [{section}]")
+                raise BadInput(
+                    f"{section} is a value", where=str(path), mend=f"Make it a section: [{section}]"
+                )
             if value is None:
                 table.pop(name, None)
             else:

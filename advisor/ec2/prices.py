@@ -94,7 +94,7 @@ class Prices:
 
 
 def cheapest_first(pools: Iterable[Pool], prices: Prices) -> tuple[Pool, ...]:
-    """The pools in their order, but those that are not spot by price; EC2 itself weighs spot pools."""
+    """Spot pools in their order, since EC2 itself weighs them; then reserved and on-demand ones by price."""
     found = list(pools)
     spot = [pool for pool in found if pool.option is Capacity.SPOT]
     rest = [pool for pool in found if pool.option is not Capacity.SPOT]

@@ -260,7 +260,7 @@ class Database:
         if not path or path == ":memory:":
             raise BadInput(
                 "the history needs a file",
-                where=self.where,
+                where="paths.database_url",
                 mend="Use sqlite:///folder/history.db",
                 code="history.url",
             )

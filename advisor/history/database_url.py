@@ -34,8 +34,8 @@ def parse(url: str) -> tuple[URL, str]:
             name = parsed.query.get("schema", "")
             if not isinstance(name, str) or not _SCHEMA.fullmatch(name):
                 raise BadInput(
-                    "not the name of a schema that is supported",
-                    where="history database",
+                    f"schema={name!a} is no name of a schema",
+                    where="paths.database_url",
                     mend="Use letters, digits and . _ -, at most 63",
                     code="history.url",
                 )
@@ -48,7 +48,7 @@ def parse(url: str) -> tuple[URL, str]:
         )
     raise BadInput(
         "not a database URL that is supported",  # not repeated here: it may carry a password
-        where="history database",
+        where="paths.database_url",
         mend="Use sqlite:///folder/history.db or postgresql://user@host/name",
         code="history.url",
     )

@@ -1,4 +1,4 @@
-"""One root error and the three ways in which a caller can react to one.
+"""One root error, and a class for each way in which a caller can react to one.
 
 Errors are told apart by class and code, never by message text (docs/designs/0001, rule 5).
 """

@@ -75,7 +75,7 @@ class PromiseChances(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         levels, strains: By row of the price list (`advisor.predict.promised.levels.Kind`): the probability
             at which it is named, and how often such promises are broken of late for want of a start in the
             cloud, 0 to 1.
-        thrift: The factor, 0 to 1, by which less of a start may be in vain, as the job is dearer than others.
+        thrift: 0 to 1; the dearer the job is, the lower: by it less of a start's cost may be in vain.
     """
 
     confidence: float

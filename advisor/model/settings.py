@@ -97,10 +97,10 @@ class ClusterSettings(Section):
         "price",
         "The rule that decides about jobs. `price` moves a job if the time that it is expected to save is "
         "worth its money at the price that the budget sets. Each other value applies one published rule "
-        "instead: `cunha2017` moves jobs by forecasts and a cutoff; `zrigui2022` orders the on-premise "
-        "queue; `ambati2021` moves jobs, but keeps long jobs and jobs with a short wait on-premise; "
-        "`deng2013` schedules the burst partition by a portfolio of policies; `agarwal2023` matches its "
-        "jobs to nodes. The last two move no job.",
+        "instead: `cunha2017` moves jobs by forecasts and a cutoff; `ambati2021` moves jobs, but keeps long "
+        "jobs and jobs with a short wait on-premise; `zrigui2022` moves no job and lets small ones go first "
+        "here; `deng2013` schedules the burst partition by a portfolio of policies; `agarwal2023` matches "
+        "its jobs to nodes. These two move no job either.",
         why="`price` needs no setting but a budget, and it moves nothing until `budget.usd` is set.",
         expert=True,
     )
@@ -218,7 +218,7 @@ class PathSettings(Section):
 
     slurm_conf: Path = setting(
         Path("/etc/slurm/slurm.conf"),
-        "The slurm.conf of the cluster. The environment variable `SLURM_CONF` replaces the default.",
+        "The slurm.conf of the cluster. If it is not set, the environment variable `SLURM_CONF` counts.",
         why="Distribution packages of Slurm put the file there.",
     )
     slurm_bin: Path = setting(
@@ -228,8 +228,8 @@ class PathSettings(Section):
     )
     lsf_envdir: Path = setting(
         Path("/etc"),
-        "The folder of LSF's lsf.conf. The environment variable `LSF_ENVDIR` replaces the default. lsf.conf "
-        "has to have LSF_BINDIR and LSB_SHAREDIR. Slurm sites do not need it.",
+        "The folder of LSF's lsf.conf. If it is not set, the environment variable `LSF_ENVDIR` counts. "
+        "lsf.conf has to have LSF_BINDIR and LSB_SHAREDIR. Slurm sites do not need it.",
         why="LSF's own commands look there without LSF_ENVDIR.",
         expert=True,
     )

@@ -36,10 +36,10 @@ class CapacitySettings(Section):
     )
     spot_share_per_pool: float = setting(
         0.5,
-        "The most of one user's running spot nodes, or of those of one chain of jobs that depend on each "
-        "other, that are launched in one pool, an instance type and a subnet. What has no room there goes to "
-        "others, then on-demand. It holds from four nodes on; where there is one pool only it has no effect, "
-        "and 1 switches it off. Jobs of several nodes are in one pool as a whole.",
+        "The largest share of one user's running spot nodes, or of those of jobs that depend on each other, "
+        "that may be in one pool (an instance type in a subnet). Further nodes are launched in other pools, "
+        "then on-demand. It applies once they have four nodes; where there is one pool only it has no "
+        "effect, and 1 switches it off. All nodes of one job are in one pool, whatever the share.",
         why="EC2 often takes back many instances of a pool at once; then half of the work is left.",
         gt=0.0,
         le=1.0,

@@ -51,8 +51,9 @@ class DataSettings(Section):
     )
     accounts: dict[str, Size] = setting(
         {},
-        'What each job of a Slurm account brings to the cloud, such as `{ climate = "20GB" }`; it takes '
-        "nothing back. A job whose comment has `data=` or `data-out=` brings and takes what that says.",
+        'What each job of a Slurm account brings to the cloud, such as `{ climate = "20GB" }`; the time '
+        "and price of the transfer count in each decision. Nothing is counted for the way back. A job whose "
+        "comment has `data=` or `data-out=` counts what that says instead.",
         why="The table is empty because only the site knows its projects' data.",
         expert=True,
     )

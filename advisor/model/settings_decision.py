@@ -140,8 +140,8 @@ class PlacementSettings(Section):
     )
     stretch_time_limit: bool = setting(
         True,
-        "Raise the time limit of a moved job by the factor s(c) by which it runs longer, if its user gave "
-        "one. Under Slurm that is done once the job runs in the cloud.",
+        "Raise the time limit of a moved job by the factor s(c) by which it runs longer there, if its user "
+        "gave a limit: under Slurm once the job runs in the cloud, under LSF when it is moved.",
         why="A job that fits its limit on-premise would otherwise be killed on slower cores.",
         expert=True,
     )

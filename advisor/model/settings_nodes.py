@@ -32,7 +32,8 @@ class MatchingSettings(Section):
     )
     long_job_seconds: float = setting(
         1800.0,
-        "Jobs that are forecast to run at least this long prefer the nodes that are likely to last.",
+        "Jobs that are forecast to run at least this long prefer the nodes that are likely to last, if "
+        "`matching.enabled` is true.",
         why="A job of less than half an hour loses little when it is interrupted.",
         unit="s",
         gt=0.0,
@@ -96,8 +97,9 @@ class PortfolioSettings(Section):
         "auto",
         "Which policy leads. `champion` is the one that would have done best on the site's own burst jobs "
         "in simulations; `selection` simulates all policies on the present queue every few seconds and "
-        "takes the best; `auto` is the champion, or the selection where it has proved better. The name of "
-        "a policy, such as `ODX-UNICEF-FirstFit`, fixes that one.",
+        "takes the best; `auto` is the champion, or the selection where it has saved more on the site's own "
+        "jobs. The name of a policy fixes that one: when nodes are launched, the order of jobs and the "
+        "choice of a node, such as `ODX-UNICEF-FirstFit` (docs/designs/0011).",
         why="It follows the selection only on sites where that has done better than the champion.",
         form="auto, champion, selection, or the name of a policy",
         pattern=r"auto|champion|selection|OD[ABEMX]-(FCFS|LXF|WFP3|UNICEF|WSPT)-(First|Best|Worst)Fit"
@@ -106,17 +108,17 @@ class PortfolioSettings(Section):
     )
     billing: Literal["second", "hour", "hour-kept"] = setting(
         "second",
-        "How instances are paid. `second`: by the second, a minute at least; `hour`: by whole hours, and an "
-        "idle node is given back when no job waits; `hour-kept`: by whole hours, and an idle node is kept "
-        "to the end of its paid hour.",
+        "How instances are paid, by which policies are compared and idle nodes given back. `second`: by the "
+        "second, a minute at least; `hour`: by whole hours, and an idle node is given back when no job "
+        "waits; `hour-kept`: by whole hours, and an idle node is kept to the end of its paid hour.",
         why="EC2 bills Linux instances by the second.",
         expert=True,
     )
     policies: Literal["paper", "beyond"] = setting(
         "beyond",
         "The policies that are simulated: `paper` has the sixty published ones, `beyond` adds policies with "
-        "warm nodes, backfilling and Smith's order.",
-        why="A larger choice cannot make the champion worse on the jobs that it is judged by.",
+        "warm nodes, backfilling, and an order by cost and run time (Smith).",
+        why="The champion is the best of them on the site's own jobs, so more policies can only help there.",
         expert=True,
     )
     max_warm_nodes: int = setting(
@@ -131,8 +133,8 @@ class PortfolioSettings(Section):
     alpha: float = setting(
         1.0,
         "The weight of utilisation (the share of the paid node time in which jobs run), and so of money, in "
-        "the score of a policy.",
-        why="It is the weight of Deng et al. 2013; money and waiting count alike.",
+        "the score of a policy. What counts is its ratio to `beta`.",
+        why="It is the weight of Deng et al. 2013; with `beta = 1` money and waiting count alike.",
         ge=0.0,
         le=10.0,
         expert=True,

@@ -45,7 +45,7 @@ class BudgetSettings(Section):
     )
     account_period: Period | None = setting(
         None,
-        "The period of the budgets of accounts, as `period`; without it, `period` itself.",
+        "The period of the budgets of accounts, written like `period`; empty: that of `period`.",
         why="One period for all is easier to follow.",
         form=FORM,
         expert=True,
@@ -61,7 +61,7 @@ class BudgetSettings(Section):
     )
     user_period: Period | None = setting(
         None,
-        "The period of the budgets of users, as `period`; without it, `period` itself.",
+        "The period of the budgets of users, written like `period`; empty: that of `period`.",
         why="One period for all is easier to follow.",
         form=FORM,
         expert=True,

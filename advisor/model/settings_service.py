@@ -134,16 +134,17 @@ class LoopSettings(Section):
     )
     match_seconds: float = setting(
         20.0,
-        "The period in which cloud nodes are ranked by their expected life and long jobs are steered.",
-        why="A node that has become free should be ranked before the next boot of one to three minutes ends.",
+        "The period in which cloud nodes are ranked by their expected life, so that long jobs prefer those "
+        "that are likely to last (`matching.enabled`).",
+        why="A node that has become free is ranked long before a new one could be up.",
         unit="s",
         gt=0.0,
         expert=True,
     )
     acquire_seconds: float = setting(
         3600.0,
-        "The period in which kept cloud nodes are exchanged. The burst partition's SuspendTime must be "
-        "twice as long.",
+        "The period in which idle nodes that are kept up (`acquirer.kept_nodes`) are exchanged for ones that "
+        "are likely to last longer. The burst partition's SuspendTime must be at least twice as long.",
         why="In simulations half an hour to two hours gave the same result.",
         unit="s",
         gt=0.0,

@@ -179,7 +179,8 @@ class Commands:
         except subprocess.TimeoutExpired:
             self._check_slurm_conf(name)
             raise RetryLater(
-                f"{name}: no answer within {timeout:g} s. `scontrol ping` says whether slurmctld answers",
+                f"{name}: no answer within {timeout:g} s. `scontrol ping` says whether slurmctld answers, "
+                "`sacctmgr ping` whether slurmdbd does",
                 code="slurm.timeout",
             ) from None
         finally:

@@ -65,7 +65,7 @@ class Outlook(NamedTuple):
         price: US dollars (or core-seconds) per second there.
         keeps_place: Whether it keeps its place on-premise while it runs there, and may come back.
         spot: None: it may not use spot.
-        thrift: The factor, 0 to 1, by which less of a start may be in vain, as the job is dearer than others.
+        thrift: 0 to 1; the dearer the job is, the lower: by it less of a start's cost may be in vain.
     """
 
     planned: float

@@ -121,9 +121,9 @@ class LiveFeatures:
             start_of_log, utc_offset_seconds = (float(number) for number in arrays["clock"])
         except (KeyError, ValueError, IndexError, TypeError) as error:
             raise BadInput(
-                f"damaged history: {error!r}",
+                f"damaged: {error!r}",
                 where="size model",
-                mend="Run `advisor retrain`",
+                mend="Run `advisor retrain`, which makes a new one from the history",
                 code="size.arrays",
             ) from None
         return cls(state, start_of_log=start_of_log, utc_offset_seconds=utc_offset_seconds)

@@ -276,7 +276,7 @@ class ProvisionLoop:
             self._unsettled = True
             code = next(iter(for_now.values())).code
             raise RetryLater(
-                f"EC2 launched no instance for {len(for_now)} nodes for now ({code}): it is asked again",
+                f"EC2 launched no instance for {fold(for_now)[:200]} for now ({code}): it is asked again",
                 code="cloud.launch_later",
             )
 

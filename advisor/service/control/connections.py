@@ -41,11 +41,11 @@ class Connections:
         spot: What EC2 says about the end of instances, and the jobs that are warned.
         preempting_qos: Which QOS preempt which; None where no such thing is known.
         partitions_of_users: By user and account, the partitions to which associations are confined.
-        limits_in_partition: Those of a partition's QOS and associations.
+        limits_in_partition: Limits of a partition and its QOS, by ``(cluster, partition, qos)``.
         nodes_in_topology: The nodes that topology.conf names.
         has_deadline: Whether a job has one (``sbatch --deadline``).
-        ask_again: Asks about a job that waits, and is told its forecast wait in seconds where that is known;
-            None: by the submit server's socket.
+        ask_again: Asks about a job that waits, with its forecast wait and the one by limits, seconds, where
+            they are known; None: by the submit server's socket.
         models: The store of models; None: that in ``paths.models``.
     """
 

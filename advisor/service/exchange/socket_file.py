@@ -72,7 +72,7 @@ class SocketFile:
             raise BadInput(
                 f"systemd listens on {self._socket.getsockname()}",
                 where=str(self.path),
-                mend="Name the same path in ListenStream= of advisor-serve.socket and in paths.run",
+                mend=f"Set paths.run, or write ListenStream={self.path} into advisor-serve.socket",
                 code="socket.another_path",
             )
 

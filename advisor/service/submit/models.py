@@ -25,9 +25,8 @@ log = structlog.get_logger(__name__)
 def model_loader(settings: Settings) -> LoadModel:
     """Make a function that loads the models in force when they are others than the caller has.
 
-    Returns:
-        Raises TellAdmin when the predictor is damaged or another user could have changed it; the caller
-            keeps what it has. A size model that cannot be used costs the size classes only.
+    The function raises TellAdmin when the predictor is damaged or another user could have changed it, and the
+    caller keeps what it has. Where the size model cannot be used, the one before stays in force.
     """
     return _Loader(
         ModelStore(folder=settings.paths.models),
