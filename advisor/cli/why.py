@@ -119,9 +119,9 @@ def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
 def _emit_record(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None, output: Format) -> None:
     from advisor.decide.explanation.display import clean
     from advisor.decide.explanation.wording import explanation
-    from advisor.service.admin.why_view import ended_elsewhere, ledger_advice
+    from advisor.service.admin.why_view import ledger_advice
 
-    found = ledger_advice(job_id, record) | {"ended_elsewhere": ended_elsewhere(record, ended)}
+    found = ledger_advice(job_id, record, ended)
 
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")

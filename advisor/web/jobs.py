@@ -55,7 +55,7 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         # which of an array's tasks ended how is known by Slurm's own numbers of them only
         alone = job_id.task is None
         data = {
-            **ledger_advice(job_id, record),
+            **ledger_advice(job_id, record, finished if alone else None),
             "outcome": next((row for row in outcomes if alone and row.job_id == job_id.job), None),
             "outcomes": outcomes,
             "finished": finished if alone else None,

@@ -25,7 +25,7 @@ def site(database_template: Path) -> Iterator[Site]:
         nodes=1, burst_nodes=2, database=True, database_template=database_template, slurm_user="slurm"
     )
     settings = {
-        "budget": {"usd": 100.0, "usd_per_hour_saved": 10.0},
+        "budget": {"usd": 1000.0, "usd_per_hour_saved": 10.0},  # what accrues in a minute pays for a job
         "hedge": {"enabled": True},
         "placement": {"boot_seconds": 5.0},
         "submit": PATIENT,

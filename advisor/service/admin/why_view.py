@@ -19,12 +19,13 @@ _AT_SUBMISSION: Final = 5.0
 """Seconds from a submission to its advice at most."""
 
 
-def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
+def ledger_advice(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None) -> dict[str, Any]:
     """The whole advice, from the ledger; ``asked`` is the job id as the user typed it.
 
     ``of_array`` is a sentence about an advice that is not of the asked task alone, and ``wait_interval`` one
-    about the forecast wait; None where there is nothing to say. ``advised_later`` is when a job that
-    waited was advised anew, epoch seconds; None: it was at its submission.
+    about the forecast wait, ``ended_elsewhere`` one about where it ``ended``; None: nothing is to be said.
+    ``advised_later`` is when a job that waited was advised anew, epoch seconds; None: it was at its
+    submission.
     """
     return {
         "job_id": job_id.job,
@@ -34,13 +35,14 @@ def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
         "advised_later": _advised_later(record),
         "of_array": _of_array(job_id, record),
         "wait_interval": _wait_interval(record),
+        "ended_elsewhere": _ended_elsewhere(record, ended),
         "advice": record.advice,
         "job": record.job,
         "estimates": record.estimates,
     }
 
 
-def ended_elsewhere(record: AdviceRecord, ended: JobOutcome | None) -> str | None:
+def _ended_elsewhere(record: AdviceRecord, ended: JobOutcome | None) -> str | None:
     """A sentence about a job that was sent to the cloud and has ended in another partition."""
     advice = record.advice
     if ended is None or ended.advice_id != advice.advice_id or advice.mode is not Mode.ACT:

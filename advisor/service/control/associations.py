@@ -37,7 +37,7 @@ class AssociationsFeature(Feature):
     @property
     def period_seconds(self) -> float:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return 30.0 if self._kept_out is None else 300.0
+        return 5.0 if self._kept_out is None else 300.0
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

@@ -27,7 +27,6 @@ class BurstLimitsFeature(Feature):
     """
 
     name = "burst limits"
-    period_seconds = 60.0
 
     def __init__(self, settings: Settings, slurm: Scheduler, limits: AskLimits, clock: Clock) -> None:
         self._burst = settings.cluster.burst_partition
@@ -38,6 +37,11 @@ class BurstLimitsFeature(Feature):
         self._is_read = False
         self._limits: BurstLimits | None = None
         self._snapshot: ClusterSnapshot | None = None
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return 60.0 if self._is_read else 5.0
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

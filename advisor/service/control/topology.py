@@ -20,7 +20,6 @@ class TopologyFeature(Feature):
     """
 
     name = "topology"
-    period_seconds = 60.0
 
     def __init__(
         self, settings: Settings, slurm: Scheduler, named: Callable[[], frozenset[str]], clock: Clock
@@ -31,6 +30,11 @@ class TopologyFeature(Feature):
         self.runners = (LoopRunner(self, clock),)
         self._nodes: frozenset[str] | None = None  # not read yet
         self._snapshot: ClusterSnapshot | None = None
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return 5.0 if self._nodes is None else 60.0
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""

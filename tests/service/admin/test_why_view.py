@@ -19,7 +19,7 @@ WAIT = Estimate(seconds=180.0, variance=100.0, lower=0.0, upper=2400.0)
 def shown(job_id: str, **job: Any) -> dict[str, Any]:
     estimates = replace(make_estimates(), wait=WAIT)
     record = AdviceRecord(advice=offered(**job), job=make_job(**job), estimates=estimates)
-    return ledger_advice(parse_job_id(job_id, where="JOBID"), record)
+    return ledger_advice(parse_job_id(job_id, where="JOBID"), record, None)
 
 
 def test_the_numbers_of_an_array_are_of_different_tasks() -> None:
