@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import structs
 
@@ -13,45 +13,32 @@ from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.running.clock import Clock
-from advisor.service.running.feature import Feature, Poll
-from advisor.service.running.loops import LoopRunner, Step
+from advisor.service.running.feature import Poll, ReadFirst
 
 AskLimits = Callable[[str, str, str], BurstLimits]
 """Gives the limits, by Slurm's name of the cluster, the partition and its QOS."""
 
 
-class BurstLimitsFeature(Feature):
-    """Publishes these limits, and the jobs that they count.
-
-    It reads in a thread of its own: slurmdbd may take long. Until it has answered once, no job is sent there.
-    """
+class BurstLimitsFeature(ReadFirst):
+    """Publishes these limits, and the jobs that they count."""
 
     name = "burst limits"
 
     def __init__(self, settings: Settings, slurm: Scheduler, limits: AskLimits, clock: Clock) -> None:
         self._burst = settings.cluster.burst_partition
+        unread = f"the limits of partition {self._burst} have not been read yet"
+        super().__init__(clock, step="read the limits there", unread=unread, period_seconds=60.0)
         self._slurm = slurm
         self._ask = limits
-        self.runners = (LoopRunner(self, clock),)
         self._qos = ""
-        self._is_read = False
         self._limits: BurstLimits | None = None
         self._snapshot: ClusterSnapshot | None = None
 
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return 60.0 if self._is_read else 5.0
-
-    def steps(self) -> Sequence[Step]:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return (Step("read the limits there", self.read),)
-
     def polled(self, poll: Poll) -> None:
-        """See :class:`Feature`."""
+        """See :class:`~advisor.service.running.feature.Feature`."""
         self._snapshot = poll.snapshot
 
-    def read(self) -> None:
+    def ask(self) -> None:
         """Ask whether limits are enforced, and which there are."""
         config = self._slurm.config()
         enforced = config.get("AccountingStorageEnforce", "")
@@ -60,12 +47,9 @@ class BurstLimitsFeature(Feature):
             self._qos = next((one.qos for one in self._slurm.partitions() if one.name == self._burst), "")
             found = self._ask(config["ClusterName"], self._burst, self._qos)
         self._limits = None if found == BurstLimits() else found
-        self._is_read = True
 
-    def publish(self, site: SiteState) -> SiteState:
-        """See :class:`Feature`."""
-        if not self._is_read:
-            return site.sending_none(f"the limits of partition {self._burst} have not been read yet")
+    def publish_read(self, site: SiteState) -> SiteState:
+        """See :class:`ReadFirst`."""
         if self._limits is None or self._snapshot is None:
             return site
         counted = Counter[str]()
