@@ -12,6 +12,20 @@ from advisor.simulate.pool.machines import Machines
 from advisor.simulate.pool.pool import Pool
 
 
+class StartsForecast:
+    """Forecast starts by row in one array: to make one each time takes longer where there are many rows."""
+
+    def __init__(self, rows: int) -> None:
+        self._starts = np.full(rows, math.nan)
+        self._waited = np.empty(0, np.int64)
+
+    def of(self, pool: Pool | Machines, runs: Floats) -> Floats:
+        """See :meth:`Pool.forecast`; the next call overwrites the array."""
+        self._starts[self._waited] = math.nan
+        self._waited = pool.waiting
+        return pool.forecast(runs, self._starts)
+
+
 class PoolRuns(QueueRuns):
     """Expected run times of a pool's jobs by row.
 
@@ -25,8 +39,7 @@ class PoolRuns(QueueRuns):
         self._limits = limits
         self._runs = limits.copy()
         self._whole = np.full(len(limits), math.nan)
-        self._starts = np.full(len(limits), math.nan)
-        self._waited = np.empty(0, np.int64)
+        self._forecast = StartsForecast(len(limits))
 
     def see(self, key: int, chances: Floats) -> None:
         """See :meth:`QueueRuns.see`."""
@@ -34,15 +47,10 @@ class PoolRuns(QueueRuns):
         self._whole[key] = math.nan
 
     def starts(self, pool: Pool | Machines) -> Floats:
-        """Forecast starts of waiting jobs, all of which were seen, as :meth:`Pool.forecast` gives them.
-
-        The next call overwrites the array: to make one each time takes longer where there are many rows.
-        """
+        """Forecast starts of waiting jobs, all of which were seen; the next call overwrites the array."""
         running, waiting = pool.running, pool.waiting
         new = waiting[np.isnan(self._whole[waiting])]
         self._whole[new] = self.expected(new.tolist(), self._limits[new], np.zeros(len(new)))
         self._runs[waiting] = self._whole[waiting]
         self._runs[running] = self.expected(running.tolist(), self._limits[running], pool.ran)
-        self._starts[self._waited] = math.nan
-        self._waited = waiting
-        return pool.forecast(self._runs, self._starts)
+        return self._forecast.of(pool, self._runs)

@@ -19,6 +19,7 @@ from advisor.arrays import Floats
 from advisor.decide.price.demand_price import DemandPrice
 from advisor.decide.price.tokens import Tokens
 from advisor.replay.closed_loop.log import LoopJobs
+from advisor.replay.closed_loop.pool_runs import StartsForecast
 from advisor.simulate.pool.pool import Event
 from advisor.simulate.pool.rules import Rules
 
@@ -185,8 +186,7 @@ class World:
         self.end = np.full(count, math.nan)
         self.cost = np.zeros(count)
         self.moved = np.zeros(count, np.bool_)
-        self._starts = np.full(count, math.nan)
-        self._waited = np.empty(0, np.int64)
+        self._forecast = StartsForecast(count)
         self._stops: list[tuple[float, int, int]] = []
         self._version = np.zeros(count, np.int64)
         self._policy = policy
@@ -253,9 +253,7 @@ class World:
 
         The next call overwrites the array.
         """
-        self._starts[self._waited] = math.nan
-        self._waited = self.pool.waiting
-        return self.pool.forecast(runs, self._starts)
+        return self._forecast.of(self.pool, runs)
 
     # ------------------------------------------------------------------------------------- the clock
 
