@@ -52,28 +52,29 @@ def _never_powered_down(config: Mapping[str, str], burst: Partition) -> str:
 def _never_suspended(settings: Settings, *, is_off: bool) -> Iterator[Diagnosis]:
     """Say what an infinite SuspendTime does: where none is finite, power saving is off."""
     name = settings.cluster.burst_partition
-    gives_back = settings.acquirer.kept_nodes or (
-        settings.portfolio.enabled and settings.portfolio.steer_nodes
-    )
     mend = f"Set SuspendTime=300 in the line of partition {name} of slurm.conf, and restart slurmctld"
     if is_off:
         yield error("SuspendTime is infinite everywhere, so slurmctld starts no cloud node at all", mend)
-    elif not gives_back:
+    elif not _giving_back(settings):
         yield warning(f"SuspendTime of partition {name} is infinite, so idle nodes are paid for ever", mend)
 
 
 def _too_soon(settings: Settings, said: float) -> Iterator[Diagnosis]:
     """Check that slurmctld does not power idle nodes down before a loop has decided about them."""
-    wanted = {
-        "acquirer.kept_nodes": settings.loops.acquire_seconds if settings.acquirer.kept_nodes else 0.0,
-        "portfolio.steer_nodes": 3.0 * settings.portfolio.period_seconds
-        if settings.portfolio.enabled and settings.portfolio.steer_nodes
-        else 0.0,
-    }
-    for key, seconds in wanted.items():
+    for key, seconds in _giving_back(settings).items():
         if said < seconds:
             yield warning(
                 f"SuspendTime of partition {settings.cluster.burst_partition} is {said:.0f} s: slurmctld "
                 f"powers idle nodes down before {key} has decided about them",
                 f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
             )
+
+
+def _giving_back(settings: Settings) -> dict[str, float]:
+    """The settings by which loops give idle nodes back, and the seconds that their loops need to decide."""
+    found = {}
+    if settings.acquirer.kept_nodes:
+        found["acquirer.kept_nodes"] = settings.loops.acquire_seconds
+    if settings.portfolio.enabled and settings.portfolio.steer_nodes:
+        found["portfolio.steer_nodes"] = 3.0 * settings.portfolio.period_seconds
+    return found
