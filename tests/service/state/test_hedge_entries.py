@@ -31,6 +31,18 @@ KEPT = st.builds(
     has_slot=st.booleans(),
 )
 
+ENTRY = HedgeEntry(
+    job_id=7,
+    advice_id="a",
+    kind="hedge",
+    submitted=1.0,
+    stop_seconds=None,
+    partition="onprem",
+    limit_seconds=None,
+    features=("x",),
+    site_factor=0,
+)
+
 
 class RecordMachine(RuleBasedStateMachine):
     """A record that is read anew at any moment says what it said before."""
@@ -88,19 +100,7 @@ TestRecord.settings = settings(max_examples=15, stateful_step_count=12, deadline
 @settings(deadline=None, max_examples=50)
 def test_junk_is_left_out(tmp_path_factory, junk: object) -> None:
     path = tmp_path_factory.mktemp("record") / "places.json"
-    good = asdict(
-        HedgeEntry(
-            job_id=7,
-            advice_id="a",
-            kind="hedge",
-            submitted=1.0,
-            stop_seconds=None,
-            partition="onprem",
-            limit_seconds=None,
-            features=("x",),
-            site_factor=0,
-        )
-    )
+    good = asdict(ENTRY)
     path.write_text(json.dumps({"kept": [junk, good], "counts": {"a": junk, "b": 2}}))
     record = HedgeRecord(HEDGE_ENTRIES.at(path.parent))
     assert 7 in record
@@ -111,19 +111,7 @@ def test_junk_is_left_out(tmp_path_factory, junk: object) -> None:
 
 def test_what_cannot_be_written_is_not_taken_for_written(tmp_path: Path) -> None:
     record = HedgeRecord(HEDGE_ENTRIES.at(tmp_path))
-    first = record.put(
-        HedgeEntry(
-            job_id=7,
-            advice_id="a",
-            kind="slice",
-            submitted=1.0,
-            stop_seconds=None,
-            partition="onprem",
-            limit_seconds=None,
-            features=None,
-            site_factor=0,
-        )
-    )
+    first = record.put(ENTRY)
     with room_for(10):
         with pytest.raises(OSError, match="File too large"):
             record.put(first, is_requeued=True)
@@ -138,17 +126,5 @@ def test_counts_are_kept(tmp_path: Path) -> None:
     record.count("brought_back")
     record.drop(1)  # nothing there: nothing written
     assert HedgeRecord(file).counts == {}
-    record.put(
-        HedgeEntry(
-            job_id=1,
-            advice_id="a",
-            kind="hedge",
-            submitted=0.0,
-            stop_seconds=None,
-            partition="p",
-            limit_seconds=None,
-            features=None,
-            site_factor=0,
-        )
-    )
+    record.put(ENTRY)
     assert HedgeRecord(file).counts == {"brought_back": 1}
