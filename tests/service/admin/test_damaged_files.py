@@ -75,7 +75,7 @@ def test_d3_the_doctor_sees_a_damaged_file_before_control_starts_without_it(tmp_
     assert "Nothing is launched while a budget is set" in item.mend
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as another user")
 def test_the_doctor_sees_a_file_that_root_has_restored(open_folder: Path) -> None:
     settings = settings_in(open_folder)
     (open_folder / "pools.json").write_text("{}")

@@ -19,7 +19,7 @@ from advisor.service.exchange.client import SubmitClient
 from tests.commands import app
 
 NOBODY = 65534
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as another user")
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def test_what_root_writes_belongs_to_the_owner_of_the_folder(path: Path, history
     assert [one.stat().st_uid for one in (file, file.parent)] == [65534, 65534]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as another user")
 def test_changes_that_this_user_may_not_read_are_not_lost(open_folder: Path) -> None:
     file = open_folder / "advisor.toml"
     file.write_text(FILE)
