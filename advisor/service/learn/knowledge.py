@@ -61,6 +61,7 @@ class Knowledge:
         self.total_processors = 0
         self.cutoff: Cutoff | None = None
         self._cutoff_version: str | None = None
+        self._take_cutoff()  # the first poll is published before `prepare`
 
     @property
     def predictor(self) -> Predictor:
@@ -76,7 +77,6 @@ class Knowledge:
 
     def prepare(self) -> None:
         """Load or build the predictor, and save it for `advisor serve`."""
-        self._take_cutoff()
         if self._predictor is None:
             self._predictor = self._loaded() or self._built()
         self.save()

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.advise import advise
+from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome
@@ -31,7 +32,7 @@ from tests.service.site import make_settings
 
 HOUR = 3600.0
 NOW = 20_000 * DAY
-NOT_ASKED = ("slurm", "models", "view", "metrics", "meter")
+NOT_ASKED = ("slurm", "view", "metrics", "meter")
 
 
 class Desk:
@@ -186,7 +187,10 @@ def feature(desk: Desk) -> Iterator[LearnFeature]:
         desk.day(waits=9_000.0)
     with HistoryStore(f"sqlite:///{desk.folder / 'history.db'}") as store:
         others: dict[str, Any] = dict.fromkeys(NOT_ASKED)
-        yield LearnFeature(desk.settings, store=store, clock=Clock(wall=lambda: desk.now), **others)
+        models = ModelStore(folder=desk.folder)
+        yield LearnFeature(
+            desk.settings, store=store, models=models, clock=Clock(wall=lambda: desk.now), **others
+        )
 
 
 def test_the_first_snapshot_after_a_restart_has_what_the_last_one_had(
@@ -197,7 +201,7 @@ def test_the_first_snapshot_after_a_restart_has_what_the_last_one_had(
     state = SiteState(time=0.0, cluster=None, ratios=learned)
     snapshots.write(desk.settings.paths.snapshot, Snapshot(state=state))
     others: dict[str, Any] = dict.fromkeys(("store", *NOT_ASKED))
-    begun_anew = type(feature)(desk.settings, clock=Clock(), **others)
+    begun_anew = type(feature)(desk.settings, models=ModelStore(folder=desk.folder), clock=Clock(), **others)
     site = begun_anew.publish(SiteState(time=1.0, cluster=None))
     assert site.ratios == learned
     assert site.fallen_back == desk.book.current != {}

@@ -291,8 +291,7 @@ def test_g17_14_the_cutoff_of_the_weekly_backtest_is_taken_up(desk: Desk) -> Non
     save_cutoff(desk.models, Cutoff(scale=3600.0, decay=0.5), {})
     knowledge.refresh()
     assert knowledge.cutoff == Cutoff(scale=3600.0, decay=0.5)
-    again = desk.knowledge()
-    again.prepare()
+    again = desk.knowledge()  # of the next process, whose first poll comes before `prepare`
     assert again.cutoff == knowledge.cutoff
 
 
