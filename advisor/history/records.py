@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from advisor.model.advice import Advice, Quantity
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
-from advisor.model.job import Job
+from advisor.model.job import Job, JobOutcome
 
 _MAX_BYTES = 1024 * 1024
+_ACCOUNTED_SECONDS: Final = 1.0
 
 
 class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,6 +31,19 @@ class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_of_one_job(self) -> bool:
         """False for an array: its forecast wait is that of its first task, whichever that will be."""
         return self.job.array_tasks == 1
+
+    def wait_of(self, outcome: JobOutcome) -> float | None:
+        """Seconds from the advice to the job's first start, by which its forecast wait is judged.
+
+        None where that is unknown, or no forecast of the queue can know it: of an array, and of a job that
+        might not start at once. The accounting's times are whole seconds: one that starts in the second of
+        its advice has not waited.
+        """
+        start = outcome.first_start_time if outcome.restarts else outcome.start_time
+        if start is None or outcome.ineligible_seconds or not self.is_of_one_job:
+            return None
+        waited = start - self.advice.time
+        return max(0.0, waited) if waited > -_ACCOUNTED_SECONDS else None
 
 
 def encode(record: AdviceRecord) -> bytes:

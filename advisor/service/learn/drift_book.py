@@ -44,9 +44,8 @@ class DriftBook:
         """Compare what a whole job was advised with what came of it."""
         day = self._day_of(record)
         if outcome.partition != self._settings.cluster.burst_partition:
-            start = outcome.first_start_time if outcome.restarts else outcome.start_time
-            if start is not None and start >= record.advice.time and record.is_of_one_job:
-                self._note(day, record.estimates.wait, start - record.advice.time)
+            if (waited := record.wait_of(outcome)) is not None:
+                self._note(day, record.estimates.wait, waited)
             self._note(day, record.estimates.run, outcome.run_seconds)
         elif (promised := self._promised(record, outcome)) is not None:
             took = outcome.end_time - record.advice.time

@@ -225,7 +225,7 @@ class LearnLoop:
         if self._run_times is not None:
             (self._run_times.judge if was_here else self._run_times.learn_left)(record, outcome)
         if was_here:
-            if (waited := outcome.first_wait_seconds) is not None:
+            if (waited := record.wait_of(outcome)) is not None:
                 self._metrics.observe_prediction("wait", record.estimates.wait, waited)
                 self._knowledge.judge("wait", record.estimates.wait, waited)
             self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)

@@ -112,9 +112,8 @@ class RunTimeKnowledge:
 
     def judge(self, record: AdviceRecord, outcome: JobOutcome) -> None:
         """Compare the intervals that a whole job on-premise was given with what it needed."""
-        start = outcome.first_start_time if outcome.restarts else outcome.start_time
-        if start is not None and start >= record.advice.time and record.is_of_one_job:
-            waited, plans = start - record.advice.time, _plans_of(record)
+        if (waited := record.wait_of(outcome)) is not None:
+            plans = _plans_of(record)
             self._known.intervals.learn_wait(record.estimates.plan, waited)
             if plans is not None:
                 self._known.errors.learn_wait(self._known.errors.wait(plans.expected), waited)
@@ -136,7 +135,7 @@ class RunTimeKnowledge:
         first = self._first_advice(record, outcome)
         left_at = record.advice.time if record.advice.hedge is None else outcome.end_time
         plans, waited = _plans_of(first), left_at - first.advice.time
-        if plans is not None and waited > 0.0:
+        if plans is not None and waited > 0.0 and not outcome.ineligible_seconds:
             self._known.promises.waits.learn(plans, waited, has_started=False)
             self._is_changed = True
 

@@ -121,6 +121,24 @@ def test_the_waits_of_an_arrays_later_tasks_do_not_send_it_back(desk: Desk) -> N
     assert (day.judged, day.inside) == (100, 100)  # the run times alone
 
 
+def test_waits_for_another_job_do_not_send_it_back(desk: Desk) -> None:
+    """A workflow's jobs wait hours for each other, which no forecast of the queue knows."""
+    for number in range(100):
+        waits = structs.replace(ended(NOW, number, wait=9_000.0), ineligible_seconds=8_000.0)
+        desk.book.judge(advised(NOW, number), waits)
+    desk.book.decide()
+    (day,) = DRIFT.at(desk.folder).read().days["onprem"]
+    assert (day.judged, day.inside) == (100, 100)  # the run times alone
+
+
+def test_a_job_that_starts_at_once_has_not_waited(desk: Desk) -> None:
+    """The accounting's start is whole seconds, before the advice of the same second."""
+    desk.book.judge(advised(NOW + 0.4, 1), ended(NOW, 1, wait=0.0))
+    desk.book.decide()
+    (day,) = DRIFT.at(desk.folder).read().days["onprem"]
+    assert (day.judged, day.inside) == (2, 1)  # its run time was as forecast, its wait was not
+
+
 def test_a_cloud_that_became_slower_than_forecast_sends_it_back(desk: Desk) -> None:
     for _ in range(7):
         desk.day(waits=0.0, moved_turnaround=900.0)

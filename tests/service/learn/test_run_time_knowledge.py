@@ -184,6 +184,34 @@ def test_the_waits_of_an_arrays_tasks_are_not_those_that_were_forecast(desk: Des
     assert after.intervals.run(given, HOUR).upper > 2000.0
 
 
+def test_the_wait_of_a_job_that_might_not_start_is_not_the_one_that_was_forecast(desk: Desk) -> None:
+    desk.knowledge.learn()
+    before = desk.saved()
+    for number in range(100):
+        ended = structs.replace(outcome(number, wait=9 * HOUR), ineligible_seconds=8 * HOUR)
+        desk.knowledge.judge(advised(ended), ended)
+    assert before.intervals.wait(2 * HOUR) == desk.saved().intervals.wait(2 * HOUR)
+
+
+def test_the_metrics_judge_a_later_advice_by_the_wait_that_was_left(desk: Desk, tmp_path: Path) -> None:
+    ended = structs.replace(outcome(1, wait=4 * HOUR), advice_id="1")
+    record = advised(ended, later=3 * HOUR)
+    known: Any = SimpleNamespace(
+        learn_ends=lambda _: [ended], learn=list, judge=lambda *_: None, state_at=None, ratio=None
+    )
+    metrics = ControlMetrics()
+    loop = LearnLoop(
+        make_settings(tmp_path), slurm=known, store=desk.store, knowledge=known, sizes=known, ratios=known,
+        drift=known, view=known, metrics=metrics, clock=Clock(),
+    )  # fmt: skip
+    desk.store.add_advice([record])
+    desk.store.link(record.advice.advice_id, 1)
+    loop.learn_ends()
+    error = abs(record.estimates.wait.seconds - HOUR)
+    text = metrics.exposition(lambda: "").decode()
+    assert f'advisor_prediction_error_seconds_sum{{what="wait"}} {error}' in text
+
+
 def test_a_later_advice_is_judged_by_the_wait_that_was_left(desk: Desk) -> None:
     desk.knowledge.learn()
     for number in range(100):
