@@ -12,19 +12,31 @@ from msgspec.structs import replace
 from sqlalchemy.engine import Connection
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.history.records import NumbersRecord, decode_part
+from advisor.history.records import NumbersRecord, decode_part, waited_since
 from advisor.history.schema import advice, job
 from advisor.model.advice import Mode, Placement
+from advisor.model.job import CUT_SHORT
 
 PLACEMENTS: Final = {placement.value: placement for placement in Placement}
 MODES: Final = {mode.value: mode for mode in Mode}
 _COLUMNS: Final = (
     *(column for column in advice.c if column.name != "record"),
-    *(job.c[name] for name in ("job_id", "queue", "processors", "cost_usd", "start_time")),
+    *(job.c[name] for name in ("job_id", "queue", "processors", "cost_usd", "start_time", "submit_time")),
+    *(job.c[name] for name in ("state", "restarts", "details")),
     job.c.partition_name.label("ran_in"),
-    (job.c.start_time - job.c.submit_time).label("wait"),
     (job.c.end_time - job.c.start_time).label("run"),
 )
+_CUT_SHORT: Final = frozenset(state.value for state in CUT_SHORT)
+
+
+class _Details(msgspec.Struct, gc=False):
+    """What a job's details say of its wait."""
+
+    ineligible_seconds: float = 0.0
+    array_job_id: int | None = None
+
+
+_details_of = msgspec.json.Decoder(_Details).decode
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -39,8 +51,12 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         predicted_run_seconds, predicted_run_variance: The same for the run time.
         actual_wait_seconds, actual_run_seconds: From the first submission to the last start, and from there
             to the end.
-        saved_seconds_estimate: Predicted on-premise wait minus actual wait of a moved job: an *estimate* of
-            the wait avoided. None for other jobs, and for one that was brought back.
+        judged_wait_seconds, judged_run_seconds: By which the forecasts are judged, the wait from the advice
+            on (`AdviceRecord.wait_of`); NaN for arrays, requeued jobs, those that might not start at once,
+            and runs that were cut short.
+        saved_seconds_estimate: Predicted on-premise wait minus actual wait of a moved job, both from its
+            advice on: an *estimate* of the wait avoided. None for other jobs, and for one that was brought
+            back.
         predicted_start_seconds, actual_start_seconds: From the advice of a moved job to its start in the
             cloud. None for others, and where nothing was predicted.
         cost_usd: Its cost in US dollars, including earlier runs in the cloud; None when unknown.
@@ -61,6 +77,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     predicted_run_variance: float
     actual_wait_seconds: float
     actual_run_seconds: float
+    judged_wait_seconds: float
+    judged_run_seconds: float
     processors: int
     saved_seconds_estimate: float | None
     cost_usd: float | None
@@ -121,7 +139,8 @@ def _start_in_cloud(numbers: Mapping[str, float]) -> float | None:
 def _row(found: Any) -> LedgerRow:
     """One row; values are taken by place, because thousands are made for a page."""
     advice_id, time, user, partition, placement, mode, reason, size, *rest = found
-    wait, wait_variance, run, run_variance, job_id, queue, processors, cost, _, ran_in, waited, ran = rest
+    wait, wait_variance, run, run_variance, job_id, queue, processors, cost, start, *rest = rest
+    submitted, state, restarts, details, ran_in, ran = rest
     predicted_wait = math.nan if wait is None else wait
     moved = (
         placement == Placement.BURST
@@ -144,9 +163,19 @@ def _row(found: Any) -> LedgerRow:
         predicted_wait_variance=math.inf if wait_variance is None else wait_variance,
         predicted_run_seconds=math.nan if run is None else run,
         predicted_run_variance=math.inf if run_variance is None else run_variance,
-        actual_wait_seconds=waited,
+        actual_wait_seconds=start - submitted,
         actual_run_seconds=ran,
+        judged_wait_seconds=math.nan if restarts else _judged_wait(details, time, start),
+        judged_run_seconds=math.nan if state in _CUT_SHORT else ran,
         processors=processors,
-        saved_seconds_estimate=predicted_wait - waited if moved else None,
+        saved_seconds_estimate=predicted_wait - max(0.0, start - time) if moved else None,
         cost_usd=cost,
     )
+
+
+def _judged_wait(details: str | None, advised: float, start: float) -> float:
+    known = _details_of(details) if details else None
+    if known is not None and (known.ineligible_seconds or known.array_job_id is not None):
+        return math.nan
+    waited = waited_since(advised, start)
+    return math.nan if waited is None else waited

@@ -23,7 +23,8 @@ class Waits:
     Attributes:
         jobs, moved: Ended jobs, and those of them that the advisor moved.
         with_us: The actual values.
-        without_us: The same, with the forecast wait on-premise for the moved ones: an estimate.
+        without_us: The same, with the forecast wait on-premise for the moved ones, after what they had waited
+            when they were advised: an estimate.
     """
 
     jobs: int
@@ -35,6 +36,7 @@ class Waits:
 def _waits() -> sa.Select[int, Any, Any, Any]:
     """Jobs, moved ones, and the sums of waits with and without us, of advice from ``since`` to ``until``."""
     waited = job.c.start_time - job.c.submit_time
+    before = sa.case((advice.c.time > job.c.submit_time, advice.c.time - job.c.submit_time), else_=0.0)
     moved = sa.and_(
         advice.c.placement == Placement.BURST.value,
         advice.c.mode == Mode.ACT.value,
@@ -47,7 +49,7 @@ def _waits() -> sa.Select[int, Any, Any, Any]:
             sa.func.count(),
             sa.func.sum(sa.case((moved, 1), else_=0)),
             sa.func.sum(waited),
-            sa.func.sum(sa.case((moved, advice.c.predicted_wait_seconds), else_=waited)),
+            sa.func.sum(sa.case((moved, before + advice.c.predicted_wait_seconds), else_=waited)),
         )
         .select_from(advice.join(job, job.c.advice_id == advice.c.advice_id))
         .where(advice.c.time >= sa.bindparam("since"), advice.c.time < sa.bindparam("until"))

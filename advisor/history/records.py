@@ -36,14 +36,21 @@ class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Seconds from the advice to the job's first start, by which its forecast wait is judged.
 
         None where that is unknown, or no forecast of the queue can know it: of an array, and of a job that
-        might not start at once. The accounting's times are whole seconds: one that starts in the second of
-        its advice has not waited.
+        might not start at once.
         """
         start = outcome.first_start_time if outcome.restarts else outcome.start_time
         if start is None or outcome.ineligible_seconds or not self.is_of_one_job:
             return None
-        waited = start - self.advice.time
-        return max(0.0, waited) if waited > -_ACCOUNTED_SECONDS else None
+        return waited_since(self.advice.time, start)
+
+
+def waited_since(time: float, start: float) -> float | None:
+    """Seconds from a time, such as that of an advice, to a start; None where the start was before.
+
+    The accounting has whole seconds: a job that starts in the second of its advice has not waited.
+    """
+    waited = start - time
+    return max(0.0, waited) if waited > -_ACCOUNTED_SECONDS else None
 
 
 def encode(record: AdviceRecord) -> bytes:

@@ -33,6 +33,7 @@ from advisor.model import (
     SizeEstimate,
     Verdict,
 )
+from advisor.model.job import JobState
 
 Make = Callable[..., JobOutcome]
 
@@ -207,6 +208,38 @@ def test_predicted_against_actual(store: HistoryStore, make_outcome: Make) -> No
     found = store.advice_of(7)
     assert found is not None
     assert found.advice.advice_id == "a-1"
+
+
+def test_a_job_that_moves_while_it_waits_saves_the_wait_that_was_left(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    """It had waited ten hours when it moved, and these counted as waited in the cloud."""
+    store.add_advice([record(time=37_000.0)])
+    store.add([make_outcome(7, submit=1000.0, wait=36_130.0, advice_id="a-1", queue="burst")])
+    (row,) = store.ledger()
+    assert row.saved_seconds_estimate == 370.0
+    (waits,) = store.waits([(0.0, 1e9)])
+    assert (waits.with_us, waits.without_us) == (36_130.0, 36_500.0)
+
+
+def test_forecasts_are_judged_by_the_waits_that_they_could_know(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    made = {
+        1: {},
+        2: {"submit": 100.0, "wait": 910.0},  # advised anew while it waited
+        3: {"array_job_id": 3},
+        4: {"ineligible_seconds": 70.0},
+        5: {"restarts": 1},
+        6: {"state": JobState.PREEMPTED},
+        7: {"submit": 1000.0, "wait": 0.0},  # in the second of its advice
+    }
+    store.add_advice([record(f"a-{n}", 1000.4, placement=Placement.ON_PREMISE) for n in made])
+    store.add([make_outcome(n, advice_id=f"a-{n}", **changes) for n, changes in made.items()])
+    judged = {row.job_id: (row.judged_wait_seconds, row.judged_run_seconds) for row in store.ledger()}
+    waits = {number: wait for number, (wait, _) in judged.items() if not math.isnan(wait)}
+    assert waits == {1: pytest.approx(9.6), 2: pytest.approx(9.6), 6: pytest.approx(9.6), 7: 0.0}
+    assert [number for number, (_, run) in judged.items() if math.isnan(run)] == [6]
 
 
 def test_a_job_its_user_placed_in_the_cloud_is_nobodys_saving(

@@ -43,10 +43,10 @@ def accuracy_view(store: HistoryStore, now: float) -> dict[str, Any]:
                     "begin": begin,
                     "end": begin + _WEEK,
                     "waits": _of(
-                        (record.estimates.wait, row.actual_wait_seconds) for record, row in _placed(stayed)
+                        (record.estimates.wait, row.judged_wait_seconds) for record, row in _placed(stayed)
                     ),
                     "runs": _of(
-                        (record.estimates.run, row.actual_run_seconds) for record, row in _placed(stayed)
+                        (record.estimates.run, row.judged_run_seconds) for record, row in _placed(stayed)
                     ),
                 }
             )
@@ -105,6 +105,8 @@ def _of(pairs: Iterable[tuple[BriefEstimate, float]]) -> dict[str, Any]:
     error = 0.0
     nominal = math.nan
     for estimate, actual in pairs:
+        if math.isnan(actual):
+            continue
         if math.isfinite(estimate.seconds):
             known += 1
             under += actual < estimate.seconds

@@ -76,8 +76,8 @@ class Errors:
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, predicted: float, actual: float, interval: _Interval = _NO_INTERVAL) -> None:
-        """Add a pair, unless the prediction is unknown."""
-        if not math.isfinite(predicted):
+        """Add a pair, unless one of them is unknown."""
+        if not (math.isfinite(predicted) and math.isfinite(actual)):
             return
         lower, upper = interval
         if lower <= upper:
@@ -171,8 +171,8 @@ class LedgerReport:
             wait = run = _NO_INTERVAL
             if given := self._bounded.get(row.advice_id):
                 wait, run = (given.wait.lower, given.wait.upper), (given.run.lower, given.run.upper)
-            self.waits.add(row.predicted_wait_seconds, row.actual_wait_seconds, wait)
-            self.runs.add(row.predicted_run_seconds, row.actual_run_seconds, run)
+            self.waits.add(row.predicted_wait_seconds, row.judged_wait_seconds, wait)
+            self.runs.add(row.predicted_run_seconds, row.judged_run_seconds, run)
 
     def _day(self, time: float) -> Day:
         return self.days[int((time + self._offset) // _DAY)]

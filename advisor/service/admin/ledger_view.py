@@ -120,8 +120,8 @@ class LedgerSums:
                 _add_error(self._start, row.predicted_start_seconds, row.actual_start_seconds)
                 self._late += row.actual_start_seconds - row.predicted_start_seconds
         else:
-            _add_error(self._wait, row.predicted_wait_seconds, row.actual_wait_seconds)
-            _add_error(self._run, row.predicted_run_seconds, row.actual_run_seconds)
+            _add_error(self._wait, row.predicted_wait_seconds, row.judged_wait_seconds)
+            _add_error(self._run, row.predicted_run_seconds, row.judged_run_seconds)
         self._cost = _plus(self._cost, row.cost_usd)
 
     def summary(self) -> dict[str, float | int | None]:
