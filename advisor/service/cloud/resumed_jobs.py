@@ -20,6 +20,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.snapshot import CONFIGURING, QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.exchange.handover import HandOver
+from advisor.service.observation.advice_of_jobs import limit_there, moved_by_us
 from advisor.service.state.budget_records import limits_of
 
 log = structlog.get_logger(__name__)
@@ -114,7 +115,7 @@ class ResumedJobs:
         on_node = {} if snapshot is None else snapshot.jobs_on
         found = {node: [*on_node.get(node, ()), *([jobs[node]] if node in jobs else [])] for node in nodes}
         longest = {
-            node: max(each.job.requested_time or math.inf for each in there)
+            node: max(limit_there(each.job, moved_by_us(each)) or math.inf for each in there)
             for node, there in found.items()
             if there
         }

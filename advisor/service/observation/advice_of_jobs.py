@@ -27,6 +27,14 @@ def predicted_cloud_seconds(queued: QueuedJob) -> float | None:
     return predicted if predicted is not None and predicted > 0.0 else None
 
 
+def limit_there(job: Job, moved: RecordedAdvice | None) -> float | None:
+    """The time limit with which a job will run in the cloud, seconds, also before it is raised; None: none."""
+    raised = None if moved is None else moved.time_limit
+    if raised is not None and job.requested_time == raised.asked_seconds:
+        return raised.given_seconds
+    return job.requested_time
+
+
 def longest_seconds(
     job: Job, moved: RecordedAdvice | None, stop_seconds: float | None, *, unlimited: float
 ) -> float:
@@ -36,7 +44,8 @@ def longest_seconds(
         stop_seconds: The stop of a hedged job in the watch loop's record; None: that of its advice.
         unlimited: What a job without a time limit counts as.
     """
-    limit = unlimited if job.requested_time is None else job.requested_time
+    known = limit_there(job, moved)
+    limit = unlimited if known is None else known
     if stop_seconds is None and moved is not None and moved.hedge is not None:
         stop_seconds = moved.hedge.stop_seconds
     return limit if stop_seconds is None else min(stop_seconds + ENDING_SECONDS, limit)

@@ -14,6 +14,7 @@ import pytest
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
+from advisor.model.advice import TimeLimit
 from advisor.model.cluster import NodePower
 from advisor.model.node_sets import expand
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
@@ -137,6 +138,7 @@ def comment(
     placement: Placement = Placement.BURST,
     capacity: Capacity | None = Capacity.SPOT,
     origin: str | None = None,
+    time_limit: TimeLimit | None = None,
 ) -> str:
     answer = Answer(question=Question.CAPACITY, verdict=Verdict.YES, reason="capacity.spot")
     return admin_comment(
@@ -149,5 +151,6 @@ def comment(
             mode=Mode.ACT,
             answers=(answer,),
             origin=origin,
+            time_limit=time_limit,
         )
     )

@@ -11,6 +11,7 @@ import pytest
 
 from advisor.ec2.account import Account, Reservation, ReservedInstances
 from advisor.model import Capacity
+from advisor.model.advice import TimeLimit
 from advisor.model.settings import BudgetSettings, CapacitySettings, PortfolioSettings
 from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.state.budget_records import LaunchRequest
@@ -63,6 +64,20 @@ def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> N
     assert states_told(rig.slurm) == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
     assert rig.provision.returning == {2, 4}
     assert rig.provision.refusals == {"Budget": 2}
+
+
+def test_a_job_is_promised_what_it_may_cost_with_the_limit_that_it_will_have(rig: Rig) -> None:
+    """Its limit is raised once it runs, after its node was asked for; two such runs passed the budget."""
+    raised = comment(capacity=Capacity.ON_DEMAND, time_limit=TimeLimit(asked_seconds=HOUR, given_seconds=1.5 * HOUR))
+    jobs = [
+        make_queued(n, account="law", requested_time=HOUR, queue="burst", admin_comment=raised)
+        for n in (1, 2)
+    ]
+    rig.look(jobs=jobs)
+    rig.hand_over("resume", "burst1,burst2", {1: "burst1", 2: "burst2"})
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("resume")[0][0] == ("burst1",)  # 3.10 dollars at worst
+    assert rig.provision.returning == {2}
 
 
 @pytest.mark.parametrize(
