@@ -41,6 +41,10 @@ class Bookkeeping:
         if problem is not None:
             raise problem
 
+    def renew(self, listed: Sequence[Instance]) -> None:
+        """Promise the nodes that are up what their jobs of the last poll may still cost."""
+        self._budget.renew(self._running(listed))
+
     def settle(self, instances: Callable[[], Sequence[Instance]]) -> None:
         """Before a launch: make sure that it is known what was spent.
 

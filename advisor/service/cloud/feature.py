@@ -13,6 +13,7 @@ from advisor.ec2.prices import PriceCache
 from advisor.ec2.reading_account import AccountCache
 from advisor.model.bill import Rows
 from advisor.service.cloud.back_to_spot import BackToSpot
+from advisor.service.cloud.bookkeeping import Bookkeeping
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport, DescribeNode
@@ -64,6 +65,7 @@ class CloudFeature(Feature):
         self._reconcile = ReconcileLoop(
             context, resuming=lambda: provision.resuming, boot_ended=provision.boot_ended, first=first
         )
+        self._books = Bookkeeping(context)
         self._provision_runner = self._runner(provision)
         self.runners = (
             self._provision_runner,
@@ -107,6 +109,10 @@ class CloudFeature(Feature):
             clock=self._clock,
         )
         return interruptions, self._runner(notices)
+
+    def renew(self) -> None:
+        """Promise the money of jobs that a new poll shows on nodes that were up already."""
+        self._books.renew(self._reconcile.last_listed)
 
     def handed_over(self) -> None:
         """Act on a new hand-over file at once."""

@@ -79,6 +79,7 @@ class PollLoop:
         features: Take in each poll and add to the state that is published.
         prices: Prices in force; the settings' own without it.
         stop_of: The stop of a job that keeps a place.
+        renew: Promises nodes the money of jobs that have begun on them since the poll before.
     """
 
     name = "poll"
@@ -99,6 +100,7 @@ class PollLoop:
         instances: Callable[[], Sequence[Instance]] = tuple,
         account: AskAccount = Account,
         stop_of: Callable[[int], float | None] = lambda _: None,
+        renew: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
         self.period_seconds = settings.loops.snapshot_seconds
@@ -114,6 +116,7 @@ class PollLoop:
         self._instances = instances
         self._account = account
         self._stop_of = stop_of
+        self._renew = renew
         self._paid = PaidNow(settings, account, self._prices)
         self._class_of = class_of_nodes(settings.ec2)
         self._last: Poll | None = None
@@ -142,6 +145,7 @@ class PollLoop:
         snapshot = replace(found, sharing=self._sharing, reservations=self._reservations)
         cluster = cluster_state(self._met(snapshot), self._settings)
         self._view.update(snapshot, cluster)
+        self._renew()
         cloud = self.cloud_state(burst_nodes(snapshot, self._settings), snapshot.reservations)
         cloud = with_committed(cloud, snapshot.jobs, self._settings, self._stop_of)
         self._last = Poll(snapshot=snapshot, cluster=cluster, cloud=cloud)

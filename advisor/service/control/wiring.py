@@ -121,6 +121,7 @@ class Control:
             instances=tuple if cloud is None else lambda: cloud.listed()[0],
             account=self.account,
             stop_of=(lambda _: None) if hedge is None else hedge.watch.stop_of,
+            renew=(lambda: None) if cloud is None else cloud.renew,
         )
 
     def prices(self) -> Prices:

@@ -143,6 +143,13 @@ class SpendingBudget:
         with self._lock:
             self._count(running)
 
+    def renew(self, running: Iterable[RunningNode]) -> None:
+        """Promise nodes that are up what their jobs may still cost: another may have begun since the count."""
+        with self._lock:
+            for item in running:
+                if item.left_usd is not None:
+                    self._keep_promise(item, 0.0)
+
     def _count(self, running: Sequence[RunningNode]) -> None:
         now, most = self._elapsed()
         before, self._kept.seen = self._kept.seen, {}

@@ -13,8 +13,11 @@ from advisor.ec2.account import Account, Reservation, ReservedInstances
 from advisor.model import Capacity
 from advisor.model.advice import TimeLimit
 from advisor.model.settings import BudgetSettings, CapacitySettings, PortfolioSettings
+from advisor.service.cloud.bookkeeping import Bookkeeping
 from advisor.service.cloud.budget_guard import BudgetGuard
+from advisor.service.control.polling import PollLoop
 from advisor.service.state.budget_records import LaunchRequest
+from advisor.service.state.cloud_record import ClosedOptions
 from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
 
@@ -141,6 +144,29 @@ def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: 
     rig.provision.keep_budget()
     assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_ASAP", "burst2": "POWER_DOWN_ASAP"}
     assert rig.provision.returning == {8}
+
+
+def test_a_job_that_begins_on_a_node_that_is_up_is_promised_its_money_at_once(rig: Rig) -> None:
+    """Until instances were counted again its money was free, for decisions and for launches."""
+    rig.fleet.listed = [make_instance("burst1", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall)]
+    rig.look([make_node("burst1", "IDLE")])
+    rig.reconcile.read_instances()
+    rig.reconcile.count_money()
+    assert rig.cloud.budget.exposure("day")[1][0] == 0.0
+    long = make_queued(
+        7, "RUNNING", nodes="burst1", queue="burst", requested_time=1.5 * HOUR, account="law",
+        start_time=rig.hands.wall, admin_comment=comment(capacity=Capacity.ON_DEMAND),
+    )  # fmt: skip
+    rig.slurm.show([make_node("burst1", "MIXED")], [long])
+    books = Bookkeeping(dataclasses.replace(rig.context, settings=rig.settings))
+    poll = PollLoop(
+        rig.settings, slurm=rig.slurm, view=rig.view, cloud=rig.cloud, closings=ClosedOptions, status=dict,
+        clock=rig.hands.clock, renew=lambda: books.renew(rig.reconcile.last_listed),
+    )  # fmt: skip
+    poll.poll()
+    assert rig.cloud.budget.exposure("day")[1][0] == pytest.approx(4.0, abs=0.1)  # with idle time
+    ask(rig, {3: ("biology", 1.0)})
+    assert rig.fleet.of("resume")[-1][0] == ()
 
 
 def test_what_is_paid_for_is_used_when_all_is_spent(rig: Rig) -> None:
