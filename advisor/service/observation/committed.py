@@ -31,7 +31,8 @@ def with_committed(
 ) -> CloudState:
     """The state of the cloud, less the money and the reserved nodes of moved jobs that wait for a node.
 
-    With a budget a job's cost is that of its longest run, else that of its predicted run. Jobs that a limit
+    With a budget a job's cost is that of its longest run where spot has no room, as its launch will be asked
+    for it; else that of its predicted run. Jobs that a limit
     holds have none, but for as many as may start next (`far_from_start`).
 
     Args:
@@ -56,6 +57,8 @@ def with_committed(
         if settings.budget.limits_spending:
             run = longest_seconds(job, moved, stop_of(job.job_id), unlimited=math.nan)
         cost = cost_usd(job, run, capacity, nodes, settings)
+        if settings.budget.limits_spending and capacity is Capacity.SPOT:  # its launch may be on-demand
+            cost = max(cost, cost_usd(job, run, Capacity.ON_DEMAND, nodes, settings))
         if math.isfinite(cost):
             usd += cost
             for payer in job.payers:

@@ -79,3 +79,10 @@ def test_a_second_run_counts_to_its_own_stop() -> None:
     for stop, seconds in ((None, 300.0), (1140.0, 1200.0), (math.inf, 7200.0)):
         found = with_committed(CLOUD, [again], settings, lambda _job_id, stop=stop: stop)
         assert found.promised_usd == pytest.approx(4 * (600.0 + seconds) / 3600.0 * 0.3)
+
+
+def test_under_a_budget_spot_counts_as_its_launch_will_be_asked_for_it() -> None:
+    """More jobs were moved than could be launched, and came back."""
+    settings = make_settings(cluster={"default_mode": "act"}, budget={"usd": 10.0})
+    found = with_committed(CLOUD, [waits(1, requested_time=3600.0)], settings)
+    assert found.promised_usd == pytest.approx(4 * (600.0 + 3600.0) / 3600.0 * 0.3)
