@@ -47,6 +47,7 @@ def period_money(
     promised: float,
     observed_since: float = -math.inf,
     carries_over: bool = False,
+    usd_before: float | None = None,
 ) -> PeriodMoney:
     """The present state of a budget. A budget that begins within a period has its share of that period.
 
@@ -60,6 +61,7 @@ def period_money(
         observed_since: When the observation of demand began, epoch seconds. A price that has seen little
             demand lets too much through, so that no more is there than twice what has accrued since.
         carries_over: Whether what the period before has left of its own budget is there, too.
+        usd_before: The budget of the period before; None: as of this one.
     """
     begin, end = period_span(now, period)
     given = period_usd(usd, begin, period)
@@ -67,7 +69,8 @@ def period_money(
     carried = 0.0
     if carries_over and since < begin:
         before, _ = period_span(begin - 1.0, period)
-        share = _own(period_usd(usd, before, period), before, begin, since)
+        gave = usd if usd_before is None else usd_before
+        share = _own(period_usd(gave, before, period), before, begin, since)
         carried = max(0.0, share - spent_between(spent_by_day, before, begin - 1.0))
     spent = spent_between(spent_by_day, begin, now)
     left = own + carried - spent - promised

@@ -37,6 +37,7 @@ from advisor.service.state.budget_records import (
     Rebuilt,
     RunningNode,
     Seen,
+    given_now,
     largest_payers,
     of_history,
 )
@@ -131,7 +132,8 @@ class SpendingBudget:
     def rebuilt_today(self) -> str:
         """Why the record of spending had to be rebuilt today; empty if it was not."""
         time = self._kept.rebuilt.time
-        return self._kept.rebuilt.why if time is not None and day_of(time) == self._today() else ""
+        is_today = time is not None and day_of(time) == day_of(self._clock.wall())
+        return self._kept.rebuilt.why if is_today else ""
 
     # ------------------------------------------------------------------ spending
 
@@ -270,10 +272,13 @@ class SpendingBudget:
         return refused
 
     def _judged(self, limits: Limits) -> JudgedBudgets:
-        return JudgedBudgets(limits, self._books(), self._clock.wall())
+        now = self._clock.wall()
+        self._kept.given = given_now(self._kept.given, limits, now)
+        return JudgedBudgets(limits, self._books(), now)
 
     def _books(self) -> Books:
-        books = Books(spent=self._days, unattributed=self._kept.unattributed, began=self._kept.began)
+        kept = self._kept
+        books = Books(spent=self._days, unattributed=kept.unattributed, began=kept.began, given=kept.given)
         for promise in self._kept.promises.values():
             books.add(promise)
         return books
@@ -382,9 +387,6 @@ class SpendingBudget:
         """Whether the site's limit is reached, and which accounts and users have reached theirs."""
         payers = {budget.payer for budget in self.budgets(limits) if budget.is_exhausted}
         return "" in payers, frozenset(payers - {""})
-
-    def _today(self) -> str:
-        return day_of(self._clock.wall())
 
     def _save(self) -> None:
         if self.doubt and not self._is_known:

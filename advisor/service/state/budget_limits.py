@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from advisor.decide.price.period_budget import PeriodMoney, period_money, spent_between
 from advisor.model.bill import day_of
 from advisor.model.periods import any_of, is_user, period_span, period_usd, user_name, user_payer
-from advisor.service.state.budget_records import LaunchRequest, Promise, SpendingLimit
+from advisor.service.state.budget_records import GivenBudgets, LaunchRequest, Promise, SpendingLimit
 from advisor.service.state.spent_days import SpentDays
 
 Limits: TypeAlias = Sequence[SpendingLimit]
@@ -63,12 +63,14 @@ class Books:
         unattributed: By day: it was rebuilt, and counts against each account and user.
         promised: By payer, and in all (``""``).
         began: Budgets carry nothing over from before, epoch seconds.
+        given: What the budgets gave to the period before; None: as to this one.
     """
 
     spent: SpentDays
     unattributed: Mapping[str, float]
     promised: dict[str, float] = field(default_factory=dict)
     began: float
+    given: GivenBudgets | None = None
     _days_from: dict[str, list[str]] = field(default_factory=dict)
 
     def by_day(self, payer: str, since: float) -> ByDay:
@@ -99,6 +101,10 @@ class Books:
         """The money of a payer (``""``: the site) in a limit's present period; see `period_money`."""
         begin, _ = period_span(now, limit.period)
         before, _ = period_span(begin - 1.0, limit.period)
+        usd_before = None
+        if self.given is not None:
+            given = self.given.get(limit.key(payer))
+            usd_before = 0.0 if given is None else given.before_period(begin)
         return period_money(
             usd=limit.of(payer) or 0.0,
             period=limit.period,
@@ -108,6 +114,7 @@ class Books:
             promised=promised,
             observed_since=observed_since,
             carries_over=limit.carries_over,
+            usd_before=usd_before,
         )
 
     def add(self, promise: Promise) -> None:

@@ -16,7 +16,15 @@ from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
 from advisor.model.errors import BadInput, TellAdmin
 from advisor.model.job import payers_of
-from advisor.model.periods import any_of, is_user, payer_words, period_now, user_name, user_payer
+from advisor.model.periods import (
+    any_of,
+    is_user,
+    payer_words,
+    period_now,
+    period_span,
+    user_name,
+    user_payer,
+)
 from advisor.model.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -84,6 +92,10 @@ class SpendingLimit:
             return self.usd or None
         return self.payers.get(payer, self.payers.get(any_of(payer)))
 
+    def key(self, payer: str) -> str:
+        """A name of the budget of a payer, which the payers for whom ``*`` stands share."""
+        return f"{self.period} {payer if not payer or payer in self.payers else any_of(payer)}"
+
     def others(self, known: Iterable[str]) -> set[str]:
         """The known payers of a kind, account or user, that has a limit by ``*``."""
         return {payer for payer in known if any_of(payer) in self.payers}
@@ -100,6 +112,41 @@ class SpendingLimit:
         whose = f" for {payer_words(payer)}" if payer else ""
         when = period_now(self.period) if payer else f"for {period_now(self.period)}"
         return f"{taken:.2f} USD of {most:.2f}{whose} {when} are spent or promised"
+
+
+class Given(msgspec.Struct):
+    """What a budget gives to the period that begins then (epoch seconds), and gave to the one before."""
+
+    begin: Amount
+    usd: Amount
+    before: Amount
+
+    def before_period(self, begin: float) -> float:
+        """What it gave to the period before one that begins then, epoch seconds."""
+        return self.before if self.begin >= begin else self.usd
+
+
+GivenBudgets = dict[str, Given]
+"""By :meth:`SpendingLimit.key`."""
+
+
+def given_now(known: GivenBudgets | None, limits: Iterable[SpendingLimit], now: float) -> GivenBudgets:
+    """What the limits give, as it is known at a time (epoch seconds).
+
+    A budget that is set, raised or lowered has no more, nor less, to carry over from the period before.
+
+    Args:
+        known: The same a moment ago; None: nothing was kept yet, and all limits are taken to be old.
+    """
+    found: GivenBudgets = {}
+    for limit in limits:
+        begin, _ = period_span(now, limit.period)
+        for payer in ("", *limit.payers):
+            usd, key = limit.of(payer), limit.key(payer)
+            if usd is not None:
+                last = Given(begin, usd, usd) if known is None else known.get(key)
+                found[key] = Given(begin, usd, 0.0 if last is None else last.before_period(begin))
+    return found
 
 
 def limits_of(settings: Settings) -> tuple[SpendingLimit, ...]:
@@ -214,6 +261,7 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
         unattributed: US dollars by day that were rebuilt: whose they are is not known.
         saved_at: Epoch seconds.
         began: When the first record was begun, epoch seconds; 0: not known.
+        given: What the budgets give; None: no budget was looked at yet, or by a former release.
     """
 
     days: dict[str, dict[str, Amount]]
@@ -225,6 +273,7 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
     saved_at: Amount = 0.0
     users: dict[str, dict[str, Amount]] = {}
     began: Amount = 0.0
+    given: dict[str, Given] | None = None
 
     def __post_init__(self) -> None:
         """Refuse negative amounts in what was paid."""

@@ -366,6 +366,30 @@ def test_what_a_month_has_left_is_carried_over_to_the_next_one_only(tmp_path: Pa
     assert "20.00 for this month" in budget.promise([wish("burst1", 20.1, "bio")], (limit,))["burst1"]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "most"), [(10.0, 30.0, 31.0), (30.0, 10.0, 11.0), (0.0, 10.0, 10.0)]
+)
+def test_a_budget_that_is_changed_carries_over_what_it_had_left(
+    tmp_path: Path, hands: Hands, before: float, now: float, most: float
+) -> None:
+    """The new budget counted for the month before as well; so did one that there was not."""
+    hands.wall = datetime(2026, 9, 30, tzinfo=UTC).timestamp()
+    budget = budget_in(tmp_path, hands)
+    old, new = (SpendingLimit(usd=usd, period="month", carries_over=True) for usd in (before, now))
+    hands.wall = datetime(2026, 10, 30, tzinfo=UTC).timestamp()
+    budget.exhausted((old,) if before else ())
+    hours = max(0.0, before - 1.0) + 0.001
+    node = running(launch_time=hands.wall, usd_per_hour=1.0, shares={"bio": 1.0}, left_usd=0.0)
+    budget.count([node])
+    hands.pass_by(hours * HOUR)
+    budget.count([node])
+    hands.wall = datetime(2026, 11, 2, tzinfo=UTC).timestamp()
+    again = budget_in(tmp_path, hands)
+    (found,) = again.budgets((new,))
+    assert found.most == pytest.approx(most, abs=0.01)
+    assert again.books().money(new, "", hands.wall, promised=0.0).carried == pytest.approx(found.carried)
+
+
 def test_users_have_budgets_of_their_own_and_any_other_user_too(tmp_path: Path, hands: Hands) -> None:
     budget = budget_in(tmp_path, hands)
     limit = SpendingLimit(payers={"user ann": 4.0, "user *": 1.0}, period="week")
