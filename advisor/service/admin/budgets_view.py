@@ -24,13 +24,15 @@ from advisor.service.state.budget_records import SpendingLimit, limits_of
 
 _DAY: Final = 86_400.0
 _WEEK: Final = 7 * _DAY
+_ROUNDING: Final = 0.005
 
 
 def budgets_view(settings: Settings, now: float) -> dict[str, Any]:
     """Every budget in its present period, in US dollars, and the price now; errors as `spend_written`.
 
     ``forecast`` is what will be spent by the period's end, if it goes on as in the last seven days: no more
-    than the budget, unless more is spent or promised already. ``left`` is what may still be committed.
+    than the budget, unless more is spent or promised already. ``left`` is neither spent nor promised to a
+    node; ``may_commit_usd`` is what the site may commit now, None where no price counts its money.
     """
     written = spend_written(settings, now)
     price: Mapping[str, Any] = status_file.read(settings.paths.published).get("price") or {}
@@ -39,6 +41,7 @@ def budgets_view(settings: Settings, now: float) -> dict[str, Any]:
         "time": written["time"],
         "age_seconds": written["age_seconds"],
         "in_doubt": written.get("in_doubt"),
+        "may_commit_usd": price.get("tokens_usd"),
         "usd_per_hour": price.get("usd_per_hour"),
         "price_unknown": price.get("unknown"),
         "budgets": rows,
@@ -108,6 +111,12 @@ def budget_words(result: Mapping[str, Any]) -> list[str]:
             f"A job moves now if an hour that it saves costs {result['usd_per_hour']:,.2f} USD at most."
         )
     for row in result["budgets"]:
+        may = result["may_commit_usd"]
+        if not row["payer"] and may is not None and 0.0 < row["left"] and row["left"] - may >= _ROUNDING:
+            said.append(
+                f"{max(0.0, may):,.2f} USD of what is left to the site may be committed now: moved jobs wait "
+                "for the rest, or it comes as it accrues, as demand or the budget is new in this period."
+            )
         if row["left"] <= 0.0:
             jobs = "All jobs" if not row["payer"] else f"The jobs of {payer_words(row['payer'])}"
             period = row["period"]

@@ -99,7 +99,8 @@ def _money(report: Mapping[str, Any]) -> Iterator[Condition]:
                 then = f"until the next {period_name(period)}, or " if comes_again(period) else ""
                 todo = f"its jobs stay on-premise {then}until `advisor budget set` raises it"
             yield Condition(
-                key=f"budget.{day_of(budget['begin'])}.{period}.{payer}.{reached[-1]}",
+                # a budget that is raised is told of again
+                key=f"budget.{day_of(budget['begin'])}.{period}.{usd:.0f}.{payer}.{reached[-1]}",
                 text=f"{payer_words(payer)} has spent {spent:.2f} of the {usd:.2f} USD for "
                 f"{period_now(period)} ({reached[-1]} % or more); {todo}",
                 is_event=True,

@@ -45,6 +45,15 @@ def view(tmp_path: Path, *budgets: dict[str, Any], price: Any = None, **more: An
     return budgets_view(settings, NOW)
 
 
+def test_money_that_is_left_and_may_not_be_committed_yet_is_told(tmp_path: Path) -> None:
+    """`advisor why` says of the same moment that the budget has 12 USD."""
+    price = {"usd_per_hour": 0.4, "unknown": None, "tokens_usd": 12.0}
+    said = " ".join(budget_words(view(tmp_path, of(""), price=price)))
+    assert "12.00 USD of what is left to the site may be committed now" in said
+    said = " ".join(budget_words(view(tmp_path, of(""), price={**price, "tokens_usd": 225.0})))
+    assert "may be committed now" not in said
+
+
 def test_what_is_left_and_the_forecast_of_the_last_week(tmp_path: Path) -> None:
     found = view(tmp_path, of(""), of("user ann", usd=20.0, period="day", spent=5.0, promised=15.0))
     site, ann = found["budgets"]

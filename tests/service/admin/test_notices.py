@@ -103,8 +103,18 @@ def test_a_market_without_nodes_is_not_one_that_ec2_has_refused() -> None:
     [(49.9, None), (50.0, 50), (79.9, 50), (80.0, 80), (99.0, 80), (100.0, 100), (130, 100)],
 )
 def test_shares_of_the_budget(spent: float, percent: int | None) -> None:
-    expected = [] if percent is None else [f"budget.2026-09-01.month..{percent}"]
+    expected = [] if percent is None else [f"budget.2026-09-01.month.100..{percent}"]
     assert keys(report(**spend(spent))) == expected
+
+
+def test_a_budget_that_was_raised_is_told_of_again() -> None:
+    told = ToldNotices()
+    heard = []
+    for spent, budget in ((100.0, 100.0), (110.0, 200.0), (170.0, 200.0), (171.0, 200.0)):
+        found = conditions(report(**spend(spent, budget)))
+        notices, told = decide(found, told, now=NOW, repeat_seconds=1e9)
+        heard += [one.text.partition(";")[0].rpartition("(")[2] for one in notices]
+    assert heard == ["100 % or more)", "50 % or more)", "80 % or more)"]
 
 
 def test_an_account_has_its_own_shares_and_no_budget_has_none() -> None:
@@ -117,7 +127,7 @@ def test_an_account_has_its_own_shares_and_no_budget_has_none() -> None:
 def test_a_user_is_told_of_by_the_days_of_their_period_and_what_was_carried_over_counts() -> None:
     user = of("user ann", 16.0, 15.0, "14d", carried=5.0)
     (condition,) = conditions(report(**spend(0.0, budgets=[user])))
-    assert condition.key.endswith(".14d.user ann.80")
+    assert condition.key.endswith(".14d.20.user ann.80")
     assert "user ann has spent 16.00 of the 20.00 USD for these 14 days" in condition.text
     (spent,) = conditions(report(**spend(0.0, budgets=[{**user, "spent": 20.0}])))
     assert "its jobs stay on-premise until the next 14 days" in spent.text
@@ -364,7 +374,7 @@ def test_each_alert_arrives_at_a_web_and_a_mail_server_and_says_what_to_do(
         f"training.refused.retrain.{NOW - 60.0:.0f}",
         "cloud.protected",
         "pool.spot",
-        *(f"budget.2026-09-01.month..{percent}" for percent in (50, 80, 100)),
+        *(f"budget.2026-09-01.month.100..{percent}" for percent in (50, 80, 100)),
     }
     assert len(mails[1]) == len(EVERYTHING) + 1
     mailed = "\n".join(email.message_from_string(mail).get_payload(decode=True).decode() for mail in mails[1])
