@@ -203,6 +203,15 @@ def test_an_account_with_a_budget_of_nothing_has_one(tmp_path: Path) -> None:
     assert {row["account"]: row["budget_usd"] for row in rows} == {"*": 5.0, "bio": 5.0, "chem": 0.0}
 
 
+def test_what_the_site_may_spend_has_what_was_carried_over(tmp_path: Path) -> None:
+    """It said that 120 of 100 USD were spent."""
+    spend = {"budget_usd": 100.0, "budgets": [{"payer": "", "usd": 100.0, "carried": 50.0}]}
+    status_file.write(tmp_path, {"time": time.time(), "cloud_report": {"spend": spend}})
+    settings = make_settings(paths={"run": tmp_path})
+    with HistoryStore(f"sqlite:///{tmp_path}/history.db") as store:
+        assert spend_view(settings, store, time.time())["budget_usd"] == 150.0
+
+
 def test_day_one_19_without_a_control_process_or_a_cloud_it_says_so(tmp_path: Path, config: Path) -> None:
     for command, empty in (
         ("nodes", "nodes"),

@@ -70,12 +70,13 @@ def spend_view(
     """Today's money (UTC) beside the budget, and the last days; errors as `spend_written`.
 
     ``spent_today_usd`` is the bill's, ``reckoned_today_usd`` the one that the budget uses. ``budget_usd`` of
-    an account is that of its period; None: it has none. ``before`` is the result of :func:`days_before`, if
-    the caller has it.
+    an account is that of its period, that of the site has what was carried over; None: there is none.
+    ``before`` is the result of :func:`days_before`, if the caller has it.
     """
     written = spend_written(settings, now)
     today = _plain(store.bill(midnight(now)))
     days = [*_plain(before or days_before(store, now))["days"], *today["days"]]
+    site = (one["usd"] + one["carried"] for one in written.get("budgets") or () if not one["payer"])
     budgets: Mapping[str, float] = written.get("account_budgets_usd") or {}
     promised: Mapping[str, float] = written.get("promised_by_account") or {}
     spent: Mapping[str, float] = today["by_account"]
@@ -85,7 +86,7 @@ def spend_view(
         "spent_today_usd": today["spent_usd"],
         "promised_usd": written.get("promised_usd", 0.0),
         "paid": written.get("paid", []),
-        "budget_usd": written.get("budget_usd"),
+        "budget_usd": next(site, written.get("budget_usd")),
         "budget_period": written.get("budget_period", "day"),
         "spent_usd": written.get("spent_usd", 0.0),
         "reckoned_today_usd": written.get("spent_today_usd", 0.0),

@@ -64,6 +64,7 @@ class PriceKeeper:
         self._demand = DemandPrice(Pace(hours=_READ_HOURS), now)
         self._saved_at = float("-inf")  # monotonic seconds
         self._first_price = 0.0
+        self._carried_usd = 0.0
         self._current: Price | None = None
         self.doubt = "nothing was polled yet"
         self.is_new = not self._take_up()
@@ -105,6 +106,7 @@ class PriceKeeper:
                     money = books.money(
                         limit, "", now, promised=cloud.promised_usd, observed_since=self._demand.since
                     )
+                    self._carried_usd = money.carried
                     refill = refill_of(
                         money, usd=limit.usd, period=limit.period, now=now, promised=cloud.promised_usd
                     )
@@ -170,7 +172,7 @@ class PriceKeeper:
         if self._spending is not None:
             (spent, _), _ = self._spending.exposure(budget.period)
         return {
-            "budget_usd": budget.usd or None,
+            "budget_usd": budget.usd + self._carried_usd if budget.usd else None,
             "period": budget.period,
             "spent_usd": spent,
             "tokens_usd": price.tokens_usd if price is not None and budget.usd else None,

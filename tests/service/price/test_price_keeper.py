@@ -160,4 +160,5 @@ def test_what_is_left_is_carried_over_where_the_site_says_so(tmp_path: Path) -> 
         left[carries_over] = world.keeper.current.tokens_usd
         (guarded,) = world.spending.budgets(limits_of(world.settings))
         assert guarded.most == pytest.approx(left[carries_over])
+        assert world.keeper.report()["budget_usd"] == pytest.approx(guarded.most)
     assert left == {False: pytest.approx(240.0), True: pytest.approx(480.0)}
