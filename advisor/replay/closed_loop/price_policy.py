@@ -238,7 +238,7 @@ class PricePolicy(PricedPolicy):
             offer=CloudOffer(
                 start_seconds=start,
                 slowdown=options.slowdown,
-                cost_per_second=int(world.jobs.processors[row]),
+                cost_per_second=int(world.billed[row]),
                 paid_start_seconds=start if options.bills_boot else 0.0,
                 is_whole=is_whole or not world.may_be_stopped(row),
             ),

@@ -42,6 +42,7 @@ class WorldOptions:
         round_seconds: Between two rounds of decisions while jobs wait.
         max_days: The most days of the budget's accrual that are kept: its period.
         rules: Scheduling rules of the site's slurmctld, each processor being a node; None: EASY backfilling.
+        node_processors: Processors of a cloud node; a job pays for whole nodes.
     """
 
     boot_seconds: float = 120.0
@@ -51,6 +52,7 @@ class WorldOptions:
     round_seconds: float = 600.0
     max_days: float = 30.0
     rules: Rules | None = None
+    node_processors: int = 1
 
 
 class Money(Protocol):
@@ -173,6 +175,7 @@ class World:
         self.options = options
         self.pool = jobs.pool(options.rules)
         self._held = jobs.held[jobs.first :, 0]
+        self.billed = -(-jobs.processors // options.node_processors) * options.node_processors
         self.budget = options.budget_share * jobs.core_seconds
         self.tokens: Money = tokens or Tokens(
             self.budget / max(jobs.span, 1.0),
@@ -196,11 +199,11 @@ class World:
     def most(self, row: int, elapsed: float, stop: float, boot: float) -> float:
         """The highest cost of a slice, core-seconds."""
         run = self.options.slowdown * (stop - elapsed)
-        return float(self.jobs.processors[row]) * (run + (boot if self.options.bills_boot else 0.0))
+        return float(self.billed[row]) * (run + (boot if self.options.bills_boot else 0.0))
 
     def longest(self, row: int, boot: float) -> float:
         """The longest slice that the money at hand pays for, seconds of on-premise run time."""
-        seconds = self.tokens.held_for(row) / float(self.jobs.processors[row])
+        seconds = self.tokens.held_for(row) / float(self.billed[row])
         return (seconds - (boot if self.options.bills_boot else 0.0)) / self.options.slowdown - _MOMENT
 
     def start_in_cloud(self, row: int, stop: float, *, keeps_place: bool) -> bool:
@@ -353,7 +356,7 @@ class World:
         self._tell_other_ends()
         seconds = max(0.0, self.now - run.began - run.boot) + min(run.paid_boot, self.now - run.began)
         cost = min(
-            float(self.jobs.processors[row]) * seconds, self.most(row, run.elapsed, run.stop, run.paid_boot)
+            float(self.billed[row]) * seconds, self.most(row, run.elapsed, run.stop, run.paid_boot)
         )
         self.tokens.settle(row, cost)
         self.cost[row] += cost

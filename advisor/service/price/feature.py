@@ -55,6 +55,7 @@ def rehearsing(
             slowdown=configured_slowdown(1, settings.placement),
             loss_weight=settings.price.loss_weight,
             has_slices=settings.hedge.enabled,
+            node_processors=max(1, cloud.processors_per_node),
         )
         here = on_premise(table, settings.cluster.burst_partition)
         return rehearsed_demand(here, machines, terms, now)

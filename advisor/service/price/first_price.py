@@ -34,6 +34,7 @@ class SiteTerms:
             on-premise.
         loss_weight: How many saved hours one lost hour outweighs.
         has_slices: Whether jobs keep their place on-premise, so that their runs are bought in slices.
+        node_processors: Of a cloud node, all of which each job's decision counts; 1 where that is unknown.
     """
 
     usd_per_day: float
@@ -42,6 +43,7 @@ class SiteTerms:
     slowdown: float
     loss_weight: float
     has_slices: bool
+    node_processors: int
 
 
 def rehearsed_demand(
@@ -72,6 +74,7 @@ def rehearsed_demand(
         boot_seconds=terms.boot_seconds,
         slowdown=terms.slowdown,
         bills_boot=True,
+        node_processors=terms.node_processors,
         budget_share=usd / usd_per_core_second / max(jobs.core_seconds, 1.0),
     )
     World(jobs, options, policy).run()

@@ -47,7 +47,7 @@ def history(jobs: int, load: float, seed: int = 1) -> JobTable:
     )
 
 
-def terms(usd_per_day: float, *, has_slices: bool = True) -> SiteTerms:
+def terms(usd_per_day: float, *, has_slices: bool = True, node_processors: int = 1) -> SiteTerms:
     return SiteTerms(
         usd_per_day=usd_per_day,
         usd_per_core_hour=0.05,
@@ -55,6 +55,7 @@ def terms(usd_per_day: float, *, has_slices: bool = True) -> SiteTerms:
         slowdown=1.05,
         loss_weight=1.0,
         has_slices=has_slices,
+        node_processors=node_processors,
     )
 
 
@@ -97,6 +98,18 @@ def test_runs_are_bought_whole_where_no_job_keeps_its_place(busy: JobTable, *, h
     kept = rehearsed_demand(busy, ONE, terms(2.0, has_slices=has_slices), NOW)
     assert kept is not None
     assert any(not name.endswith(", 0, 0.0)") for name in kept.seen) is has_slices
+
+
+def test_each_job_counts_with_whole_nodes_as_its_decision_will(busy: JobTable) -> None:
+    """The demand was valued by cores: on nodes of 96 no job of one was worth the price that it began with."""
+    of_cores, of_nodes = (
+        rehearsed_demand(busy, ONE, terms(0.0, node_processors=size), NOW) for size in (1, 32)
+    )
+    assert of_cores is not None
+    assert of_nodes is not None
+    for key, (_, index, cost) in of_cores.seen.items():
+        dearer = 32 / busy.processors[int(key.partition("(")[2].partition(",")[0])]
+        assert of_nodes.seen[key][1:] == (pytest.approx(index / dearer), pytest.approx(cost * dearer))
 
 
 def test_each_machine_is_rehearsed_with_its_own_queue(busy: JobTable) -> None:
