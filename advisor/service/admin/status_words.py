@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from advisor.decide.explanation.display import duration, usd
@@ -35,7 +36,8 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("controllers", acts))
     if snapshot["age_seconds"] is not None:
         rows.append(("snapshot", f"{snapshot['age_seconds']:.0f} s old"))
-        rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {})
+        spend = (control.get("cloud_report") or {}).get("spend") or {}
+        rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {}, spend)
     rows += _learned_rows(control)
     if control.get("cloud_nodes"):
         nodes = ", ".join(
@@ -186,7 +188,9 @@ def places_in_words(places: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tuple[str, str]]:
+def _site_rows(
+    cluster: dict[str, Any] | None, cloud: dict[str, Any], spend: Mapping[str, Any]
+) -> list[tuple[str, str]]:
     rows = []
     if cluster:
         hours = cluster["queued_work_core_seconds"] / 3600.0
@@ -198,7 +202,8 @@ def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tu
         boot = cloud.get("boot_seconds")
         learned = f", boot {boot:.0f} s" if boot is not None else ""
         up = f"{cloud['nodes_up']} of {cloud['nodes_total']} nodes up"
-        spent, promised = cloud["spent_usd"], cloud.get("promised_usd", 0.0)
+        # what the submit server counts as promised has that of waiting jobs, too
+        spent, promised = (spend.get(name, cloud.get(name, 0.0)) for name in ("spent_usd", "promised_usd"))
         money = f"{usd(spent)} spent in the budget's period, {usd(promised)} promised"
         rows.append(("cloud", f"{up}, {money}{learned}"))
     return rows

@@ -73,6 +73,16 @@ def test_the_work_that_waits_is_by_time_limits() -> None:
     assert rows["on-premise"] == said
 
 
+def test_promised_is_what_nodes_may_still_cost_as_in_spend() -> None:
+    """The submit server's figure has moved jobs that wait for a node, and they have none."""
+    cloud = {"spent_usd": 1.0, "promised_usd": 9.0, "nodes_up": 1, "nodes_total": 2}
+    control = {"running": False, "cloud_report": {"spend": {"spent_usd": 1.25, "promised_usd": 4.0}}}
+    seen = {"age_seconds": 1.0, "cluster": None, "cloud": cloud}
+    report = {"cluster_name": "c1", "modes": {}, "serve": {"running": False}, "control": control}
+    rows = dict(status_rows(report | {"snapshot": seen}))
+    assert rows["cloud"] == "1 of 2 nodes up, 1.25 USD spent in the budget's period, 4.00 USD promised"
+
+
 def test_reservations_say_what_they_take_and_when() -> None:
     reserved = [
         {"in_seconds": 0.0, "for_seconds": 7200.0, "processors": 16},
