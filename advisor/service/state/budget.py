@@ -38,7 +38,6 @@ from advisor.service.state.budget_records import (
     RunningNode,
     Seen,
     given_now,
-    largest_payers,
     of_history,
 )
 from advisor.service.state.spent_days import SpentDays
@@ -146,7 +145,7 @@ class SpendingBudget:
             self._count(running)
 
     def renew(self, running: Iterable[RunningNode]) -> None:
-        """Promise nodes that are up what their jobs may still cost: another may have begun since the count."""
+        """Promise nodes that are up what their jobs may still cost: one may have begun since the count."""
         with self._lock:
             for item in running:
                 if item.left_usd is not None:
@@ -214,7 +213,7 @@ class SpendingBudget:
     def _shares(self, item: RunningNode) -> dict[str, float]:
         promise = self._kept.promises.get(item.node)
         if item.left_usd is None and promise is not None:
-            return dict.fromkeys(promise.payers, 1.0)
+            return promise.by_payer
         return dict(item.shares)
 
     def _keep_promise(self, item: RunningNode, usd: float) -> None:
@@ -223,9 +222,8 @@ class SpendingBudget:
             if promise is not None:
                 promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
             return
-        account, user = largest_payers(item.shares)
-        now, usd = self._clock.wall(), item.left_usd
-        self._kept.promises[item.node] = Promise(account, usd, now, is_counted=True, user=user)
+        now, shares = self._clock.wall(), dict(item.shares)
+        self._kept.promises[item.node] = Promise("", item.left_usd, now, is_counted=True, shares=shares)
 
     def _drop_stale(self, alive: set[str]) -> None:
         now = self._clock.monotonic()
@@ -311,7 +309,7 @@ class SpendingBudget:
         hours = max(0.0, now - since) / 3600.0
         usd = max(min(promise.usd, hours * price), MIN_SECONDS / 3600.0 * price)
         until = since + usd / price * 3600.0 if price else since
-        self._days.add(since, until, price, dict.fromkeys(promise.payers, 1.0))
+        self._days.add(since, until, price, promise.by_payer)
         name = f"{node} launched {since:.0f}"
         self._close(PaidTime(instance_id=name, node=node, since=since, until=until, usd_per_hour=price))
 

@@ -119,8 +119,8 @@ class Books:
 
     def add(self, promise: Promise) -> None:
         """Promise more money."""
-        for payer in ("", *promise.payers):
-            self.promised[payer] = self.promised.get(payer, 0.0) + promise.usd
+        for payer, share in {"": 1.0, **promise.by_payer}.items():
+            self.promised[payer] = self.promised.get(payer, 0.0) + promise.usd * share
 
     def payers(self) -> Iterator[str]:
         """Accounts and users that have spent something, or to which something is promised."""
@@ -170,7 +170,7 @@ class JudgedBudgets:
         """Which limit forbids a node, in words; empty if none does: then its money is promised at once."""
         promise = request.promise(self._now)
         for number, limit in enumerate(self._limits if request.usd else ()):  # else it is paid for
-            for payer in ("", *promise.payers):
+            for payer in ("", *promise.by_payer):
                 found = self.budget(number, payer)
                 if found is None:
                     continue

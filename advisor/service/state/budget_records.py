@@ -22,7 +22,6 @@ from advisor.model.periods import (
     payer_words,
     period_now,
     period_span,
-    user_name,
     user_payer,
 )
 from advisor.model.settings import Settings
@@ -203,7 +202,11 @@ class Seen:
 
 @dataclass(slots=True)
 class Promise:
-    """Money set aside for a node."""
+    """Money set aside for a node: for the account and the user that it is launched for.
+
+    Attributes:
+        shares: The parts of those whose jobs are on it, once it is up.
+    """
 
     account: str
     usd: Amount
@@ -211,11 +214,12 @@ class Promise:
     usd_per_hour: Amount = 0.0
     is_counted: bool = False  # its instance has been counted: what it cost is known
     user: str = ""
+    shares: dict[str, Amount] = field(default_factory=dict)
 
     @property
-    def payers(self) -> tuple[str, ...]:
-        """Its account and its user."""
-        return payers_of(self.account, self.user)
+    def by_payer(self) -> dict[str, float]:
+        """The share that each account, and each user, pays."""
+        return self.shares or dict.fromkeys(payers_of(self.account, self.user), 1.0)
 
 
 def in_all(by_account: Mapping[str, float]) -> Amounts:
@@ -230,16 +234,6 @@ def share_out(day: dict[str, float], shares: Mapping[str, float], usd: float) ->
     for account, share in named.items():
         day[account] = day.get(account, 0.0) + usd * share
     day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
-
-
-def largest_payers(shares: Mapping[str, float]) -> tuple[str, str]:
-    """The account and the user that pay most of a node."""
-
-    def largest(names: Iterable[str]) -> str:
-        return max(names, key=lambda name: shares[name], default="")
-
-    user = largest(filter(is_user, shares))
-    return largest(name for name in shares if not is_user(name)), user_name(user)
 
 
 class Rebuilt(msgspec.Struct):

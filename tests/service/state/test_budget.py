@@ -180,6 +180,21 @@ def test_a_shared_node_is_paid_for_by_its_jobs_processors(tmp_path: Path, hands:
     assert dict(by_account) == {"physics": pytest.approx(0.75)}
 
 
+def test_what_a_shared_node_may_still_cost_is_promised_to_all_who_are_on_it(
+    tmp_path: Path, hands: Hands
+) -> None:
+    """It was the largest one's alone, and the other's budget was passed by its part."""
+    budget = budget_in(tmp_path, hands)
+    shares = {"bio": 0.6, "physics": 0.4, "user ann": 0.6, "user bob": 0.4}
+    budget.count([running(shares=shares, left_usd=5.0, launch_time=hands.wall)])
+    again = budget_in(tmp_path, hands)
+    _, (promised, by_payer) = again.exposure("day")
+    assert promised == 5.0
+    assert by_payer == {payer: pytest.approx(5.0 * share) for payer, share in shares.items()}
+    refused = again.promise([wish("burst2", 1.1)], day_limits(50.0, physics=3.0))
+    assert "2.01 USD of 3.00 for account physics" in refused["burst2"]
+
+
 def test_hours_the_advisor_was_away_are_counted(tmp_path: Path, hands: Hands) -> None:
     budget_in(tmp_path, hands).count([running()])
     hands.pass_by(5 * HOUR)
