@@ -63,7 +63,7 @@ def running_nodes(
         covered: Ids of the instances that are paid for already; they cost nothing more.
         promises_lost: Whether the money promised to booting nodes at their launch is not known: they then
             get the expected cost of their jobs. False: their ``left_usd`` is None, and the promise stays.
-        idle_seconds: How long a node costs money after its last job has ended.
+        idle_seconds: How long a node costs money after its last job has ended; of one that is idle, at most.
     """
     on_node = snapshot.jobs_on
     found = []
@@ -74,7 +74,7 @@ def running_nodes(
         node = nodes.get(name)
         is_up = node is not None and node.power is NodePower.UP
         left = _left_seconds(jobs, snapshot.time, run_seconds) if is_up or jobs else _MAX_SECONDS
-        left += idle_seconds if jobs else 0.0
+        left += idle_seconds if is_up or jobs else 0.0
         found.append(
             RunningNode(
                 instance_id=instance.instance_id,

@@ -154,7 +154,7 @@ def test_a_job_that_begins_on_a_node_that_is_up_is_promised_its_money_at_once(ri
     rig.reconcile.count_money()
     assert rig.cloud.budget.exposure("day")[1][0] == 0.0
     long = make_queued(
-        7, "RUNNING", nodes="burst1", queue="burst", requested_time=1.5 * HOUR, account="law",
+        7, "RUNNING", nodes="burst1", queue="burst", requested_time=2 * HOUR, account="law",
         start_time=rig.hands.wall, admin_comment=comment(capacity=Capacity.ON_DEMAND),
     )  # fmt: skip
     rig.slurm.show([make_node("burst1", "MIXED")], [long])
@@ -164,8 +164,25 @@ def test_a_job_that_begins_on_a_node_that_is_up_is_promised_its_money_at_once(ri
         clock=rig.hands.clock, renew=lambda: books.renew(rig.reconcile.last_listed),
     )  # fmt: skip
     poll.poll()
-    assert rig.cloud.budget.exposure("day")[1][0] == pytest.approx(4.0, abs=0.1)  # with idle time
+    assert rig.cloud.budget.exposure("day")[1][0] == pytest.approx(4.0, abs=0.1)
     ask(rig, {3: ("biology", 1.0)})
+    assert rig.fleet.of("resume")[-1][0] == ()
+
+
+def test_a_node_whose_jobs_have_ended_is_promised_its_idle_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where hundreds of tasks ended at once, others took the money, and the idle nodes passed the budget."""
+    (burst,) = (one for one in rig.slurm.partitions() if one.name == "burst")
+    half_an_hour = dataclasses.replace(burst, suspend_seconds=0.5 * HOUR)
+    monkeypatch.setattr(rig.slurm, "partitions", lambda: (half_an_hour,))
+    up = [make_instance(f"burst{n}", option=Capacity.ON_DEMAND) for n in (1, 2, 3)]
+    books = Bookkeeping(dataclasses.replace(rig.context, settings=rig.settings))
+    rig.cloud.budget.rebuild((), (), ())
+    rig.look([make_node(f"burst{n}", "IDLE") for n in (1, 2, 3)])
+    books.renew(up)
+    assert rig.cloud.budget.exposure("day")[1][0] == pytest.approx(3.0)
+    ask(rig, {4: ("biology", 1.0)})
     assert rig.fleet.of("resume")[-1][0] == ()
 
 
