@@ -154,6 +154,7 @@ class Launches:
                 report.launched += tried.launched
                 return
             self._take_back(tried.launched)
+            report.taken_back.update(item.node for item in tried.launched)
             failures += tried.failed.values()
             if not all(failure.allows_next_pool for failure in tried.failed.values()):
                 break

@@ -35,11 +35,14 @@ class LaunchReport:
         launched: The nodes with an instance, including those that had one already.
         newly_unavailable: The errors by which a purchase option or a pool has become unavailable in this
             launch, and which only the admin can mend. Later launches do not repeat them.
+        taken_back: Nodes whose instances were ended at once, since others of their job got none; EC2 bills
+            its minimum for them.
     """
 
     launched: list[Launched] = field(default_factory=list)
     failed: dict[str, Failure] = field(default_factory=dict)
     newly_unavailable: list[Failure] = field(default_factory=list)
+    taken_back: set[str] = field(default_factory=set)
 
 
 def pool_of(item: Intent | Instance) -> Pool:

@@ -103,6 +103,7 @@ def test_what_was_launched_of_a_job_is_given_back(emulator, start):
     report = resume(fleet, MIXED)
     assert (report.launched, set(report.failed)) == ([], set(MIXED))
     assert len(emulator.instances()) == 4  # two in each zone
+    assert len(report.taken_back) == 2
     assert alive(emulator) == []
     assert fleet.journal.instances() == {}
 

@@ -57,6 +57,7 @@ class FakeFleet:
     unlisted: frozenset[str] = frozenset()
     jobs_of_several: list[tuple[str, ...]] = field(default_factory=list)
     ends: dict[str, float] = field(default_factory=dict)
+    taken_back: set[str] = field(default_factory=set)
 
     def resume(
         self,
@@ -68,7 +69,7 @@ class FakeFleet:
         pools_of: Mapping[str, Rounds] | None = None,
         ends: Mapping[str, float] | None = None,
     ) -> LaunchReport:
-        report = LaunchReport()
+        report = LaunchReport(taken_back=self.taken_back)
         self.pools_of = dict(pools_of or {})
         self.ends = dict(ends or {})
         self.jobs_of_several = [tuple(job) for job in jobs]

@@ -122,6 +122,14 @@ def test_a_node_given_back_makes_room_for_the_next(rig: Rig) -> None:
     assert rig.fleet.of("resume")[-1][0] == ("burst2",)
 
 
+def test_instances_that_were_taken_back_at_once_have_cost_a_minute(rig: Rig) -> None:
+    """EC2 bills a minute of each, and no list of instances shows them alive."""
+    rig.fleet.refusals, rig.fleet.taken_back = dict.fromkeys(("burst1", "burst2"), EMPTY_POOL), {"burst1"}
+    ask(rig, {1: ("biology", 1.0), 2: ("biology", 1.0)})
+    assert rig.cloud.budget.exposure("day")[0][0] == pytest.approx(2.0 / 60.0)
+    assert rig.cloud.budget.exposure("day")[1][0] == 0.0
+
+
 def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: Rig) -> None:
     rig.fleet.listed = [
         make_instance(f"burst{n}", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall) for n in (1, 2)
