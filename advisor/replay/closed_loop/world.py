@@ -355,9 +355,7 @@ class World:
         self._version[row] += 1
         self._tell_other_ends()
         seconds = max(0.0, self.now - run.began - run.boot) + min(run.paid_boot, self.now - run.began)
-        cost = min(
-            float(self.billed[row]) * seconds, self.most(row, run.elapsed, run.stop, run.paid_boot)
-        )
+        cost = min(float(self.billed[row]) * seconds, self.most(row, run.elapsed, run.stop, run.paid_boot))
         self.tokens.settle(row, cost)
         self.cost[row] += cost
 

@@ -71,7 +71,9 @@ def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> N
 
 def test_a_job_is_promised_what_it_may_cost_with_the_limit_that_it_will_have(rig: Rig) -> None:
     """Its limit is raised once it runs, after its node was asked for; two such runs passed the budget."""
-    raised = comment(capacity=Capacity.ON_DEMAND, time_limit=TimeLimit(asked_seconds=HOUR, given_seconds=1.5 * HOUR))
+    raised = comment(
+        capacity=Capacity.ON_DEMAND, time_limit=TimeLimit(asked_seconds=HOUR, given_seconds=1.5 * HOUR)
+    )
     jobs = [
         make_queued(n, account="law", requested_time=HOUR, queue="burst", admin_comment=raised)
         for n in (1, 2)
