@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +11,11 @@ import numpy as np
 
 from advisor.arrays import Floats
 from advisor.model.errors import BadInput
-from advisor.replay.spot_traces import malformed, read_spot_counts, text_of
+from advisor.replay.spot_traces import csv_rows, malformed, read_spot_counts, text_of
 from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT, Ec2Market, Steps, StockOut
 
 _HOUR: Final = 3600.0
+_COLUMNS: Final = ("timestamp", "az", "instance_type", "product", "price_usd_per_hour")
 
 
 class Trace(NamedTuple):
@@ -108,13 +107,12 @@ def read_spot_prices(path: Path, instance_type: str, usd_per_hour: float) -> Tra
     """
     zones: dict[str, list[tuple[float, float]]] = {}
     try:
-        for row in csv.DictReader(io.StringIO(text_of(path))):
+        for _, row in csv_rows(text_of(path), path, _COLUMNS):
             if row["instance_type"] == instance_type and row["product"].startswith("Linux"):
                 time = datetime.fromisoformat(row["timestamp"]).timestamp()
                 zones.setdefault(row["az"], []).append((time, float(row["price_usd_per_hour"])))
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        columns = "timestamp, az, instance_type, product and price_usd_per_hour"
-        raise malformed(path, f"not a history of spot prices ({error})", columns) from None
+    except (ValueError, AttributeError, TypeError) as error:
+        raise malformed(path, f"not a history of spot prices ({error})", ", ".join(_COLUMNS)) from None
     rows = sorted(zones[min(zones)]) if zones else []
     if len(rows) < 2 or not all(0.0 < price < np.inf for _, price in rows):
         raise malformed(path, f"no spot prices of {instance_type}", "prices of ec2.instance_type")

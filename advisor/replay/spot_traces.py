@@ -1,10 +1,15 @@
-"""Spot traces: how many instances of one kind were alive at each tick, as collected for "Can't Be Late"."""
+"""Spot traces, as collected for "Can't Be Late": how many instances of one kind were alive at each tick.
+
+Also what the files of the papers' replays are read with: their text, and the rows of a CSV.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,8 +34,13 @@ def read_spot_counts(path: Path) -> SpotCounts:
     Raises:
         BadInput: The file cannot be read, or is no such trace.
     """
+    return spot_counts(text_of(path), path)
+
+
+def spot_counts(text: str, path: Path | str) -> SpotCounts:
+    """The same of a file's text."""
     try:
-        document = json.loads(text_of(path))
+        document = json.loads(text)
         gap, alive = float(document["metadata"]["gap_seconds"]), np.array(document["data"], np.float64)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise malformed(path, f"not a spot trace ({error})", "metadata.gap_seconds and data") from None
@@ -57,6 +67,22 @@ def text_of(path: Path) -> str:
         raise malformed(path, f"cannot read it ({reason})", "a readable file") from None
 
 
-def malformed(path: Path, what: str, needed: str) -> BadInput:
+def csv_rows(text: str, path: Path | str, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Rows of a CSV that has these columns, with the number of their line; a short row ends with None.
+
+    Raises:
+        BadInput: It has other columns, or is no CSV.
+    """
+    rows = csv.DictReader(io.StringIO(text, newline=None))
+    try:
+        if not set(rows.fieldnames or ()) >= set(columns):
+            raise malformed(path, "columns are missing", f"a CSV whose first line reads {','.join(columns)}")
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise malformed(path, f"line {rows.line_num}: {error}", "a CSV") from None
+
+
+def malformed(path: Path | str, what: str, needed: str) -> BadInput:
     """The error of a trace that cannot be used."""
     return BadInput(what, where=str(path), mend=f"Give {needed}", code="rehearse.trace")

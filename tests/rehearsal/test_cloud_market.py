@@ -62,7 +62,7 @@ def test_a_trace_that_counts_nothing_is_refused(tmp_path: Path, data: list[float
 def test_a_history_without_prices_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "prices.csv"
     path.write_text(text)
-    with pytest.raises(BadInput, match="spot prices"):
+    with pytest.raises(BadInput, match=r"spot prices|columns are missing"):
         read_spot_prices(path, "c5.xlarge", 0.2)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from advisor.arrays import Floats
-from advisor.replay.spot_traces import SpotCounts, malformed, read_spot_counts, text_of
+from advisor.replay.spot_traces import SpotCounts, csv_rows, malformed, read_spot_counts, text_of
 
-_COLUMNS: Final = {"timestamp", "az", "instance_type", "price_usd_per_hour"}
+_COLUMNS: Final = ("timestamp", "az", "instance_type", "price_usd_per_hour")
 
 
 class Prices(NamedTuple):
@@ -70,19 +68,16 @@ def read_prices(path: Path) -> dict[tuple[str, str], Prices]:
     Raises:
         BadInput: The file cannot be read, or is not a price history.
     """
-    rows = csv.DictReader(io.StringIO(text_of(path)))
-    if not set(rows.fieldnames or ()) >= _COLUMNS:
-        raise malformed(path, "columns are missing", f"a CSV with {', '.join(sorted(_COLUMNS))}")
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    try:
-        for row in rows:
+    for line, row in csv_rows(text_of(path), path, _COLUMNS):
+        try:
             time = datetime.fromisoformat(row["timestamp"]).timestamp()
             price = float(row["price_usd_per_hour"])
             if not 0.0 < price < np.inf:
                 raise ValueError(row["price_usd_per_hour"])  # noqa: TRY301
-            found.setdefault((row["instance_type"], row["az"]), []).append((time, price))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise malformed(path, f"line {rows.line_num}: {error}", "times in ISO 8601 and prices") from None
+        except (ValueError, TypeError) as error:
+            raise malformed(path, f"line {line}: {error}", "times in ISO 8601 and prices") from None
+        found.setdefault((row["instance_type"], row["az"]), []).append((time, price))
     if not found:
         raise malformed(path, "it has no prices", "a row for each change of a price")
     first = min(row[0] for series in found.values() for row in series)

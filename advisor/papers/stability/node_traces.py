@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import numpy as np
 from advisor.model.errors import BadInput
 from advisor.papers.stability.world.harvest import CLUSTERS, DAY, harvest_nodes
 from advisor.papers.stability.world.nodes import NodeChanges, node_changes
-from advisor.replay.spot_traces import text_of
+from advisor.replay.spot_traces import csv_rows, spot_counts, text_of
 
 SYNTHETIC = "synthetic"
 RENTED = 64
@@ -25,6 +22,9 @@ SERVERS = 640
 SYNTHETIC_DAYS = 4.0
 INSTANCE_CORES = 16
 """Cores of an instance of a spot trace, which counts instances only."""
+
+_MAX_INSTANCES = 4_096
+_MAX_CORES = 10_000  # of a node: the simulated cluster keeps a place for a task on each
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,12 @@ def spot_changes(text: str, where: str = "spot trace") -> NodeChanges:
     Raises:
         BadInput: Malformed.
     """
-    try:
-        document = json.loads(text)
-        gap = float(document["metadata"]["gap_seconds"])
-        alive = np.array(document["data"], np.float64)
-    except (ValueError, KeyError, TypeError) as error:
-        raise _bad(f"not a spot trace ({error})", where, "It needs metadata.gap_seconds and data") from None
-    good = alive.ndim == 1 and len(alive) > 1 and gap > 0 and np.all((alive >= 0) & (alive <= 4096))
-    if not good or np.any(alive != np.floor(alive)) or not alive.max() > 0:
+    gap, alive = spot_counts(text, where)
+    if len(alive) < 2 or np.any(alive > _MAX_INSTANCES) or np.any(alive != np.floor(alive)):
         raise _bad(
-            "its data are not numbers of instances", where, "Give two or more whole numbers from 0, not all 0"
+            "its data are not numbers of instances",
+            where,
+            f"Give two or more whole numbers from 0 to {_MAX_INSTANCES:,}",
         )
     up = alive[None, :] > np.arange(int(alive.max()))[:, None]
     node, tick = np.nonzero(up[:, 1:] != up[:, :-1])
@@ -124,18 +120,17 @@ def csv_changes(text: str, where: str = "nodes") -> NodeChanges:
     Raises:
         BadInput: Malformed.
     """
-    rows = csv.DictReader(io.StringIO(text))
-    if not {"node", "time", "cores"} <= set(rows.fieldnames or ()):
-        raise _bad("no columns node, time and cores", where, "Its first line must read node,time,cores")
     names: dict[str, int] = {}
     node, time, cores = [], [], []
-    for row in rows:
+    for line, row in csv_rows(text, where, ("node", "time", "cores")):
         try:
             node.append(names.setdefault(row["node"].strip(), len(names)))
             time.append(float(row["time"]))
-            cores.append(int(row["cores"]))
+            cores.append(_whole_cores(row["cores"]))
         except (ValueError, AttributeError, TypeError):
-            raise _bad("not node,time,cores", f"{where}, line {rows.line_num}", "Mend the line") from None
+            raise _bad(
+                "not node,time,cores", f"{where}, line {line}", f"Cores are whole, 0 to {_MAX_CORES:,}"
+            ) from None
     if not node or not np.all(np.isfinite(time)):
         raise _bad("it has no rows, or a time that is not a number", where, "Give a row for each change")
     at = np.array(time) - min(time)
@@ -144,6 +139,13 @@ def csv_changes(text: str, where: str = "nodes") -> NodeChanges:
     begins = at == 0.0
     initial[who[begins]] = after[begins]
     return node_changes(initial, at[~begins], who[~begins], after[~begins], max(float(at.max()), 1.0))
+
+
+def _whole_cores(text: str) -> int:
+    cores = int(text)
+    if not 0 <= cores <= _MAX_CORES:
+        raise ValueError(text)
+    return cores
 
 
 def _together(parts: list[NodeChanges]) -> NodeChanges:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,11 @@ import numpy as np
 from advisor.model.errors import BadInput
 from advisor.papers.stability.world.tasks import Tasks
 from advisor.replay.sources import load_table
+from advisor.replay.spot_traces import csv_rows
 
 COLUMNS = ("job", "submit", "duration", "cores")
 _MAX_TASKS = 200_000
+_MAX_CORES = 1_000_000
 
 
 def load_tasks(path: str, *, most_cores: int) -> Tasks:
@@ -71,23 +71,20 @@ def _from_csv(path: Path) -> Tasks:
         raise _bad(
             f"cannot read it ({reason})", str(path), "Choose uniform, gaussian, pareto, or give a file"
         ) from None
-    rows = csv.DictReader(io.StringIO(text))
-    if not set(COLUMNS) <= set(rows.fieldnames or ()):
-        raise _bad("columns are missing", str(path), f"Its first line must read {','.join(COLUMNS)}")
     names: dict[str, int] = {}
     found: list[tuple[float, ...]] = []
-    for row in rows:
+    for line, row in csv_rows(text, path, COLUMNS):
         try:
             numbers = [float(row[name]) for name in COLUMNS[1:]]
             estimate = float(row.get("estimate") or numbers[1])
-            good = (
-                np.all(np.isfinite([*numbers, estimate])) and min(*numbers, estimate) >= 0 and numbers[2] >= 1
-            )
-            if not good:
+            good = np.all(np.isfinite([*numbers, estimate])) and min(*numbers, estimate) >= 0
+            if not good or not (1 <= numbers[2] <= _MAX_CORES and numbers[2].is_integer()):
                 raise ValueError  # noqa: TRY301 - the message below serves both
             found.append((names.setdefault(row["job"], len(names)), *numbers, max(estimate, 1.0)))
         except (ValueError, TypeError):
-            raise _bad(f"not {','.join(COLUMNS)}", f"{path}, line {rows.line_num}", "Mend the line") from None
+            raise _bad(
+                f"not {','.join(COLUMNS)}", f"{path}, line {line}", f"Cores are whole, 1 to {_MAX_CORES:,}"
+            ) from None
     columns = np.array(found, np.float64).reshape(-1, 5).T
     return Tasks(
         job=columns[0].astype(np.int64),

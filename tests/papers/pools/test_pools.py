@@ -124,6 +124,7 @@ def test_an_instance_is_taken_when_fewer_are_there_and_the_trace_repeats() -> No
         "timestamp,az,instance_type,price_usd_per_hour\nnow,z,a,1\n",
         "timestamp,az,instance_type,price_usd_per_hour\n2021-01-01T00:00:00+00:00,z,a,-1\n",
         "timestamp,az,instance_type,price_usd_per_hour\n2021-01-01T00:00:00+00:00,z,a\n",
+        pytest.param(f"timestamp,az,instance_type,price_usd_per_hour\n{'a' * 200_000}\n", id="long"),
     ],
 )
 def test_prices_that_are_none_are_refused(tmp_path: Path, text: str) -> None:

@@ -181,6 +181,10 @@ def test_csv_nodes_start_at_their_first_row():
         "node,time,cores\na,x,1\n",
         "node,time,cores\n",
         "node,time,cores\na,0,-4\n",
+        pytest.param(f"node,time,cores\na,0,{10**30}\n", id="more cores than a number holds"),
+        "node,time,cores\na,0,2000000000\na,9,4\n",
+        pytest.param(f"node,time,cores\n{'a' * 200_000},0,8\n", id="long name"),
+        pytest.param('{"a":' + "[" * 200_000, id="deep"),
         "{}",
         '{"metadata": {"gap_seconds": 0}, "data": [1, 0]}',
         '{"metadata": {"gap_seconds": 5}, "data": [1, 0.5]}',
@@ -208,7 +212,23 @@ def test_tasks_of_a_file(tmp_path):
     assert work.submit.tolist() == [0, 5]
     assert work.estimate.tolist() == [30, 90]
     assert len(set(work.job)) == 2
-    path.write_text("job,submit,duration,cores\na,0,nan,1\n")
+    path.write_bytes(b"job,submit,duration,cores\ra,0,30,1\rb,9,30,1\r")
+    assert load_tasks(str(path), most_cores=4).submit.tolist() == [0, 9]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "job,submit,cores\na,0,1\n",
+        "job,submit,duration,cores\na,0,nan,1\n",
+        "job,submit,duration,cores\na,0,30,1.5\n",
+        "job,submit,duration,cores\na,0,30,1e300\nb,0,30,1\n",
+        pytest.param(f"job,submit,duration,cores\n{'a' * 200_000},0,30,1\n", id="long name"),
+    ],
+)
+def test_malformed_tasks_are_refused(tmp_path, text):
+    path = tmp_path / "tasks.csv"
+    path.write_text(text)
     with pytest.raises(BadInput):
         load_tasks(str(path), most_cores=4)
 
