@@ -44,7 +44,8 @@ from advisor.predict.survival.node_survival import (
 PRIOR: Floats = np.array([0.9, -0.25, -0.7, 0.45, 1.2, 1.1, 0.0, 0.0])
 """Initial coefficients: constant, log of the pool's losses per hour, log of the node's own rate over the
 pool's, log of its age in hours, share of time present - 1, share of all nodes present - 1, time of day (sine,
-cosine). Fitted on spot traces of 2023, see ``docs/designs/0012-stability.md``.
+cosine). Fitted on the spot traces of 2023 that the replay is run on: their scores know a little of the
+future, .002 of the mean skill (docs/measurements.md).
 """
 
 _MIN_RATE = 1e-3

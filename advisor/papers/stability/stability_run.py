@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -257,7 +256,7 @@ class Run:
 
     def _own_rates(self) -> Floats:
         shape, rate = self._stability.shape, self._stability.rate
-        return np.ones(len(shape)) if math.isinf(shape[0]) else shape / rate
+        return np.where(np.isinf(shape), 1.0, shape / rate)
 
     def _get(self, cores: float) -> float:
         """Ask for cores: the provider hands out random servers that have some; returns how many came."""

@@ -85,7 +85,6 @@ def _stop(state: State, checkpoints: Checkpoints, row: int) -> None:
     elapsed = it.now - task.start
     saved = min(_saved(checkpoints, elapsed), task.duration - task.done_before)
     task.done_before += saved
-    task.lost += elapsed - saved
     it.wasted += (elapsed - saved) * task.cores
     it.useful += saved * task.cores
     _leave_node(state, row)
@@ -156,7 +155,7 @@ def rent(state: State, who: int) -> None:
     """Get a node: of it nothing is known, so it counts as grown just now (the paper's Table 1)."""
     node = state.node[who]
     node.rented, node.draining, node.last = 1, 0, _GROWTH
-    node.changed = node.entered = state.cluster[0].now
+    node.changed = state.cluster[0].now
     state.cluster[0].dirty = 1
 
 
@@ -194,7 +193,6 @@ def _change_due(state: State, checkpoints: Checkpoints, asks: bool) -> bool:  # 
             _note_interval(state, who, 1, direction, abs(after - node.cores))
             node.last, node.changed = direction, it.now
             it.dirty = 1
-            it.evicted += int(after == 0)
         node.cores = after
         if asks and node.used > after > 0:
             it.short = who

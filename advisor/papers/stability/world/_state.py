@@ -18,15 +18,13 @@ than its tasks use."""
 
 TASK = np.dtype(
     [(name, np.float64) for name in ("submit", "duration", "estimate", "done_before", "start", "end")]
-    + [(name, np.float64) for name in ("lost",)]
     + [(name, np.int64) for name in ("cores", "original", "where", "node", "attempts", "preempted")],
     align=True,
 )
-"""``done_before``: work saved by checkpoints; ``lost``: seconds run in vain; ``original``: the row it
-copies."""
+"""``done_before``: work saved by checkpoints; ``original``: the row it copies."""
 
 NODE = np.dtype(
-    [(name, np.float64) for name in ("changed", "entered")]
+    [("changed", np.float64)]
     + [(name, np.int64) for name in ("cores", "used", "last", "rented", "draining", "running")],
     align=True,
 )
@@ -42,7 +40,7 @@ INTERVAL = np.dtype(
 CLUSTER = np.dtype(
     [(name, np.float64) for name in ("now", "useful", "wasted")]
     + [(name, np.int64) for name in ("arrived", "waiting", "endings", "changes", "intervals")]
-    + [(name, np.int64) for name in ("dirty", "open", "preemptions", "evicted", "short")],
+    + [(name, np.int64) for name in ("dirty", "open", "preemptions", "short")],
     align=True,
 )
 """``arrived``, ``changes``: how far submissions and changes have been gone through; ``endings``,

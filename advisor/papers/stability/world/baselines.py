@@ -6,10 +6,9 @@ import numpy as np
 
 from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
+from advisor.decide.matching._matching import NOWHERE
 from advisor.model.node_view import NodeRecords
 from advisor.papers.stability.world.nodes import NodeChanges
-
-NOWHERE = -1
 
 
 @compiled
@@ -38,10 +37,10 @@ def any_node(nodes: NodeRecords, cores: Ints, draws: Floats) -> Ints:
 
 @compiled
 def lasting_node(nodes: NodeRecords, cores: Ints, during: Floats, until_shrink: Floats) -> Ints:
-    """Give each task in order the node that shrinks soonest after the task's end: the paper's Oracle.
+    """Give each task in order a node that is sure to last until the task's end: the paper's Oracle.
 
-    A task waits as long as no node with room is sure to last. ``until_shrink``: seconds to each node's next
-    shrink.
+    A task waits as long as there is none with room. Of several it gets the one that shrinks soonest, a choice
+    that the paper leaves open. ``until_shrink``: seconds to each node's next shrink.
     """
     chosen = np.full(len(cores), NOWHERE)
     free = np.empty(len(nodes), np.int64)

@@ -79,7 +79,7 @@ FASTEST = 0.0
 _SCALES = 4096  # points by which the law of scales is drawn
 
 LARGEST = 44
-"""Cores of a server open to harvest: the top tenth of nodes hold 36 to 39 on average and some over 40."""
+"""Cores of a server open to harvest: the top tenth of nodes have 36 to 39 at least, and some over 40."""
 
 EVICTED = 0.03
 """Share of the shrinks below a node's minimum size that evict it; evictions are rare ([3] of the paper)."""

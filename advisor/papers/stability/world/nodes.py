@@ -61,8 +61,6 @@ class NodeChanges:
 
         A replay's last tasks end after the trace does; what they meet then must not depend on luck.
         """
-        last = self.cores.copy()
-        last[self.node] = self.after  # the last assignment to an index stands
         best = self.cores.copy()
         np.maximum.at(best, self.node, self.after)
         time, node, after = [self.time], [self.node], [self.after]

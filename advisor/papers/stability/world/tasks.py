@@ -39,16 +39,19 @@ class Tasks:
         return len(self.job)
 
     def misjudged(self, generator: np.random.Generator, error: float) -> Tasks:
-        """The same with estimates off by up to ``error`` (a fraction), uniformly (section 4.2.1)."""
+        """The same with estimates off by up to ``error`` (a fraction) either way, uniformly.
+
+        In section 4.2.1 all errors of a run have one sign.
+        """
         off = generator.uniform(-error, error, len(self))
         return replace(self, estimate=np.maximum(self.duration * (1.0 + off), 1.0))
 
 
 def draw_runtimes(generator: np.random.Generator, runtimes: str, count: int, longest: float) -> Floats:
-    """Run times of the paper's shapes between a minute and ``longest`` seconds.
+    """Run times of the paper's shapes, up to ``longest`` seconds; it prints no parameter of the last two.
 
-    Uniform (Seismic A); Gaussian about the middle (Seismic B); Pareto bounded to the range with exponent 1
-    (Genomics): many short ones, some of the longest.
+    Uniform from a minute on (Seismic A); Gaussian about the middle of that (Seismic B); Pareto with exponent
+    1 from a fifteenth of the longest on (Genomics): many short ones, some of the longest.
 
     Raises:
         BadInput: Another shape.
