@@ -38,16 +38,36 @@ class Past(NamedTuple):
     by_end: Ints
 
 
-class Weighing(NamedTuple):
-    """The numbers of ``EvidenceRules``; half-lives and times in seconds."""
+class EvidenceRules(NamedTuple):
+    """Constants of the regression; half-lives and times in seconds.
 
-    horizon: float
-    step: float
-    rate_half_life: float
-    presence_half_life: float
-    peak_half_life: float
-    usual: float
-    usual_count: float
+    Attributes:
+        horizon: The forecast is: no loss within this time.
+        step: Between the moments that are learned from.
+        rate_half_life: Of losses, of the pool and of each node.
+        presence_half_life: Of the times a node was present or absent.
+        peak_half_life: Of the highest number of nodes there have been.
+        certainty, certainty_of_hours: Inverse variances of the prior's coefficients, and of those of the time
+            of day.
+        trusted_from, steepness: Losses seen from which the evidence has half the weight, the plain rate of
+            outcomes the other half; and the power by which its weight grows with losses.
+        usual, usual_hours: Prior of the plain rate of outcomes, and the node-hours it counts as.
+        min_gone_share: Share of shrinks that took the whole node from which the regression applies. Nodes
+            that only change their size are always present, and their curves are better forecasts.
+    """
+
+    horizon: float = HOUR_SECONDS
+    step: float = 1800.0
+    rate_half_life: float = 30 * DAY_SECONDS
+    presence_half_life: float = 6 * HOUR_SECONDS
+    peak_half_life: float = 30 * DAY_SECONDS
+    certainty: float = 100.0
+    certainty_of_hours: float = 20.0
+    trusted_from: float = 40.0
+    steepness: float = 3.0
+    usual: float = 0.75
+    usual_hours: float = 4.0
+    min_gone_share: float = 0.5
 
 
 class _Tally(NamedTuple):
@@ -63,29 +83,29 @@ class _Tally(NamedTuple):
 
 
 @compiled
-def _age(tally: _Tally, weighing: Weighing, row: int, now: float) -> None:
+def _age(tally: _Tally, rules: EvidenceRules, row: int, now: float) -> None:
     """Decay a row's sums to the time ``now``."""
     passed = now - tally.until[row]
     tally.until[row] = now
     if passed <= 0.0:
         return
-    decay = 2.0 ** (-passed / weighing.rate_half_life)
-    gained = weighing.rate_half_life / math.log(2.0) / HOUR_SECONDS * (1.0 - decay)
+    decay = 2.0 ** (-passed / rules.rate_half_life)
+    gained = rules.rate_half_life / math.log(2.0) / HOUR_SECONDS * (1.0 - decay)
     tally.ends[row] *= decay
     tally.hours[row] = tally.hours[row] * decay + tally.alive[row] * gained
     if tally.seen[row]:
-        decay = 2.0 ** (-passed / weighing.presence_half_life)
+        decay = 2.0 ** (-passed / rules.presence_half_life)
         there = 1.0 if tally.alive[row] > 0.0 else 0.0
         tally.present[row] = tally.present[row] * decay + there * (1.0 - decay)
         tally.time[row] = tally.time[row] * decay + 1.0 - decay
 
 
 @compiled
-def _note(tally: _Tally, weighing: Weighing, row: int, at: float, began: bool, ended: bool) -> None:  # noqa: FBT001 - compiled
+def _note(tally: _Tally, rules: EvidenceRules, row: int, at: float, began: bool, ended: bool) -> None:  # noqa: FBT001 - compiled
     """Count the begin or the end of an interval; ``ended`` says whether the node shrank."""
     pool = len(tally.alive) - 1
-    _age(tally, weighing, row, at)
-    _age(tally, weighing, pool, at)
+    _age(tally, rules, row, at)
+    _age(tally, rules, pool, at)
     for changed in (row, pool):
         tally.alive[changed] += 1.0 if began else -1.0
         tally.seen[changed] = True
@@ -94,11 +114,11 @@ def _note(tally: _Tally, weighing: Weighing, row: int, at: float, began: bool, e
 
 
 @compiled
-def describe(tally: _Tally, weighing: Weighing, row: int, peak: float, now: float, found: Floats) -> None:
+def describe(tally: _Tally, rules: EvidenceRules, row: int, peak: float, now: float, found: Floats) -> None:
     """Write a node's features at ``now`` into ``found``, shape (WIDTH,), with 0 for its age."""
     pool = len(tally.alive) - 1
-    _age(tally, weighing, row, now)
-    _age(tally, weighing, pool, now)
+    _age(tally, rules, row, now)
+    _age(tally, rules, pool, now)
     usual = (tally.ends[pool] + 0.5) / (tally.hours[pool] + 5.0)
     found[CONSTANT] = 1.0
     found[POOL_RATE] = math.log(usual)
@@ -155,10 +175,10 @@ _PEAK, _PEAK_TIME = range(2)  # of _Pass.peak: decaying maximum of open interval
 
 
 @compiled
-def _begin(tally: _Tally, progress: _Pass, past: Past, weighing: Weighing) -> None:
+def _begin(tally: _Tally, progress: _Pass, past: Past, rules: EvidenceRules) -> None:
     """Open the next interval."""
     interval = progress.counters[_BEGAN]
-    _note(tally, weighing, past.node[interval], past.start[interval], True, False)
+    _note(tally, rules, past.node[interval], past.start[interval], True, False)
     progress.active[progress.counters[_ALIVE]] = interval
     progress.place[interval] = progress.counters[_ALIVE]
     progress.counters[_ALIVE] += 1
@@ -166,14 +186,14 @@ def _begin(tally: _Tally, progress: _Pass, past: Past, weighing: Weighing) -> No
 
 
 @compiled
-def _end(tally: _Tally, progress: _Pass, past: Past, weighing: Weighing, now: float) -> None:
+def _end(tally: _Tally, progress: _Pass, past: Past, rules: EvidenceRules, now: float) -> None:
     """Close the next interval to end, unless it is still open now."""
     interval = past.by_end[progress.counters[_ENDED]]
     progress.counters[_ENDED] += 1
     if past.end[interval] >= now and not past.completed[interval]:
         return
     shrank = past.shrink_at[interval] == past.end[interval]
-    _note(tally, weighing, past.node[interval], past.end[interval], False, shrank)
+    _note(tally, rules, past.node[interval], past.end[interval], False, shrank)
     progress.counters[_SHRUNK] += int(shrank)
     progress.counters[_ALIVE] -= 1
     last = progress.active[progress.counters[_ALIVE]]
@@ -183,7 +203,7 @@ def _end(tally: _Tally, progress: _Pass, past: Past, weighing: Weighing, now: fl
 
 @compiled
 def _catch_up(
-    tally: _Tally, progress: _Pass, past: Past, weighing: Weighing, time: float, now: float
+    tally: _Tally, progress: _Pass, past: Past, rules: EvidenceRules, time: float, now: float
 ) -> None:
     """Process all begins and ends up to ``time`` in order; at equal times ends come first."""
     while True:
@@ -193,10 +213,10 @@ def _catch_up(
         if min(start, end) > time or min(start, end) == math.inf:
             break
         if end <= start:
-            _end(tally, progress, past, weighing, now)
+            _end(tally, progress, past, rules, now)
         else:
-            _begin(tally, progress, past, weighing)
-    decay = 2.0 ** (-(time - progress.peak[_PEAK_TIME]) / weighing.peak_half_life)
+            _begin(tally, progress, past, rules)
+    decay = 2.0 ** (-(time - progress.peak[_PEAK_TIME]) / rules.peak_half_life)
     progress.peak[_PEAK] = max(progress.peak[_PEAK] * decay, float(progress.counters[_ALIVE]))
     progress.peak[_PEAK_TIME] = time
 
@@ -231,7 +251,7 @@ def _take_samples(  # noqa: PLR0917 (compiled functions take positions only)
     tally: _Tally,
     progress: _Pass,
     past: Past,
-    weighing: Weighing,
+    rules: EvidenceRules,
     time: float,
     count: int,
     samples: Floats,
@@ -243,9 +263,9 @@ def _take_samples(  # noqa: PLR0917 (compiled functions take positions only)
         interval = progress.active[slot]
         if past.start[interval] >= time:
             continue
-        describe(tally, weighing, past.node[interval], progress.peak[_PEAK], time, samples[count])
+        describe(tally, rules, past.node[interval], progress.peak[_PEAK], time, samples[count])
         samples[count, AGE] = age_term(time - past.start[interval])
-        outcomes[count], moments[count] = _outcome(past, interval, time + weighing.horizon), time
+        outcomes[count], moments[count] = _outcome(past, interval, time + rules.horizon), time
         count += 1
     return count
 
@@ -257,7 +277,7 @@ def learn(
     now: float,
     prior: Floats,
     certainty: Floats,
-    weighing: Weighing,
+    rules: EvidenceRules,
     max_samples: int,
 ) -> Learned:
     """Go through the past once and learn from each moment as soon as its outcome was known.
@@ -288,28 +308,29 @@ def learn(
     outcomes, moments = np.empty(max_samples), np.empty(max_samples)
     coefficients, precision = prior.copy(), np.diag(certainty)
     taken, resolved = 0, 0
-    stayed, count = weighing.usual * weighing.usual_count, weighing.usual_count
-    moment = (math.floor(first / weighing.step) + 1.0) * weighing.step
+    count = rules.usual_hours * HOUR_SECONDS / rules.step
+    stayed = rules.usual * count
+    moment = (math.floor(first / rules.step) + 1.0) * rules.step
     while True:
         time = min(moment, now)
-        _catch_up(tally, progress, past, weighing, time, now)
-        while resolved < taken and moments[resolved] + weighing.horizon <= time:
+        _catch_up(tally, progress, past, rules, time, now)
+        while resolved < taken and moments[resolved] + rules.horizon <= time:
             end = resolved
             while end < taken and moments[end] == moments[resolved]:
                 if not math.isnan(outcomes[end]):
                     stayed, count = stayed + outcomes[end], count + 1.0
                 end += 1
             # outcomes of one moment are correlated, and so are moments less than a horizon apart
-            weight = weighing.step / weighing.horizon / math.sqrt(end - resolved)
+            weight = rules.step / rules.horizon / math.sqrt(end - resolved)
             _improve(samples[resolved:end], outcomes[resolved:end], weight, coefficients, precision)
             resolved = end
         if moment > now:
             break
-        taken = _take_samples(tally, progress, past, weighing, time, taken, samples, outcomes, moments)
-        moment += weighing.step
+        taken = _take_samples(tally, progress, past, rules, time, taken, samples, outcomes, moments)
+        moment += rules.step
     known = np.empty((nodes, WIDTH))
     for node in range(nodes):
-        describe(tally, weighing, node, progress.peak[_PEAK], now, known[node])
+        describe(tally, rules, node, progress.peak[_PEAK], now, known[node])
     return Learned(
         coefficients,
         known,

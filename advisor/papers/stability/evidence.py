@@ -19,13 +19,11 @@ from advisor.arrays import Bools, Floats, Ints
 from advisor.papers.stability._evidence import (
     AGE,
     COSINE,
-    DAY_SECONDS,
-    HOUR_SECONDS,
     SINE,
     WIDTH,
+    EvidenceRules,
     Learned,
     Past,
-    Weighing,
     age_term,
     chance_of,
     learn,
@@ -48,42 +46,10 @@ cosine). Fitted on the spot traces of 2023 that the replay is run on: their scor
 future, .002 of the mean skill (docs/measurements.md).
 """
 
+_RULES = EvidenceRules()
 _MIN_RATE = 1e-3
 _MIN_UNCHANGED = 1e-4
 _FASTEST = 50.0  # a rate further from the curve's than this factor is wrong
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceRules:
-    """Constants of the regression; half-lives and times in seconds.
-
-    Attributes:
-        horizon: The forecast is: no loss within this time.
-        step: Between the moments that are learned from.
-        rate_half_life: Of losses, of the pool and of each node.
-        presence_half_life: Of the times a node was present or absent.
-        peak_half_life: Of the highest number of nodes there have been.
-        certainty, certainty_of_hours: Inverse variances of the prior's coefficients, and of those of the time
-            of day.
-        trusted_from, steepness: Losses seen from which the evidence has half the weight, the plain rate of
-            outcomes the other half; and the power by which its weight grows with losses.
-        usual, usual_hours: Prior of the plain rate of outcomes, and the node-hours it counts as.
-        min_gone_share: Share of shrinks that took the whole node from which the regression applies. Nodes
-            that only change their size are always present, and their curves are better forecasts.
-    """
-
-    horizon: float = HOUR_SECONDS
-    step: float = 1800.0
-    rate_half_life: float = 30 * DAY_SECONDS
-    presence_half_life: float = 6 * HOUR_SECONDS
-    peak_half_life: float = 30 * DAY_SECONDS
-    certainty: float = 100.0
-    certainty_of_hours: float = 20.0
-    trusted_from: float = 40.0
-    steepness: float = 3.0
-    usual: float = 0.75
-    usual_hours: float = 4.0
-    min_gone_share: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +78,7 @@ def weigh(  # noqa: PLR0917 - the columns of the intervals
     shrank: Bools,
     now: float,
     nodes: int,
-    rules: EvidenceRules | None = None,
+    rules: EvidenceRules = _RULES,
     prior: Floats = PRIOR,
 ) -> Evidence | None:
     """Fit the regression to what is known now.
@@ -128,7 +94,6 @@ def weigh(  # noqa: PLR0917 - the columns of the intervals
     Returns:
         None where nodes do not go when they shrink, or where no shrink has been seen.
     """
-    rules = rules or EvidenceRules()
     chain = np.lexsort((start, node))
     chain = chain[end[chain] > start[chain]]
     shrink_at, known_until, stayed = next_shrinks(
@@ -151,18 +116,7 @@ def weigh(  # noqa: PLR0917 - the columns of the intervals
     moments = np.floor(past.end / rules.step) - np.floor(past.start / rules.step)
     certainty = np.full(WIDTH, rules.certainty)
     certainty[[SINE, COSINE]] = rules.certainty_of_hours
-    weighing = Weighing(
-        horizon=rules.horizon,
-        step=rules.step,
-        rate_half_life=rules.rate_half_life,
-        presence_half_life=rules.presence_half_life,
-        peak_half_life=rules.peak_half_life,
-        usual=rules.usual,
-        usual_count=rules.usual_hours * HOUR_SECONDS / rules.step,
-    )
-    return Evidence(
-        learn(past, nodes, now, prior, certainty, weighing, int(moments.sum()) + len(rows)), rules
-    )
+    return Evidence(learn(past, nodes, now, prior, certainty, rules, int(moments.sum()) + len(rows)), rules)
 
 
 def corrected(known: SurvivalModel, seen: Intervals, now: float, evidence: Evidence) -> SurvivalModel:

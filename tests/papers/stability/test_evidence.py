@@ -15,9 +15,10 @@ from advisor.papers.stability._evidence import (
     POOL_RATE,
     PRESENCE,
     SINE,
+    EvidenceRules,
     next_shrinks,
 )
-from advisor.papers.stability.evidence import PRIOR, Evidence, EvidenceRules, survival_with_evidence, weigh
+from advisor.papers.stability.evidence import PRIOR, Evidence, survival_with_evidence, weigh
 from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, fit_survival
 
 HOUR, DAY = 3600.0, 86400.0
