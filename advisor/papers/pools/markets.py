@@ -29,7 +29,7 @@ class Prices(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MarketPool:
-    """One instance type in one zone; after its trace everything repeats.
+    """One instance type in one zone; after its trace the capacity repeats.
 
     Attributes:
         capacity: Number of instances available at each tick; the n-th instance lives while it is n or more.

@@ -161,10 +161,11 @@ def replay_pools(
 
     ``cheapest_type`` has one instance type, the one of the lowest mean price, in all its zones; ``chosen`` is
     the rule of `advisor.decide.spot.pools`. Where no pool has capacity, or none is worth it, a job is
-    launched on-demand, as the cheapest type.
+    launched on-demand, as the cheapest type. Jobs take no capacity from each other, and an instance costs the
+    price of its launch to its end.
 
     Raises:
-        BadInput: Files that cannot be used, or too few instance types with prices.
+        BadInput: Files that cannot be used, too few instance types with prices, or no job to be counted.
     """
     begun = clock.monotonic()
     groups, prices = groups_of(paths), read_prices(price_file)
@@ -188,6 +189,13 @@ def replay_pools(
             used = _run(world, jobs, choice, options, np.random.default_rng((options.seed, draw, 1)))
             totals.setdefault(name, _Used()).add(used)
     base = totals[CHEAPEST_TYPE]
+    if not base.jobs:
+        raise BadInput(
+            f"no job arrives after the first {options.history_hours:g} hours, which are only learned from",
+            where="--spot",
+            mend="Give longer traces, or more jobs an hour (--jobs)",
+            code="pools.no_jobs",
+        )
     return {
         **asdict(options),
         "on_demand": dict(options.on_demand),
@@ -245,7 +253,7 @@ def _jobs(until: float, options: PoolOptions, generator: np.random.Generator) ->
 
 
 def _cheapest_type(pools: Sequence[MarketPool], until: float) -> str:
-    """The instance type of the lowest mean price over the replay."""
+    """The instance type of the lowest mean price over the replay, which this baseline knows ahead."""
     means: dict[str, list[float]] = {}
     for pool in pools:
         means.setdefault(pool.instance_type, []).extend(

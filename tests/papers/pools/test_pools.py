@@ -142,6 +142,12 @@ def test_too_few_types_with_prices_are_refused(traces: list[Path], tmp_path: Pat
         replay_pools(traces, prices, options(on_demand={"a.large": 1.0}))
 
 
+def test_traces_of_less_than_the_hours_that_are_only_learned_from_are_refused(tmp_path: Path) -> None:
+    day = written(tmp_path, "short", "z1", [1] * 100)
+    with pytest.raises(BadInput, match="no job arrives after the first 24 hours"):
+        replay_pools([day], price_file(tmp_path, {"a.large": 0.3}), options(on_demand={"a.large": 1.0}))
+
+
 def test_the_command(traces: list[Path], tmp_path: Path) -> None:
     prices = price_file(tmp_path, {"a.large": 0.30, "b.large": 0.33})
     words = ["replay", "pools", "--prices", str(prices), "--draws", "1", "--jobs", "0.5"]
