@@ -293,7 +293,7 @@ class PromiseReplay:
                 self._waits.learn(promise.plans, waited, has_started=True, since=promise.waited)
             self._alarm(promise.ends, row)
         else:
-            del self._open[row]
+            self._due(row, now)
         self._settle(row, promise, processors * cost, here)
 
     def _is_back(self, row: int, promise: _Promise, now: float) -> bool:

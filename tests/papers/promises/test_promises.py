@@ -13,6 +13,7 @@ from advisor.papers.promises.report import replay_promises
 from advisor.predict.promised.levels import Kind
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.sources import load_table
+from tests.replay.closed_loop.hand_made import log
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,15 @@ def test_what_comes_later_changes_no_earlier_promise(jobs: LoopJobs, replayed: P
     other.run()
     assert np.array_equal(other.kind[rows], replayed.kind[rows])
     assert np.array_equal(other.sooner[rows], replayed.sooner[rows])
+
+
+def test_a_job_that_ends_in_the_cloud_as_its_turn_comes_is_judged() -> None:
+    """Of two alike jobs on one processor the second one's turn comes after an hour, the run time of both."""
+    table = log([(4.0 * 3600.0 * pair, 1, 3600.0) for pair in range(60) for _ in range(2)], machine=1)
+    replay = PromiseReplay(loop_jobs(table, skip=60), PromiseOptions(boot_seconds=0.0, slowdown=1.0))
+    replay.run()
+    assert np.count_nonzero(replay.cost) > 10
+    assert set(replay._unjudged.values()) == {0}
 
 
 def test_a_lower_confidence_is_kept_less_often(jobs: LoopJobs) -> None:
