@@ -78,31 +78,30 @@ class Spending:
 class _AskedPolicy(PricePolicy):
     """The one price, with a record of what each job would have cost that could have saved time."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: PeriodTokens) -> None:
         super().__init__(LearnedRuns)
         self.asked: dict[tuple[str, int], tuple[float, float]] = {}
+        self._tokens = tokens
         self._span, self._day = (0.0, 0.0), ""
 
     def _is_worth(self, world: World, row: int, elapsed: float, wait: float, offered: Slice) -> bool:
         if offered.value > 0.0:
             most = world.most(row, elapsed, offered.stop, 0.0)
-            key = self._period(world), row
+            key = self._period(), row
             before = self.asked.get(key, (0.0, 0.0))
             self.asked[key] = max(before, (offered.cost, most))
         return super()._is_worth(world, row, elapsed, wait, offered)
 
-    def _period(self, world: World) -> str:
-        if not isinstance(world.tokens, PeriodTokens):  # the rehearsal before the window
-            return ""
-        now = world.tokens.now
+    def _period(self) -> str:
+        now = self._tokens.now
         if not self._span[0] <= now < self._span[1]:
-            self._span = period_span(now, world.tokens.site.period)
+            self._span = period_span(now, self._tokens.site.period)
             self._day = day_of(self._span[0])
         return self._day
 
 
-_WAYS: Final[Mapping[str, tuple[str, Callable[[], Policy]]]] = {
-    DAILY_FIRST: ("day", Overflow),
+_WAYS: Final[Mapping[str, tuple[str, Callable[[PeriodTokens], Policy]]]] = {
+    DAILY_FIRST: ("day", lambda _: Overflow()),
     DAILY_PRICE: ("day", _AskedPolicy),
     PERIOD_PRICE: ("month", _AskedPolicy),
 }
@@ -190,7 +189,8 @@ def _simulate(task: _Task, tick: Tick | None) -> _Done:
         result = World(jobs, terms.world, Policy()).run(progress)
         return _Done(result=result, spending=Spending(), seconds=time.perf_counter() - began)
     period, make = _WAYS[task.name]
-    policy, tokens = make(), _tokens(jobs, terms, period)
+    tokens = _tokens(jobs, terms, period)
+    policy = make(tokens)
     result = World(jobs, terms.world, policy, tokens).run(progress)
     until = tokens.now
     spent = {
@@ -259,7 +259,7 @@ def _demand_share(
     """
     refused, still_payable = dict.fromkeys(spent, 0.0), defaultdict[str, float](float)
     for (begin, row), (cost, most) in asked.items():
-        if not begin or result.moved[row]:
+        if result.moved[row]:
             continue
         user = tokens.account_of(row)
         for payer in (None,) if user is None else (None, user):
