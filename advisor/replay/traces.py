@@ -130,10 +130,19 @@ def find_trace(spec: str) -> str:
         spec: ``KTH-SP2.swf.gz``, ``kth-sp2``, ``synthetic:2000:1``.
 
     Raises:
-        BadInput: The file is missing, or the named log has not been fetched (``trace.missing``).
+        BadInput: The file is missing or may not be looked at, or the named log has not been fetched
+            (``trace.missing``).
     """
-    if spec == "synthetic" or spec.startswith("synthetic:") or Path(spec).is_file():
-        return spec
+    try:
+        if spec == "synthetic" or spec.startswith("synthetic:") or Path(spec).is_file():
+            return spec
+    except OSError as error:
+        raise BadInput(
+            f"cannot look at {spec} ({error.strerror})",
+            where="--trace",
+            mend="Give a file that can be read",
+            code="trace.missing",
+        ) from None
     trace = CATALOGUE.get(spec.lower())
     if trace is None:
         raise BadInput(

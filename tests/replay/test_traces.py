@@ -12,7 +12,16 @@ from typer.testing import CliRunner
 
 from advisor.cli.traces import group as command
 from advisor.model.errors import BadInput, RetryLater, UseFallback
-from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, CATALOGUE, Trace, get, is_good, named
+from advisor.replay.traces import (
+    ACKNOWLEDGEMENT,
+    ARCHIVE_URL,
+    CATALOGUE,
+    Trace,
+    find_trace,
+    get,
+    is_good,
+    named,
+)
 
 BODY = bytes(range(256)) * 1024
 TRACE = Trace(
@@ -157,6 +166,11 @@ def test_catalogue_describes_the_real_logs(traces):
     for trace in here:
         assert is_good(traces / trace.file_name, trace), trace.name
         assert (traces / trace.file_name).stat().st_size == trace.size_bytes
+
+
+def test_a_log_that_may_not_be_looked_at_is_bad_input():
+    with pytest.raises(BadInput, match=r"cannot look at x.*File name too long"):
+        find_trace("x" * 300)
 
 
 def test_list_and_get_on_the_command_line(archive, tmp_path, monkeypatch):
