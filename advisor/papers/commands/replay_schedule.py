@@ -24,7 +24,11 @@ def schedule(
     ] = None,
     policies: Annotated[str | None, typer.Option(help="Among fcfs,wfp,spf,saf; all by default.")] = None,
     variants: Annotated[
-        str | None, typer.Option(help="Among those of section 6 (default: all six), and `probe`.")
+        str | None,
+        typer.Option(
+            help="Among those of section 6 (default: all six; `classification-idempotent` by rules of ours), "
+            "and `probe`."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the predictions that are flipped.")] = 1,
     plot: PlotOption = None,

@@ -1,7 +1,7 @@
 """Zrigui et al., section 6: a log on the simulated cluster under each order, with and without job classes.
 
-Everything is EASY backfilling and bounded slowdown with tau = 60 s (section 3.2). The rules the paper leaves
-open are stated where they are set: :class:`Rules`.
+Everything is EASY backfilling and bounded slowdown with tau = 60 s (section 3.2). :class:`Rules` states what
+the paper leaves open, and where the variant ``classification-idempotent`` is another than the paper's.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ _LEARNED: Final = frozenset({"classification", "classification-idempotent", PROB
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """How classes are used; one set for every log.
+
+    In the paper's ``classification-idempotent`` the forest's majority says which jobs are small, these are
+    killed at the divider, and every job is planned by its request. The lower cut, the doubtful, the plan that
+    ends at the kill and the threshold that follows the load are ours.
 
     Attributes:
         small_from, sure_from: A job is perhaps small from this probability on, and surely small from the
@@ -118,7 +122,6 @@ def report(
     policies: Sequence[str] = tuple(ORDERS),
     variants: Sequence[str] = VARIANTS,
     classified: ClassifiedJobs | None = None,
-    rules: Rules = RULES,
     seed: int = 1,
     processes: int = 1,
     progress: Progress | None = None,
@@ -131,7 +134,6 @@ def report(
         policies, variants: Keys of ``ORDERS``; of ``VARIANTS`` or ``"probe"``. EASY++ has its own order: one
             row.
         classified: Classes of the table's jobs; learned here when a variant needs them.
-        rules: How classes are used.
         seed: Of the flipped predictions.
         processes: Schedules that are made at the same time.
         progress: Called with (what, done, all).
@@ -143,7 +145,7 @@ def report(
             classified = _true_classes(jobs)
         else:
             classified = classify_table(jobs, progress=lambda done, all_: tell("classes: weeks", done, all_))
-    case = _Case(jobs, processors, classified, rules, seed)
+    case = _Case(jobs, processors, classified, seed)
     began = time.perf_counter()
     todo = [(case, policy, variant) for variant in variants for policy in _policies_of(variant, policies)]
     done = side_by_side(
@@ -206,12 +208,11 @@ class _Case:
     jobs: JobTable
     processors: int
     classified: ClassifiedJobs
-    rules: Rules
     seed: int
 
     def schedules(self, policy: str, variant: str) -> list[Schedule]:
         """The schedule, or one for each run where predictions are flipped."""
-        setting = Policy(order=ORDERS[policy], starvation_seconds=self.rules.starvation_seconds)
+        setting = Policy(order=ORDERS[policy], starvation_seconds=RULES.starvation_seconds)
         if variant == "easy++":
             return [simulate(demand_of(self.jobs), self.processors, EASY_PLUS_PLUS)]
         if variant == "base":
@@ -221,23 +222,21 @@ class _Case:
             return [simulate(known, self.processors, setting)]
         setting = replace(
             setting,
-            starvation_load_factor=self.rules.starvation_load_factor,
-            starvation_at_most_seconds=self.rules.starvation_at_most_seconds,
+            starvation_load_factor=RULES.starvation_load_factor,
+            starvation_at_most_seconds=RULES.starvation_at_most_seconds,
         )
-        runs = self.rules.runs if variant in _LEARNED else 1
+        runs = RULES.runs if variant in _LEARNED else 1
         return [simulate(self.demand(variant, run), self.processors, setting) for run in range(runs)]
 
     def demand(self, variant: str, run: int) -> Demand:
         """Jobs with the classes, limits and plans of a variant."""
         known = self.classified
-        has_divider = ~np.isnan(known.divider)
-        divider = np.where(has_divider, known.divider, np.inf)
         if variant == "class-clairvoyant":
             return self._classed(np.where(known.truly_small, SMALL, LARGE), np.full(len(self.jobs), np.inf))
-        flipped = np.random.default_rng((self.seed, run)).random(len(self.jobs)) < self.rules.flipped_share
+        flipped = np.random.default_rng((self.seed, run)).random(len(self.jobs)) < RULES.flipped_share
         probability = np.where(flipped, 1.0 - known.probability, known.probability)
-        probability = np.where(has_divider, probability, 0.0)
-        job_class, limit = classes_of(probability, divider, variant, self.rules)
+        job_class, limit = classes_of(probability, known.divider, variant)
+        has_divider = ~np.isnan(known.divider)
         return self._classed(np.where(has_divider, job_class, LARGE), np.where(has_divider, limit, np.inf))
 
     def _classed(self, job_class: NDArray[np.int64], limit: Floats) -> Demand:
@@ -247,9 +246,7 @@ class _Case:
         return demand_of(self.jobs, planned=planned, limit=limit, job_class=job_class)
 
 
-def classes_of(
-    probability: Floats, divider: Floats, variant: str, rules: Rules = RULES
-) -> tuple[NDArray[np.int64], Floats]:
+def classes_of(probability: Floats, divider: Floats, variant: str) -> tuple[NDArray[np.int64], Floats]:
     """Class and limit of each job's first attempt, from its probability of being small.
 
     Args:
@@ -258,13 +255,13 @@ def classes_of(
     """
     never = np.full(len(probability), np.inf)
     if variant == "classification":
-        return np.where(probability >= rules.classification_from, SMALL, LARGE), never
+        return np.where(probability >= RULES.classification_from, SMALL, LARGE), never
     if variant == PROBE:
-        is_small = probability >= rules.probe_from
-        probe = np.minimum(rules.probe_seconds, divider)
+        is_small = probability >= RULES.probe_from
+        probe = np.minimum(RULES.probe_seconds, divider)
         return np.where(is_small, SMALL, PROBED), np.where(is_small, divider, probe)
-    is_sure, is_small = probability >= rules.sure_from, probability >= rules.small_from
-    limit = np.where(is_sure, divider, np.where(is_small, rules.doubtful_share * divider, never))
+    is_sure, is_small = probability >= RULES.sure_from, probability >= RULES.small_from
+    limit = np.where(is_sure, divider, np.where(is_small, RULES.doubtful_share * divider, never))
     return np.where(is_sure, SMALL, np.where(is_small, DOUBTFUL, LARGE)), limit
 
 
