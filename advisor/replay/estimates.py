@@ -35,9 +35,6 @@ class EstimateColumns:
     neighbours: NDArray[np.int64]
     coverage: float
 
-    def __len__(self) -> int:
-        return len(self.seconds)
-
     def estimate(self, index: int) -> Estimate:
         """One row as a record."""
         return Estimate(

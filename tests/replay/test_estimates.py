@@ -87,7 +87,7 @@ def test_nothing_known_yet_is_no_estimate():
     assert math.isnan(found.seconds[0])
     assert math.isinf(found.variance[0])
     empty = estimate_rows(table, features, np.arange(0), parameters, "wait", encoder=encoder)
-    assert len(empty) == 0
+    assert len(empty.seconds) == 0
 
 
 def test_labels_below_zero_and_jobs_that_never_ran_teach_nothing():

@@ -32,13 +32,11 @@ class NodePool:
     """Nodes, and which of them are had at the start.
 
     Attributes:
-        name: As given.
         changes: All nodes that can be had.
         rented: The first so many are had at the start; the others can be asked for.
         synthetic: Whether they were drawn.
     """
 
-    name: str
     changes: NodeChanges
     rented: int
     synthetic: bool
@@ -61,7 +59,7 @@ def load_nodes(spec: str) -> NodePool:
     if not parts:
         raise _bad("nothing given", "--nodes", "Give a file or synthetic:C2:1")
     changes = _together(parts)
-    return NodePool(spec, changes, changes.nodes, synthetic=False)
+    return NodePool(changes, changes.nodes, synthetic=False)
 
 
 def _bad(what: str, where: str, mend: str) -> BadInput:
@@ -76,7 +74,7 @@ def _synthetic(spec: str) -> NodePool:
         raise _bad(f"{spec!r} is not synthetic:CLUSTER:SEED", "--nodes", "Write for instance synthetic:C2:1")
     generator = np.random.default_rng(int(seed))
     changes = harvest_nodes(generator, cluster, nodes=SERVERS, until=SYNTHETIC_DAYS * DAY)
-    return NodePool(spec, changes, RENTED, synthetic=True)
+    return NodePool(changes, RENTED, synthetic=True)
 
 
 def _from_file(path: Path) -> NodeChanges:

@@ -15,7 +15,7 @@ from advisor.predict.survival.node_survival import (
     shrink_sizes,
 )
 
-_MIN_SURVIVAL = 1e-6  # the longest interval of a window always ends at zero: less than this is no evidence
+_MIN_SURVIVAL = 1e-6  # the longest interval of a day always ends at zero: less than this is no evidence
 
 
 def kaplan_meier(lasted: Floats, completed: Bools) -> tuple[Floats, Floats]:
@@ -41,16 +41,14 @@ def kaplan_meier(lasted: Floats, completed: Bools) -> tuple[Floats, Floats]:
     return times, left
 
 
-def published(
-    seen: Intervals, now: float, nodes: int, *, window: float = DAY, to_shrink: bool = False
-) -> SurvivalModel:
-    """The paper's estimate: completed intervals of the past ``window`` seconds, one curve for all nodes.
+def published(seen: Intervals, now: float, nodes: int, *, to_shrink: bool = False) -> SurvivalModel:
+    """The paper's estimate: completed intervals of the past day (D = 1), one curve for all nodes.
 
-    Beyond the longest interval of the window the conditional probability is 0/0; a node that old counts as
+    Beyond the longest interval of that day the conditional probability is 0/0; a node that old counts as
     staying. ``to_shrink`` selects appendix B.2 (Eq. 3): the distribution of times from a change to a
     *shrink*.
     """
-    recent = seen.since(now - window)
+    recent = seen.since(now - DAY)
     chosen = recent.completed & (recent.ended == SHRINK) if to_shrink else recent.completed
     lasted = (recent.end - recent.start)[chosen]
     times, survival = kaplan_meier(lasted, np.ones(len(lasted), np.bool_))
