@@ -20,20 +20,17 @@ def write_schedule(path: Path, result: dict[str, Any]) -> None:
     """
     rows = result["rows"]
 
-    def bars(value: str, title: str, unit: str, deviation: str | None = None) -> go.Figure:
-        figure = grouped_bars(rows, across="policy", beside="variant", value=value, deviation=deviation)
-        return styled(figure, title, unit)
-
     figures = [
-        bars(
+        _bars(
+            rows,
             "mean_bounded_slowdown",
             "Mean bounded slowdown (lower is better)",
             "mean bounded slowdown, tau 60 s",
             "mean_bounded_slowdown_deviation",
         ),
-        bars("small_mean_bounded_slowdown", "Small jobs", "mean bounded slowdown"),
-        bars("large_mean_bounded_slowdown", "Large jobs", "mean bounded slowdown"),
-        bars("restarted_share", "Jobs restarted once", "share of jobs"),
+        _bars(rows, "small_mean_bounded_slowdown", "Small jobs", "mean bounded slowdown"),
+        _bars(rows, "large_mean_bounded_slowdown", "Large jobs", "mean bounded slowdown"),
+        _bars(rows, "restarted_share", "Jobs restarted once", "share of jobs"),
     ]
     about = (
         f"{result['jobs']:,} jobs on {result['cores']:,} processors, EASY backfilling. Where classes are "
@@ -42,19 +39,19 @@ def write_schedule(path: Path, result: dict[str, Any]) -> None:
     write_page(path, f"Schedules of {result['trace']}", about, figures)
 
 
-def grouped_bars(
-    rows: Sequence[dict[str, Any]], *, across: str, beside: str, value: str, deviation: str | None = None
+def _bars(
+    rows: Sequence[dict[str, Any]], value: str, title: str, unit: str, deviation: str | None = None
 ) -> go.Figure:
-    """Bars of one value: groups by ``across``, one colour for each ``beside``."""
+    """One value: a group of bars for each order, a colour for each variant."""
     figure = go.Figure()
-    for index, name in enumerate(dict.fromkeys(row[beside] for row in rows)):
-        mine = [row for row in rows if row[beside] == name]
+    for index, variant in enumerate(dict.fromkeys(row["variant"] for row in rows)):
+        mine = [row for row in rows if row["variant"] == variant]
         spread = None if deviation is None else {"type": "data", "array": [row[deviation] for row in mine]}
         figure.add_bar(
-            name=html.escape(str(name)),
-            x=[html.escape(str(row[across])) for row in mine],
+            name=html.escape(variant),
+            x=[html.escape(row["policy"]) for row in mine],
             y=[row[value] for row in mine],
             error_y=spread,
             marker_color=COLOURS[index % len(COLOURS)],
         )
-    return figure
+    return styled(figure, title, unit)
