@@ -13,10 +13,12 @@ import numpy as np
 
 from advisor.decide.spot.pools import rounds_for_run
 from advisor.decide.submission.capacity import MAX_SPOT_INTERRUPTIONS
+from advisor.ec2.pools import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from advisor.model.errors import BadInput
 from advisor.model.spot_pools import SpotPool
 from advisor.papers.pools.markets import MarketPool, draw_markets, groups_of, read_prices
 from advisor.predict.survival.pool_survival import Life, PoolSurvival, pool_survival
+from advisor.service.state.life_record import MAX_ENDED
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is simulated, draws done, draws)."""
@@ -29,10 +31,6 @@ _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 _REFIT_SECONDS: Final = 3600.0
 _RESTART_SECONDS: Final = 120.0
-_REMEMBERED: Final = 4000  # ended lives, as `advisor control` remembers
-FIRST_PAUSE_SECONDS: Final = 180.0
-MAX_PAUSE_SECONDS: Final = 1800.0
-"""How long a pool without room is left alone, as `advisor.ec2.pools` does: doubling from one to the other."""
 USUAL_TYPES: Final = ("c4.4xlarge=0.796", "c5.4xlarge=0.68", "m4.4xlarge=0.80", "m5.4xlarge=0.768")
 """Types of 16 vCPU and their on-demand prices in us-east-1, 2021."""
 
@@ -101,14 +99,14 @@ class _World:
         if self.model is None or now - self.fitted_at >= _REFIT_SECONDS:
             seen = [
                 life if life.end <= now else Life(pool=life.pool, start=life.start, end=now, was_taken=False)
-                for life in self.lives[-_REMEMBERED:]
+                for life in self.lives[-MAX_ENDED:]
             ]
             self.model = pool_survival(seen, now, [pool.key for pool in self.pools])
             self.fitted_at = now
         return self.model
 
     def is_open(self, key: str, now: float) -> bool:
-        """Whether a pool may be tried: its last launch was not refused, or the pause is over."""
+        """Whether a pool may be tried, as live: its last launch was not refused, or the pause is over."""
         return now >= self.closed.get(key, (now, 0.0))[0]
 
     def launch(self, pools: Sequence[MarketPool], now: float) -> Sequence[MarketPool]:

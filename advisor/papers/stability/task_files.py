@@ -22,7 +22,8 @@ def load_tasks(path: str, *, most_cores: int) -> Tasks:
     Args:
         path: A CSV file with the columns ``job,submit,duration,cores`` and optionally ``estimate`` (seconds),
             or a log (``.swf``, ``.swf.gz``), of which each job is one task with its requested time as the
-            estimate; the first is submitted at the nodes' time 0, as a log's times may be those of a clock.
+            estimate (its run time where it has none); the first is submitted at the nodes' time 0, as a log's
+            times may be those of a clock.
         most_cores: Tasks that need more are left out: no node could ever run them.
 
     Raises:

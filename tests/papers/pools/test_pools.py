@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from advisor.ec2 import pools as live
 from advisor.model.errors import BadInput
 from advisor.papers.pools.markets import MarketPool, Prices, groups_of, read_prices
 from advisor.papers.pools.pools import (
     CHEAPEST_TYPE,
     CHOSEN,
-    FIRST_PAUSE_SECONDS,
-    MAX_PAUSE_SECONDS,
     ON_DEMAND,
     PoolOptions,
     replay_pools,
@@ -86,10 +83,6 @@ def test_where_nothing_is_ever_taken_nothing_is_lost_and_nobody_pays_on_demand(t
     for name in (CHEAPEST_TYPE, CHOSEN):
         assert (rows[name]["lost_work_share"], rows[name]["on_demand_share"]) == (0.0, 0.0)
         assert rows[name]["usd_per_work_hour"] == pytest.approx(0.3)
-
-
-def test_a_pool_without_room_is_left_alone_as_live() -> None:
-    assert (FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS) == (live.FIRST_PAUSE_SECONDS, live.MAX_PAUSE_SECONDS)
 
 
 def test_the_rule_learns_of_a_stock_out_from_its_launches(tmp_path: Path) -> None:
