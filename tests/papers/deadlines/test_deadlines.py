@@ -145,6 +145,18 @@ def test_policies_lie_between_uniform_progress_and_the_plan(tmp_path: Path) -> N
     assert policies["advisor"]["cost"] < policies["greedy"]["cost"]
 
 
+def test_what_a_trace_does_after_a_deadline_changes_no_job_before_it(tmp_path: Path) -> None:
+    options = DeadlineOptions(hours=8.0, history_hours=12.0, starts=1)
+    known = (np.arange(6 * 22) // 5 % 2).tolist()  # 12 h of history, and 10 h to the deadline
+    rows = []
+    for name, later in (("a", [1]), ("b", [0])):
+        document = {"metadata": {"gap_seconds": 600}, "data": known + later * 600}
+        found = replay_deadlines([written(tmp_path / f"{name}.json.gz", document)], options)
+        rows.append({policy: figures["cost"] for policy, figures in found["all"]["policies"].items()})
+    assert rows[0] == rows[1]
+    assert rows[0]["omniscient"] < rows[0]["advisor"]
+
+
 @pytest.mark.parametrize(
     "document",
     [
