@@ -132,7 +132,7 @@ def report(
             "changes": len(rented),
             "days": rented.until / _DAY,
         },
-        "jobs": int(work.job.max()) + 1,
+        "jobs": int(work.job.max()) + 1,  # of the last draw, as the tasks
         "task_count": len(work),
         "load": load,
         "estimate_error": estimate_error,

@@ -17,8 +17,10 @@ from advisor.papers.pools.pools import (
     CHOSEN,
     ON_DEMAND,
     PoolOptions,
+    _World,
     replay_pools,
 )
+from advisor.predict.survival.pool_survival import Life
 from advisor.replay.spot_traces import SpotCounts
 from tests.commands import app
 
@@ -93,6 +95,16 @@ def test_the_rule_learns_of_a_stock_out_from_its_launches(tmp_path: Path) -> Non
     rows = {row["policy"]: row for row in result["rows"]}
     assert rows[CHOSEN]["on_demand_share"] == 0.0
     assert 0.3 <= rows[CHOSEN]["usd_per_work_hour"] <= 0.31
+
+
+def test_nobody_knows_yet_what_becomes_of_a_running_instance() -> None:
+    pool = MarketPool("k", "a", SpotCounts(600.0, np.ones(9)), Prices(np.zeros(1), np.ones(1)), 0.0)
+    later = [Life(pool="k", start=0.0, end=7200.0, was_taken=is_taken) for is_taken in (True, False)]
+    now, then = (
+        [_World([pool], 1.0, [life]).survival(at).lasts("k") for life in later] for at in (3600.0, 7200.0)
+    )
+    assert now[0] == now[1]
+    assert then[0][-1] < then[1][-1]
 
 
 def test_an_instance_is_taken_when_fewer_are_there_and_the_trace_repeats() -> None:
