@@ -1,6 +1,8 @@
 """A month's budget that is paced by the price, against a daily cap of the same sum, in the same closed loop.
 
-Each user is an account with a budget of their own beside the site's, and a start needs the money of both.
+Each user is an account with a budget of their own beside the site's, and a start needs the money of both. A
+log that ends within a month may spend what that whole month has, so that on a short window the month's row
+can have more money than the daily caps: 8.6 % on six weeks of KTH-SP2. ``spent_share`` says so.
 """
 
 from __future__ import annotations
