@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
+from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError
 from botocore.parsers import ResponseParserError
 
 from advisor.ec2.tags import node_of
@@ -27,7 +27,16 @@ from advisor.testing.memory_ec2_clients import client_of
 from advisor.testing.memory_ec2_fleets import MemoryFleets
 from advisor.testing.memory_ec2_market import NOTICE_SECONDS, QUOTA_CODE, SPOT, Ec2Market
 from advisor.testing.memory_ec2_paid import MemoryPaid
-from advisor.testing.memory_ec2_records import ALIVE, Ec2Times, MemoryInstance, as_raw, fits, refusal
+from advisor.testing.memory_ec2_records import (
+    ALIVE,
+    Ec2Times,
+    MemoryInstance,
+    as_raw,
+    as_spot_request,
+    fits,
+    refusal,
+    tags_of,
+)
 
 __all__ = ["ALIVE", "Ec2Times", "MemoryEc2", "MemoryInstance"]
 
@@ -229,8 +238,8 @@ class MemoryEc2:
         number = held.number
         if not held.is_named and number < most:
             number += self._launchable(market, request["InstanceType"], max(0, least - number), most - number)
-        tags = _instance_tags(request)
-        made = [self._make(request, token, market, index, tags) for index in range(number)]
+        said = request["TagSpecifications"]
+        made = [self._make(request, token, market, index, said) for index in range(number)]
         for item in made[: held.number]:
             item.reservation_id = held.reservation_id
             item.ends_at = held.ends_at
@@ -254,32 +263,31 @@ class MemoryEc2:
         self, request: Mapping[str, Any], override: Mapping[str, Any], number: int
     ) -> list[MemoryInstance]:
         """Launch spot instances of one type of a fleet, whose tags name no node."""
-        tags, token = _instance_tags(request), request["ClientToken"]
-        return [self._make(override, token, SPOT, index, tags) for index in range(number)]
+        (config,), token = request["LaunchTemplateConfigs"], request["ClientToken"]
+        template = self.fleets.templates[config["LaunchTemplateSpecification"]["LaunchTemplateName"]]
+        said = [*template.get("TagSpecifications", ()), *request["TagSpecifications"]]
+        return [self._make(override, token, SPOT, index, said) for index in range(number)]
 
     def _launchable(self, market: str, kind: str, least: int, most: int) -> int:
         """How many instances a launch gets, up to ``most``; fewer than ``least`` are refused."""
         number, code = self.available(market, kind, most)
         if number < least:
-            is_quota = code == QUOTA_CODE[market]
-            raise self._refused(code if is_quota else "InsufficientInstanceCapacity")
+            code = code if code == QUOTA_CODE[market] else "InsufficientInstanceCapacity"
+            self.refused[code] += 1
+            raise refusal(code, "run_instances")
         return number
-
-    def _refused(self, code: str) -> ClientError:
-        self.refused[code] += 1
-        return refusal(code, "run_instances")
 
     def _again(self, token: str, digest: str) -> dict[str, Any]:
         before, ids = self._tokens[token]
         if before != digest:
             raise refusal("IdempotentParameterMismatch", "run_instances")
-        states = {name: self.instances[name].state_at(self.now()) for name in ids}
-        if all(state not in ALIVE for state in states.values()):
+        found = [(self.instances[name], self.instances[name].state_at(self.now()) or "") for name in ids]
+        if all(state == "terminated" for _, state in found):
             raise refusal("IdempotentInstanceTerminated", "run_instances")
-        return {"Instances": [as_raw(self.instances[name], state or "") for name, state in states.items()]}
+        return {"Instances": [as_raw(item, state) for item, state in found]}
 
     def _make(
-        self, request: Mapping[str, Any], token: str, market: str, index: int, tags: Mapping[str, str]
+        self, request: Mapping[str, Any], token: str, market: str, index: int, said: list[dict[str, Any]]
     ) -> MemoryInstance:
         now, number = self.now(), next(self._number)
         item = MemoryInstance(
@@ -291,32 +299,34 @@ class MemoryEc2:
             subnet_id=_subnet(request),
             group=request.get("Placement", {}).get("GroupName", ""),
             launch_index=index,
-            tags=dict(tags),
+            tags=tags_of(said, "instance"),
+            spot_status="fulfilled" if market == SPOT else "",
+            spot_tags=tags_of(said, "spot-instances-request"),
             history=[(now, "pending"), (now + self.times.pending, "running")],
         )
         self.instances[item.instance_id] = item
         return item
 
+    def _all_of(self, ids: list[str], action: str) -> list[MemoryInstance]:
+        """Instances by id: a call on several is carried out on all or on none."""
+        found = [self.instances.get(name) for name in ids]
+        known = [item for item in found if item is not None and self._seen(item) is not None]
+        if len(known) < len(ids):
+            raise refusal("InvalidInstanceID.NotFound", action)
+        return known
+
     def terminate(self, ids: list[str]) -> dict[str, Any]:
-        """TerminateInstances: all or none."""
-        for name in ids:
-            if name not in self.instances or self._seen(self.instances[name]) is None:
-                raise refusal("InvalidInstanceID.NotFound", "terminate_instances")
-        for name in ids:
-            item = self.instances[name]
+        """TerminateInstances."""
+        for item in self._all_of(ids, "terminate_instances"):
             if item.state_at(self.now()) not in ("shutting-down", "terminated"):
                 self.terminating(item)
                 self._end(item, "Client.UserInitiatedShutdown")
-                if item.spot_status:
-                    item.spot_status = "instance-terminated-by-user"
+                item.spot_status = item.spot_status and "instance-terminated-by-user"
         return {}
 
     def tag(self, ids: list[str], tags: list[dict[str, str]]) -> dict[str, Any]:
         """CreateTags."""
-        for name in ids:
-            if name not in self.instances or self._seen(self.instances[name]) is None:
-                raise refusal("InvalidInstanceID.NotFound", "create_tags")
-            item = self.instances[name]
+        for item in self._all_of(ids, "create_tags"):
             was_named = node_of(item.tags, item.launch_index) is not None
             item.tags |= {tag["Key"]: tag["Value"] for tag in tags}
             if not was_named and item.state_at(self.now()) in ALIVE:
@@ -330,7 +340,7 @@ class MemoryEc2:
         def look() -> None:
             for item in self.instances.values():
                 state = self._seen(item)
-                if state is not None and fits(item.tags, filters, state):
+                if state is not None and fits(item.tags, filters, {"instance-state-name": state}):
                     launches.setdefault(item.token, []).append(as_raw(item, state))
 
         self.call("describe_instances", look)
@@ -341,15 +351,15 @@ class MemoryEc2:
             yield {"Reservations": some[start : start + self.page_size]}
 
     def spot_requests(self, filters: list[dict[str, Any]]) -> dict[str, Any]:
-        """DescribeSpotInstanceRequests that have been, or are about to be, ended."""
-        wanted = [f for f in filters if f["Name"] != "status-code"]
+        """DescribeSpotInstanceRequests."""
         return {
             "SpotInstanceRequests": [
-                {"InstanceId": item.instance_id, "Status": {"Code": item.spot_status}}
+                as_spot_request(item)
                 for item in self.instances.values()
-                if item.spot_status and self._seen(item) is not None and fits(item.tags, wanted)
+                if item.spot_status and self._seen(item) is not None
+                and fits(item.spot_tags, filters, {"status-code": item.spot_status})
             ]
-        }
+        }  # fmt: skip
 
     def receive(self, number: int) -> dict[str, Any]:
         """ReceiveMessage."""
@@ -381,15 +391,6 @@ class MemoryEc2:
     def _tell(self, item: MemoryInstance, kind: str, **detail: str) -> None:
         body = {"detail-type": kind, "detail": {"instance-id": item.instance_id, **detail}}
         self._messages[f"m-{next(self._number)}"] = json.dumps(body)
-
-
-def _instance_tags(request: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        tag["Key"]: tag["Value"]
-        for kind in request["TagSpecifications"]
-        if kind["ResourceType"] == "instance"
-        for tag in kind["Tags"]
-    }
 
 
 def _subnet(request: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from advisor.testing.memory_ec2_records import fits
+
 if TYPE_CHECKING:
     from advisor.testing.memory_ec2 import MemoryEc2
 
@@ -32,10 +34,10 @@ class _Ec2Client:
         self,
         *,
         LaunchTemplateName: str,  # noqa: N803 -- as boto3
-        LaunchTemplateData: dict[str, Any],  # noqa: ARG002, N803 -- as above
+        LaunchTemplateData: dict[str, Any],  # noqa: N803 -- as above
         TagSpecifications: list[dict[str, Any]],  # noqa: ARG002, N803 -- as above
     ) -> Any:
-        make = partial(self._account.fleets.make_template, LaunchTemplateName)
+        make = partial(self._account.fleets.make_template, LaunchTemplateName, LaunchTemplateData)
         return self._account.call("create_launch_template", make)
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> Any:  # noqa: N803 -- boto3's own name
@@ -50,8 +52,11 @@ class _Ec2Client:
         )
 
     def describe_reserved_instances(self, *, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803 -- as above
-        types = next(each["Values"] for each in Filters if each["Name"] == "instance-type")
-        found = [row for row in self._account.paid.reserved if row["InstanceType"] in types]
+        found = [
+            row
+            for row in self._account.paid.reserved
+            if fits({}, Filters, {"instance-type": row["InstanceType"], "state": row["State"]})
+        ]
         return self._account.call("describe_reserved_instances", lambda: {"ReservedInstances": found})
 
     def describe_instance_types(self, *, InstanceTypes: list[str]) -> Any:  # noqa: N803 -- as above
@@ -164,8 +169,8 @@ class _PlansClient:
     def __init__(self, account: MemoryEc2) -> None:
         self._account = account
 
-    def describe_savings_plans(self, *, states: list[str]) -> Any:  # noqa: ARG002 -- as above
-        plans = self._account.paid.plans
+    def describe_savings_plans(self, *, states: list[str]) -> Any:
+        plans = [row for row in self._account.paid.plans if row["state"] in states]
         return self._account.call("describe_savings_plans", lambda: {"savingsPlans": plans})
 
     def describe_savings_plan_rates(self, *, savingsPlanId: str, filters: list[dict[str, Any]]) -> Any:  # noqa: N803 -- as above

@@ -21,18 +21,18 @@ _GONE: Final = "InvalidLaunchTemplateName.NotFoundException"
 
 
 class MemoryFleets:
-    """The fleets and launch templates of one account."""
+    """The fleets of one account, and its launch templates: name to data."""
 
     def __init__(self, account: MemoryEc2) -> None:
         self._account = account
-        self._templates: set[str] = set()
+        self.templates: dict[str, Mapping[str, Any]] = {}
         self._answers: dict[str, tuple[str, dict[str, Any]]] = {}
 
-    def make_template(self, name: str) -> dict[str, Any]:
+    def make_template(self, name: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """CreateLaunchTemplate."""
-        if name in self._templates:
+        if name in self.templates:
             raise refusal(_EXISTS, "create_launch_template")
-        self._templates.add(name)
+        self.templates[name] = data
         return {"LaunchTemplate": {"LaunchTemplateName": name}}
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class MemoryFleets:
                 raise refusal("IdempotentParameterMismatch", "create_fleet")
             return answer
         (config,) = request["LaunchTemplateConfigs"]
-        if config["LaunchTemplateSpecification"]["LaunchTemplateName"] not in self._templates:
+        if config["LaunchTemplateSpecification"]["LaunchTemplateName"] not in self.templates:
             raise refusal(_GONE, "create_fleet")
         answer = {"Instances": [], "Errors": []}
         left = int(request["TargetCapacitySpecification"]["TotalTargetCapacity"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -27,6 +29,7 @@ class MemoryInstance:
         history: Every state it was or will be in, oldest first.
         reason: EC2's code of why it ended.
         spot_status: Status code of its spot request; empty for an on-demand one.
+        spot_tags: Tags of that request, which are not the instance's.
         ends_at: When EC2 will take it back.
         reservation_id: The capacity reservation that it runs in; empty: none.
         group: Its placement group; empty: none.
@@ -44,6 +47,7 @@ class MemoryInstance:
     history: list[tuple[float, str]]
     reason: str = ""
     spot_status: str = ""
+    spot_tags: Mapping[str, str] = field(default_factory=dict)
     ends_at: float | None = None
     reservation_id: str = ""
     group: str = ""
@@ -84,20 +88,42 @@ class Ec2Times:
     purge: float = 3600.0
 
 
-def fits(tags: Mapping[str, str], filters: list[dict[str, Any]], state: str = "") -> bool:
-    """Whether tags and state pass filters; other filters are refused."""
+def fits(
+    tags: Mapping[str, str], filters: list[dict[str, Any]], known: Mapping[str, str] = MappingProxyType({})
+) -> bool:
+    """Whether tags, and values of other ``known`` filters, pass; a filter that is neither is refused."""
     for each in filters:
-        if each["Name"] == "instance-state-name":
-            if state not in each["Values"]:
-                return False
-            continue
         kind, _, name = each["Name"].partition(":")
-        if kind != "tag":
+        if kind != "tag" and kind not in known:
             msg = f"no filter {each['Name']!r} here"
             raise ValueError(msg)
-        if tags.get(name) not in each["Values"]:
+        value = tags.get(name) if kind == "tag" else known[kind]
+        if value is None or not _is_one_of(value, each["Values"]):
             return False
     return True
+
+
+def _is_one_of(value: str, patterns: list[str]) -> bool:
+    return value in patterns or any("*" in each and fnmatchcase(value, each) for each in patterns)
+
+
+def tags_of(specifications: Iterable[Mapping[str, Any]], kind: str) -> dict[str, str]:
+    """The tags that TagSpecifications give to a kind of resource."""
+    return {
+        tag["Key"]: tag["Value"]
+        for each in specifications
+        if each["ResourceType"] == kind
+        for tag in each["Tags"]
+    }
+
+
+def as_spot_request(item: MemoryInstance) -> dict[str, Any]:
+    """The spot request of an instance as DescribeSpotInstanceRequests says it."""
+    return {
+        "InstanceId": item.instance_id,
+        "Status": {"Code": item.spot_status},
+        "Tags": [{"Key": name, "Value": value} for name, value in item.spot_tags.items()],
+    }
 
 
 def as_raw(item: MemoryInstance, state: str) -> Mapping[str, Any]:

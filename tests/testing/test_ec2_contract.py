@@ -20,6 +20,7 @@ from advisor.testing.memory_ec2_paid import MemoryReservation
 
 ZONE = {"AvailabilityZone": "us-east-1a"}
 SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
+SPOT_KINDS = ("instance", "spot-instances-request")
 UNKNOWN = "i-0123456789abcdef0"
 
 
@@ -32,6 +33,7 @@ class Account(Protocol):
     def loses_the_next_answer(self) -> None: ...
     def refuses_the_next(self, action: str, code: str) -> None: ...
     def lists_late(self) -> None: ...
+    def ends_slowly(self) -> None: ...
     def reclaim(self, instance_id: str) -> None: ...
     def holds(self, name: str, total: int, *, others: int = 0, targeted: bool = False) -> None: ...
     def has_a_block(self, name: str, seconds: float) -> None: ...
@@ -62,6 +64,10 @@ class InMemory:
 
     def lists_late(self) -> None:
         self.account.times.lag = 1e6
+
+    def ends_slowly(self) -> None:
+        """An instance shuts down for two minutes."""
+        self.account.times.shutdown = 120.0
 
     def reclaim(self, instance_id: str) -> None:
         self.account.reclaim(instance_id, 120.0)
@@ -136,6 +142,9 @@ class OverHttp:
     def lists_late(self) -> None:
         self.emulator.config(visible_after_s=1e6)
 
+    def ends_slowly(self) -> None:
+        self.emulator.config(shutdown_s=120.0)
+
     def reclaim(self, instance_id: str) -> None:
         self.emulator.reclaim(instance_id, notice_s=120.0)
 
@@ -194,9 +203,13 @@ def account(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     emulator.reset()
 
 
+def tags_on(*kinds: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": [{"Key": "owner", "Value": "me"}]} for kind in kinds]
+
+
 def launch(account: Account, token: str = "t-1", number: int = 1, **more: Any) -> list[str]:
     """Ids of what RunInstances gives."""
-    tags = [{"ResourceType": "instance", "Tags": [{"Key": "owner", "Value": "me"}]}]
+    tags = tags_on("instance")
     request = {"ImageId": "ami-12c6146b", "InstanceType": "c5.large", "MinCount": 1, "MaxCount": number}
     more = {"ClientToken": token, "TagSpecifications": tags} | more
     found = account.ec2.run_instances(**(request | more))["Instances"]
@@ -250,7 +263,10 @@ def test_a_token_launches_once_even_if_its_answer_was_lost(account: Account) -> 
 def test_a_token_belongs_to_its_parameters_and_dies_with_its_instances(account: Account) -> None:
     (made,) = launch(account)
     assert refusal(lambda: launch(account, number=2)) == (400, "IdempotentParameterMismatch")
+    account.ends_slowly()
     account.ec2.terminate_instances(InstanceIds=[made])
+    assert state(account, made) == "shutting-down"
+    assert launch(account) == [made]
     account.until(lambda: state(account, made) == "terminated")
     assert refusal(lambda: launch(account)) == (400, "IdempotentInstanceTerminated")
 
@@ -285,10 +301,13 @@ def test_an_error_has_ec2_s_own_status(account: Account, code: str, status: int)
     assert len(launch(account)) == 1
 
 
-def test_one_unknown_id_fails_the_whole_termination(account: Account) -> None:
+def test_one_unknown_id_fails_the_whole_call(account: Account) -> None:
     (made,) = launch(account)
-    call = {"InstanceIds": [made, UNKNOWN]}
-    assert refusal(lambda: account.ec2.terminate_instances(**call)) == (400, "InvalidInstanceID.NotFound")
+    unknown = (400, "InvalidInstanceID.NotFound")
+    both = [made, UNKNOWN]
+    assert refusal(lambda: account.ec2.terminate_instances(InstanceIds=both)) == unknown
+    tag = {"Tags": [{"Key": "owner", "Value": "they"}]}
+    assert refusal(lambda: account.ec2.create_tags(Resources=both, **tag)) == unknown
     account.until(lambda: state(account, made) == "running")
 
 
@@ -307,6 +326,10 @@ def test_a_launch_may_not_be_listed_yet(account: Account) -> None:
     (made,) = launch(account)
     assert rows(account) == {}
     assert launch(account) == [made]  # its token knows it
+    unknown = (400, "InvalidInstanceID.NotFound")
+    tag = {"Tags": [{"Key": "owner", "Value": "they"}]}
+    assert refusal(lambda: account.ec2.create_tags(Resources=[made], **tag)) == unknown
+    assert refusal(lambda: account.ec2.terminate_instances(InstanceIds=[made])) == unknown
 
 
 def test_a_spot_instance_is_warned_of_and_taken_back(account: Account) -> None:
@@ -329,12 +352,49 @@ def test_a_spot_instance_is_warned_of_and_taken_back(account: Account) -> None:
         told[0][0] == "EC2 Spot Instance Interruption Warning"
         or ("EC2 Spot Instance Interruption Warning", "") in told
     )
-    found = account.ec2.describe_spot_instance_requests(
-        Filters=[{"Name": "tag:owner", "Values": ["me"]}] if isinstance(account, InMemory) else []
-    )["SpotInstanceRequests"]
-    assert [(each["InstanceId"], each["Status"]["Code"]) for each in found] == [
-        (made, "instance-terminated-no-capacity")
-    ]
+
+
+def spot_requests(account: Account, *codes: str) -> dict[str, str]:
+    """Status code of each spot request of ours by its instance, those with such a code alone."""
+    filters = [{"Name": "tag:owner", "Values": ["me"]}]
+    filters += [{"Name": "status-code", "Values": list(codes)}] if codes else []
+    pages = account.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=filters)
+    found = [row for page in pages for row in page["SpotInstanceRequests"]]
+    assert all(row["Tags"] == [{"Key": "owner", "Value": "me"}] for row in found)
+    return {row["InstanceId"]: row["Status"]["Code"] for row in found}
+
+
+def test_a_spot_request_has_tags_and_a_status_of_its_own(account: Account) -> None:
+    launch(account, "t-1", **SPOT)  # the tags of an instance are not those of its request
+    made, other = launch(account, "t-2", 2, **SPOT, TagSpecifications=tags_on(*SPOT_KINDS))
+    launch(account, "t-3", TagSpecifications=tags_on("instance"))
+    assert spot_requests(account) == {made: "fulfilled", other: "fulfilled"}
+    ends = ("marked-for-termination", "instance-terminated-*")
+    assert spot_requests(account, *ends) == {}
+    account.until(lambda: state(account, made) == "running")
+    account.reclaim(made)
+    assert spot_requests(account, *ends) == {made: "marked-for-termination"}
+    account.until(lambda: spot_requests(account, *ends) == {made: "instance-terminated-no-capacity"})
+    account.ec2.terminate_instances(InstanceIds=[other])
+    assert spot_requests(account)[other] == "instance-terminated-by-user"
+
+
+def test_the_spot_requests_of_a_fleet_have_the_tags_of_its_template(account: Account) -> None:
+    data = {"ImageId": "ami-12c6146b", "TagSpecifications": tags_on("spot-instances-request")}
+    account.ec2.create_launch_template(
+        LaunchTemplateName="ours", LaunchTemplateData=data, TagSpecifications=tags_on("launch-template")
+    )
+    template = {"LaunchTemplateName": "ours", "Version": "$Default"}
+    overrides = [{"InstanceType": "c5.large", "AvailabilityZone": "us-east-1a"}]
+    capacity = {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"}
+    (found,) = account.ec2.create_fleet(
+        Type="instant",
+        ClientToken="t-1",
+        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": template, "Overrides": overrides}],
+        TargetCapacitySpecification=capacity,
+        TagSpecifications=tags_on("instance"),
+    )["Instances"]
+    assert spot_requests(account) == dict.fromkeys(found["InstanceIds"], "fulfilled")
 
 
 def named(reservation: str, **more: Any) -> dict[str, Any]:
@@ -420,6 +480,7 @@ def test_quotas_and_plans_are_told_by_their_own_services(account: Account) -> No
     account.may_have_vcpus(96)
     assert quotas.get_service_quota(**asked)["Quota"]["Value"] == 96.0
     account.has_a_plan("1.5", c5_large="0.05", m5_large="0.06")
+    assert plans.describe_savings_plans(states=["retired"])["savingsPlans"] == []
     (plan,) = plans.describe_savings_plans(states=["active"])["savingsPlans"]
     assert (plan["savingsPlanId"], plan["commitment"]) == ("sp-1", "1.5")
     wanted = [{"name": "instanceType", "values": ["c5.large"]}]

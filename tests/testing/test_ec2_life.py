@@ -177,9 +177,16 @@ def test_filters(run, ec2, name, value, number):
     assert sum(len(row["Instances"]) for row in answer["Reservations"]) == number
 
 
-def test_an_unknown_filter_is_refused(ec2):
+@pytest.mark.parametrize(
+    "action",
+    [
+        *("describe_instances", "describe_spot_instance_requests", "describe_spot_price_history"),
+        *("describe_reserved_instances", "describe_capacity_reservations"),
+    ],
+)
+def test_an_unknown_filter_is_refused(ec2, action):
     with pytest.raises(ClientError, match="InvalidParameterValue"):
-        ec2.describe_instances(Filters=[{"Name": "bogus", "Values": ["x"]}])
+        getattr(ec2, action)(Filters=[{"Name": "bogus", "Values": ["x"]}])
 
 
 def test_price_history_has_the_price_in_force_at_its_start(emulator, ec2):

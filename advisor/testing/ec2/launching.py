@@ -132,7 +132,7 @@ class Launching:
             instance.capacity_reservation_id = held[number_of] if is_held else None
             instance.emulator_efa = cards[0].get("InterfaceType") == "efa"
             instance._placement.group_name = (params.get("Placement") or {}).get("GroupName")  # noqa: SLF001 - moto has no setter
-            self._mark_market(instance, launch.pool, params)
+            self._mark_market(instance, launch)
             self.lifecycle.born(instance)
             if is_held:
                 self._end_with_block(instance.id, held[number_of])
@@ -144,13 +144,14 @@ class Launching:
         if left is not None:
             self.state.timers.after(left, lambda: self.lifecycle.end_of_block(instance_id))
 
-    def _mark_market(self, instance: Any, pool: PoolKey, params: Mapping[str, Any]) -> None:
-        kind, zone, market = pool
+    def _mark_market(self, instance: Any, launch: Launch) -> None:
+        kind, zone, market = launch.pool
         spot = market == "spot"
         instance.instance_lifecycle = instance.lifecycle = None if market == "on-demand" else market
         if not spot:
             return
         request_id = "sir-" + uuid.uuid4().hex[:8]
+        tags = _tags(launch.template, launch.params).get("spot-instances-request", {})
         instance.spot_instance_request_id = request_id
         self.state.spot_requests[request_id] = {
             "SpotInstanceRequestId": request_id,
@@ -161,12 +162,7 @@ class Launching:
             "LaunchedAvailabilityZone": zone,
             "InstanceInterruptionBehavior": "terminate",
             "LaunchSpecification": {"InstanceType": kind},
-            "Tags": [
-                tag
-                for group in params.get("TagSpecifications") or []
-                if group.get("ResourceType") == "spot-instances-request"
-                for tag in group.get("Tags") or []
-            ],
+            "Tags": [{"Key": name, "Value": value} for name, value in tags.items()],
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -32,6 +32,12 @@ def _matches(value: object, patterns: list[str]) -> bool:
     return any(fnmatchcase(str(value), pattern) for pattern in patterns)
 
 
+def _refuse_others(unknown: Iterable[str]) -> None:
+    """EC2 refuses a filter that it does not know; one that was ignored would let everything pass."""
+    for name in unknown:
+        fail("InvalidParameterValue", f"The filter '{name}' is invalid")
+
+
 def _page(response: Any, rows: list[Any], name: str) -> Any:
     start = int(response._get_param("NextToken") or 0)  # noqa: SLF001
     size = int(response._get_param("MaxResults") or 1000)  # noqa: SLF001
@@ -54,9 +60,8 @@ class Reads:
     def describe_instances(self, response: Any) -> Any:
         """Filter as EC2 does; an unknown filter is refused instead of answered with an HTML page."""
         filters = response._filters_from_querystring()  # noqa: SLF001
-        for name in filters:
-            if not (name in _EXTRA_FILTERS or name in filter_dict_attribute_mapping or is_tag_filter(name)):
-                fail("InvalidParameterValue", f"The filter '{name}' is invalid")
+        known = _EXTRA_FILTERS.keys() | filter_dict_attribute_mapping.keys()
+        _refuse_others(name for name in filters if not (name in known or is_tag_filter(name)))
         extra = {name: filters[name] for name in filters if name in _EXTRA_FILTERS}
         if not extra:
             try:
@@ -93,15 +98,16 @@ class Reads:
             "status-code": lambda row: row["Status"]["Code"],
             "instance-id": lambda row: row["InstanceId"],
         }
+        _refuse_others(name for name in filters if not name.startswith("tag:") and name not in read)
         rows = [
             row
             for row in self.state.spot_requests.values()
             if (not ids or row["SpotInstanceRequestId"] in ids)
-            and all(_matches(read[name](row), values) for name, values in filters.items() if name in read)
             and all(
                 any(tag["Key"] == name[4:] and _matches(tag["Value"], values) for tag in row["Tags"])
-                for name, values in filters.items()
                 if name.startswith("tag:")
+                else _matches(read[name](row), values)
+                for name, values in filters.items()
             )
         ]
         return ActionResult({"SpotInstanceRequests": rows})
@@ -115,6 +121,7 @@ class Reads:
             get("ProductDescriptions", []),
         )
         filters = response._filters_from_querystring()  # noqa: SLF001
+        _refuse_others(filters.keys() - {"instance-type", "availability-zone", "product-description"})
         rows = [
             row
             for row in self.state.history
@@ -134,6 +141,7 @@ class Reads:
     def describe_reserved_instances(self, response: Any) -> Any:
         """Give the reserved instances that were loaded."""
         filters = response._filters_from_querystring()  # noqa: SLF001
+        _refuse_others(filters.keys() - {"state", "instance-type"})
         rows = [
             row
             for row in self.state.reserved
@@ -146,8 +154,7 @@ class Reads:
         """Give the capacity reservations, with what of them is free now."""
         filters = response._filters_from_querystring()  # noqa: SLF001
         names = {"state": "State", "instance-type": "InstanceType", "availability-zone": "AvailabilityZone"}
-        if unknown := filters.keys() - names.keys():
-            fail("InvalidParameterValue", f"The filter '{min(unknown)}' is invalid")
+        _refuse_others(filters.keys() - names.keys())
         rows = [
             row
             for row in self.state.reservations

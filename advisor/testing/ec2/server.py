@@ -80,10 +80,9 @@ class Application:
     def _savings_plans(self, path: str, body: bytes) -> dict[str, Any]:
         if path == "/DescribeSavingsPlanRates":
             return self.reads.savings_plan_rates(json.loads(body or b"{}"))
-        plans = (
-            {name: value for name, value in row.items() if name != "rates"} for row in self.state.savings
-        )
-        return {"savingsPlans": list(plans)}
+        states = json.loads(body or b"{}").get("states")
+        plans = [row for row in self.state.savings if states is None or row["state"] in states]
+        return {"savingsPlans": [{k: value for k, value in row.items() if k != "rates"} for row in plans]}
 
     def _control(self, verb: str, body: bytes, start: StartResponse) -> Iterable[bytes]:
         try:
@@ -160,7 +159,8 @@ def install(state: EmulatorState) -> Application:
     actions: dict[str, Callable[[Any], Any]] = {
         "run_instances": launching.run_instances,
         "create_fleet": Fleets(state, launching).create_fleet,
-        "create_tags": _tags_of_known(state, EC2Response.create_tags),
+        "create_tags": _of_listed(lifecycle, "Resources", EC2Response.create_tags),
+        "terminate_instances": _of_listed(lifecycle, "InstanceIds", EC2Response.terminate_instances),
         "describe_instances": reads.describe_instances,
         "describe_spot_instance_requests": reads.describe_spot_instance_requests,
         "describe_spot_price_history": reads.describe_spot_price_history,
@@ -175,14 +175,15 @@ def install(state: EmulatorState) -> Application:
     return Application(state, Control(state, lifecycle), reads)
 
 
-def _tags_of_known(state: EmulatorState, create_tags: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """CreateTags that refuses instances that are not there, as EC2 does and moto does not."""
+def _of_listed(lifecycle: Lifecycle, named: str, action: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """An action that EC2 refuses for instances that are not there, or that no call lists yet; moto does not."""
 
     def checked(response: Any) -> Any:
-        for name in response._get_param("Resources", []):  # noqa: SLF001 -- moto's own way
-            if name.startswith("i-") and name not in state.instances:
+        for name in response._get_param(named, []):  # noqa: SLF001 -- moto's own way
+            instance = lifecycle.state.instances.get(name)
+            if name.startswith("i-") and (instance is None or not lifecycle.is_visible(instance)):
                 fail("InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
-        return create_tags(response)
+        return action(response)
 
     return checked
 
