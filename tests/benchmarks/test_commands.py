@@ -68,6 +68,24 @@ def test_one_that_fails_is_named_and_no_result_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "_RESULTS", tmp_path / "results")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "simulate.json").write_text("{}")  # of an earlier run
     assert program.main(["simulate", "--trace", str(tmp_path / "none.swf")]) == 1
     assert "failed: simulate" in capsys.readouterr().err
     assert not list((tmp_path / "results").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("codes", "ended"),
+    [({"knn": 0, "slurm_api": 2}, 0), ({"knn": 1, "slurm_api": 2}, 1), ({"knn": 2, "slurm_api": 2}, 1)],
+)
+def test_of_all_those_that_lack_something_here_are_left_out_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], codes: dict[str, int],
+    ended: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(program, "_RESULTS", tmp_path)
+    monkeypatch.setattr(program, "_all_names", lambda: list(codes))
+    monkeypatch.setattr(program, "_run", lambda name, _options: codes[name])
+    assert program.main([]) == ended
+    assert "left out: " in capsys.readouterr().err
+    assert program.main(["slurm_api"]) == 1  # asked for
