@@ -1,7 +1,7 @@
 """Run benchmarks, one process each so that none warms up another; JSON to ``benchmarks/results/``.
 
-``python -m benchmarks`` runs all of them but those that need what is not here (spot traces, pyslurm), which it
-names. ``python -m benchmarks NAME ... [OPTIONS]`` runs these, with the options of ``advisor bench NAME``.
+``python -m benchmarks`` runs all of them but those that need what is not here (spot traces, pyslurm), which
+it names. ``python -m benchmarks NAME ... [OPTIONS]`` runs these, with the options of ``advisor bench NAME``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from advisor.arrays import Bools
-from advisor.replay.spot_traces import read_spot_counts
+from advisor.replay.spot_traces import malformed, read_spot_counts
 
 Tell = Callable[[str], None]
 
@@ -45,9 +45,20 @@ def run(
     starts: int = 24,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
-    """Run jobs from `starts` moments of the traces, for each number of them together and in all choices."""
+    """Run jobs from `starts` moments of the traces, for each number of them together and in all choices.
+
+    Raises:
+        BadInput: The traces are not of one kind, or shorter than a job.
+    """
     counts = [read_spot_counts(path) for path in spot]
     gap, ticks = counts[0].gap_seconds, min(len(one.counts) for one in counts)
+    for path, one in zip(spot, counts, strict=True):
+        if one.gap_seconds != gap:
+            raise malformed(path, f"its gap is not {gap:g} s as in {spot[0]}", "traces of one kind")
+        if len(one.counts) * gap <= hours * _HOUR / fraction:
+            raise malformed(
+                path, "it is shorter than a job", f"a trace of {hours / fraction:g} hours or more"
+            )
     has_spot = np.array([one.counts[:ticks] >= nodes for one in counts])
     work = hours * _HOUR
     terms = Terms(work, work / fraction, 60.0 * start_minutes, 60.0 * checkpoint_minutes)

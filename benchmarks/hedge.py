@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.model.errors import AdvisorError
+from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.job import PLACEHOLDER_PREFIX
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.state.hedge_entries import HedgeRecord
@@ -176,7 +176,8 @@ class _Run:
         finally:
             announcer.stop()
             self._kill_watcher()
-        left = self._lab.run("squeue", "-h", check=False).stdout.split()
+        left = self._lab.run("squeue", "-h", "-o", "%j").stdout.splitlines()
+        places_left = sum(name.startswith(PLACEHOLDER_PREFIX) for name in left)
         places, starts, submits = self._times(begin)
         for ran in self._ran:
             self._read(ran, begin)
@@ -184,7 +185,7 @@ class _Run:
             ran.start, ran.place_id = starts.get(ran.job_id), places.get(f"{PLACEHOLDER_PREFIX}{ran.job_id}")
             ran.place_start = None if ran.place_id is None else starts.get(ran.place_id)
         counts = dict(open_record(self._folder).counts)
-        return Record(ran=self._ran, counts=counts, kills=self._kills, places_left=len(left))
+        return Record(ran=self._ran, counts=counts, kills=self._kills, places_left=places_left)
 
     def _configure_prolog(self) -> None:
         sinfo = shutil.which("sinfo") or "/usr/bin/sinfo"
@@ -198,6 +199,8 @@ class _Run:
         waiting, next_kill = list(self._jobs), self._every
         while True:
             now = time.time() - begin
+            if self._watcher is not None and self._watcher.poll() is not None:
+                raise TellAdmin("the watching process has ended by itself", code="bench.watcher")
             if keeps_places and (self._watcher is None or now > next_kill):
                 self._restart_watcher()
                 next_kill = now + self._every

@@ -50,11 +50,12 @@ class Watcher:
         )
 
     def run(self) -> None:
-        """Watch until killed."""
+        """Watch until killed; its log says why it ended by itself."""
         self._socket.start()
-        threading.Thread(target=self._look, daemon=True).start()
+        looking = threading.Thread(target=self._look, daemon=True)
+        looking.start()
         urgent_task = self._watched.loop.urgent_task
-        while True:
+        while looking.is_alive():  # one that dies of an error of ours ends the process, and so the benchmark
             self._stirred.clear()
             if self._has_looked:
                 self._has_looked = False

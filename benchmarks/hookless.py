@@ -226,17 +226,19 @@ def _measured(site: Site, seen: _Seen, jobs: int, clients: int) -> dict[str, Any
         job = site.lab.sbatch(*SHAPES[number % len(SHAPES)], script="sleep 900").job_id
         submitted[job] = time.time()
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    began = time.perf_counter()
-    with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(submit, range(jobs)))
-    seconds = time.perf_counter() - began
-    end = time.time() + _LATE_SECONDS
-    while time.time() < end and not submitted.keys() <= seen.advised.keys():
-        time.sleep(_POLL_SECONDS)
-    stop.set()
-    looking.join()
+    with ThreadPoolExecutor(1) as watcher:
+        looking = watcher.submit(look)
+        try:
+            began = time.perf_counter()
+            with ThreadPoolExecutor(clients) as pool:
+                list(pool.map(submit, range(jobs)))
+            seconds = time.perf_counter() - began
+            end = time.time() + _LATE_SECONDS
+            while time.time() < end and not submitted.keys() <= seen.advised.keys():
+                time.sleep(_POLL_SECONDS)
+        finally:
+            stop.set()
+        looking.result()  # where it failed, too little was seen
     waits = sorted(max(0.0, seen.advised[job] - at) for job, at in submitted.items() if job in seen.advised)
     queue = site.lab.run("squeue", "--noheader", "--states=all", "--Format=ArrayJobID:12").stdout
     present = {int(line) for line in queue.split()}

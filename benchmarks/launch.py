@@ -1,8 +1,9 @@
 """A thousand nodes asked for in one go: from the call until an instance is requested for each of them.
 
 The endpoint is the emulator (`advisor.testing.ec2`) in a process of its own, so most of the time measured is
-the emulator's; beside it the same instances are asked for with bare boto3, in the same batches, without a
-journal, breakers or tokens. The difference is what the launch protocol costs.
+the emulator's; beside it as many instances of one type are asked for with bare boto3, 500 at a time and
+without limits of requests, a journal, breakers or tokens. The difference is what the launch protocol costs,
+classes of nodes and EC2's limits included.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ def run(*, jobs: int, moves: int, rounds: int, tell: Tell) -> dict[str, Any]:
         }
         turn = 0
         for number in range(rounds):
-            for name, backend in backends.items():
+            for name in in_turn(list(backends), number):
                 tell(f"round {number + 1} of {rounds}: {name}")
-                _measure(backend, found[name], ids[:moves], turn := turn + 1)
+                _measure(backends[name], found[name], ids[:moves], turn := turn + 1)
         medians = {
             name: {what: statistics.median(values) for what, values in measured.items()}
             for name, measured in found.items()
@@ -60,6 +60,11 @@ def run(*, jobs: int, moves: int, rounds: int, tell: Tell) -> dict[str, Any]:
             },
             "done_by_commands_instead": pyslurm.by_commands,
         }
+
+
+def in_turn(names: list[str], number: int) -> list[str]:
+    """The back ends of a round: every second one in the other order, so that both move jobs either way."""
+    return names[::-1] if number % 2 else names
 
 
 def _submitted(lab: Lab, jobs: int, tell: Tell) -> list[int]:

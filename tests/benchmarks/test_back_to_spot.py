@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from advisor.model.errors import BadInput
 from benchmarks.back_to_spot import run
 
 DAY = 86_400 // 300
@@ -20,6 +21,17 @@ def rows(folder: Path, *traces: list[int]) -> list[dict[str, Any]]:
         paths[-1].write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": alive}))
     found: list[dict[str, Any]] = run(spot=paths, starts=3)["rows"]
     return found
+
+
+def test_traces_of_two_kinds_and_short_ones_are_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"metadata": {"gap_seconds": 34}, "data": [1] * 80 * DAY}))
+    paths = [tmp_path / "0.json", other]
+    paths[0].write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": [1] * 8 * DAY}))
+    with pytest.raises(BadInput, match=r"other\.json: its gap is not 300 s"):
+        run(spot=paths)
+    with pytest.raises(BadInput, match="shorter than a job"):
+        rows(tmp_path, [1] * 2 * DAY)
 
 
 def test_where_spot_can_always_be_had_nothing_is_on_demand(tmp_path: Path) -> None:

@@ -80,9 +80,12 @@ def test_one_that_fails_is_named_and_no_result_is_kept(
     [({"knn": 0, "slurm_api": 2}, 0), ({"knn": 1, "slurm_api": 2}, 1), ({"knn": 2, "slurm_api": 2}, 1)],
 )
 def test_of_all_those_that_lack_something_here_are_left_out_and_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], codes: dict[str, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    codes: dict[str, int],
     ended: int,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(program, "_RESULTS", tmp_path)
     monkeypatch.setattr(program, "_all_names", lambda: list(codes))
     monkeypatch.setattr(program, "_run", lambda name, _options: codes[name])
