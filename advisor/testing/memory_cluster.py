@@ -325,6 +325,7 @@ class MemoryCluster:
             return
         wanted = self._nodes_wanted(job)
         excluded = set(expand(job.excluded)) if job.excluded else set()
+        wanted_features = set(job.wanted_features)
         free = [
             node
             for node in self.nodes.values()
@@ -333,6 +334,7 @@ class MemoryCluster:
             and not (node.is_down or node.is_draining or node.powers_down_after_job)
             and node.silent_since is None
             and node.name not in excluded
+            and wanted_features <= set(node.active)
         ]
         # nodes that are up come first, whatever they weigh
         free.sort(key=lambda node: (node.power is NodePower.DOWN, node.weight))

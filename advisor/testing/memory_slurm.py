@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Unpack
+from types import MappingProxyType
+from typing import Any, TypeVar, Unpack
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
@@ -34,13 +35,8 @@ from advisor.testing.memory_slurm_records import (
 
 __all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlurm", "SlurmTimes"]
 
+_T = TypeVar("_T")
 _folded = lru_cache(maxsize=8)(fold)
-_JOB_FIELDS: Final = frozenset(
-    {
-        *("partition", "starttime", "timelimit", "features", "excnodelist", "prefer", "admincomment"),
-        *("requeue", "nice", "sitefactor"),
-    }
-)
 
 
 @dataclass
@@ -74,7 +70,7 @@ class MemorySlurm(MemoryCluster):
         self._faults.clear()
         self.is_away = False
 
-    def _call(self, name: str, do: Callable[[], Any]) -> Any:
+    def _call(self, name: str, do: Callable[[], _T]) -> _T:
         self.observe(name, "before")
         how = self._fault(name)
         if self.is_away or how == "never-arrives":
@@ -108,8 +104,7 @@ class MemorySlurm(MemoryCluster):
             jobs = tuple(self._as_queued(job) for job in self.jobs.values() if job.state not in ENDED)
             return ClusterSnapshot(time=now, jobs=jobs, nodes=(fixed, *cloud))
 
-        found: ClusterSnapshot = self._call("snapshot", look)
-        return found
+        return self._call("snapshot", look)
 
     def waiting(self, known: Container[int]) -> Mapping[int, SubmittedJob | None]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
@@ -121,8 +116,7 @@ class MemorySlurm(MemoryCluster):
                 if job.state == PENDING
             }
 
-        found: dict[int, SubmittedJob | None] = self._call("waiting", look)
-        return found
+        return self._call("waiting", look)
 
     def _as_submitted(self, job: MemoryJob) -> SubmittedJob:
         return SubmittedJob(
@@ -181,31 +175,12 @@ class MemorySlurm(MemoryCluster):
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        if unknown := changes.keys() - _JOB_FIELDS:
-            msg = f"scontrol update job knows no {sorted(unknown)} here"
-            raise ValueError(msg)
 
-        def update() -> None:
-            self.cloud_changes += 1
-            for job in self._not_ended(job_ids):
-                if job.state != PENDING and not changes.keys() <= {"requeue", "timelimit"}:
-                    raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
-                self.queue_anew(job)
-                job.partition = changes.get("partition", job.partition)
-                job.excluded = changes.get("excnodelist", job.excluded)
-                job.prefer = changes.get("prefer", job.prefer)
-                job.admin_comment = changes.get("admincomment", job.admin_comment)
-                job.may_requeue = {"0": False, "1": True}.get(changes.get("requeue", ""), job.may_requeue)
-                raised, lowered = max(0, job.priority_offset), max(0, -job.priority_offset)
-                raised = int(changes.get("sitefactor", raised))
-                job.priority_offset = raised - int(changes.get("nice", lowered))
-                if (limit := changes.get("timelimit")) is not None:
-                    job.limit_seconds = 60.0 * float(limit)
-                if (start := changes.get("starttime")) is not None:
-                    job.begin_time = self.now() + float(start.removeprefix("now") or 0)
-            self.told.append(("job", tuple(job_ids), dict(changes)))
+        def update(job: MemoryJob) -> None:
+            job.set(changes, self.now())
+            self.queue_anew(job)
 
-        self._call("update_job", update)
+        self._change("job", job_ids, update, changes, call="update_job")
 
     def update_jobs(self, changes: Mapping[int, Mapping[str, str]]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
@@ -218,31 +193,62 @@ class MemorySlurm(MemoryCluster):
         if refusal is not None:
             raise refusal
 
-    def _not_ended(self, job_ids: Iterable[int]) -> list[MemoryJob]:
-        found = [self.jobs[job_id] for job_id in job_ids if job_id in self.jobs]
-        if any(job.state in ENDED for job in found) or not found:
-            raise RetryLater("Job/step already completing or completed", code="slurm.command_failed")
-        return found
+    def _change(
+        self,
+        verb: str,
+        job_ids: Collection[int],
+        change: Callable[[MemoryJob], None],
+        said: Mapping[str, str] = MappingProxyType({}),
+        *,
+        call: str = "",
+    ) -> None:
+        """Change jobs one by one, as scontrol does: the refusal of one keeps no other from being changed."""
+
+        def each() -> None:
+            self.cloud_changes += 1
+            done, refusal = list[int](), None
+            for job_id in job_ids:
+                try:
+                    change(self._job(job_id))
+                except RetryLater as error:
+                    refusal = error
+                else:
+                    done.append(job_id)
+            if done:
+                self.told.append((verb, tuple(done), dict(said)))
+            if refusal is not None:
+                raise refusal
+
+        self._call(call or verb, each)
+
+    def _job(self, job_id: int) -> MemoryJob:
+        if job_id not in self.jobs:
+            raise RetryLater("Invalid job id specified", code="slurm.command_failed")
+        return self.jobs[job_id]
 
     def requeue(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        self._requeue_all("requeue", job_ids, never={PENDING, *ENDED})
+
+        def again(job: MemoryJob) -> None:
+            if job.state not in {PENDING, *ENDED}:
+                self._requeue_if_allowed(job)
+
+        self._change("requeue", job_ids, again)
 
     def requeue_ended(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        self._requeue_all("requeue_ended", job_ids, never={PENDING})
 
-    def _requeue_all(self, verb: str, job_ids: Collection[int], never: Collection[str]) -> None:
-        def again() -> None:
-            due = [job for job in (self.jobs[job_id] for job_id in job_ids) if job.state not in never]
-            for job in due:
-                if job.may_requeue:
-                    self._requeue(job)
-            self.told.append((verb, tuple(job_ids), {}))
-            if not all(job.may_requeue for job in due):
-                raise RetryLater("Requested operation is presently disabled", code="slurm.command_failed")
+        def again(job: MemoryJob) -> None:
+            if job.state == PENDING:
+                raise RetryLater("Job is pending execution", code="slurm.command_failed")
+            self._requeue_if_allowed(job)
 
-        self._call(verb, again)
+        self._change("requeue_ended", job_ids, again)
+
+    def _requeue_if_allowed(self, job: MemoryJob) -> None:
+        if not job.may_requeue:
+            raise RetryLater("Requested operation is presently disabled", code="slurm.command_failed")
+        self._requeue(job)
 
     def cancel(self, job_ids: Collection[int]) -> None:
         """End jobs, as scancel does; those that have ended are left alone."""
@@ -259,38 +265,31 @@ class MemorySlurm(MemoryCluster):
     def hold(self, job_ids: Collection[int]) -> None:
         """What an admin does."""
 
-        def keep() -> None:
-            self.cloud_changes += 1
-            for job in self._not_ended(job_ids):
-                job.is_held = True
-                self.queue_anew(job)
-            self.told.append(("hold", tuple(job_ids), {}))
+        def keep(job: MemoryJob) -> None:
+            job.check_not_ended()
+            job.is_held = True
+            self.queue_anew(job)
 
-        self._call("hold", keep)
+        self._change("hold", job_ids, keep)
 
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
 
-        def let_go() -> None:
-            self.cloud_changes += 1
-            for job in self._not_ended(job_ids):
-                job.is_held = False
-            self.told.append(("release", tuple(job_ids), {}))
+        def let_go(job: MemoryJob) -> None:
+            job.check_not_ended()
+            job.is_held = False
 
-        self._call("release", let_go)
+        self._change("release", job_ids, let_go)
 
     def accounting(
         self, since: float, until: float | None = None
     ) -> AbstractContextManager[AccountingExport]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; times are in whole seconds there."""
-        found: AbstractContextManager[AccountingExport] = self._call(
-            "accounting", lambda: self.ended_runs.accounting(since, until)
-        )
-        return found
+        return self._call("accounting", lambda: self.ended_runs.accounting(since, until))
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; it has none."""
-        return ()
+        return self._call("reservations", tuple)
 
     def partitions(self) -> tuple[Partition, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
@@ -315,17 +314,15 @@ class MemorySlurm(MemoryCluster):
                 ),
             )
 
-        found: tuple[Partition, ...] = self._call("partitions", look)
-        return found
+        return self._call("partitions", look)
 
     def config(self) -> Mapping[str, str]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        found: Mapping[str, str] = self._call("config", lambda: {"JobRequeue": "1"})
-        return found
+        return self._call("config", lambda: {"JobRequeue": "1"})
 
     def ping(self) -> bool:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
-        return True
+        return not self.is_away
 
     def is_administrator(self, user: str) -> bool:  # noqa: ARG002
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; everybody is one."""
@@ -341,34 +338,37 @@ class MemorySlurm(MemoryCluster):
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
 
         def send() -> str:
-            (job,) = self._not_ended([job_id])
+            job = self._job(job_id)
+            job.check_not_ended()
             self.told.append(("warn", (job_id,), {}))
             return job.signal
 
-        found: str = self._call("warn", send)
-        return found
+        return self._call("warn", send)
 
     def excluded_nodes(self, job_id: int) -> str:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
-        found: str = self._call("excluded_nodes", lambda: self.jobs[job_id].excluded)
-        return found
+        return self._call("excluded_nodes", lambda: self._job(job_id).excluded)
 
     def node_constraints(self, job_id: int) -> NodeConstraints:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
-        job = self.jobs[job_id]
-        found: NodeConstraints = self._call(
-            "node_constraints", lambda: NodeConstraints(prefer=job.prefer, excluded=job.excluded)
-        )
-        return found
+
+        def look() -> NodeConstraints:
+            job = self._job(job_id)
+            features = "&".join(job.wanted_features)
+            return NodeConstraints(features=features, prefer=job.prefer, excluded=job.excluded)
+
+        return self._call("node_constraints", look)
 
     def end_of(self, job_id: int) -> JobEnd | None:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
-        job = self.jobs[job_id]
-        found: JobEnd = self._call(
-            "end_of",
-            lambda: JobEnd(state=job.state, end_time=job.end_time, may_requeue=job.may_requeue),
-        )
-        return found
+
+        def look() -> JobEnd | None:
+            job = self.jobs.get(job_id)
+            if job is None:
+                return None
+            return JobEnd(state=job.state, end_time=job.end_time, may_requeue=job.may_requeue)
+
+        return self._call("end_of", look)
 
     def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
@@ -377,8 +377,7 @@ class MemorySlurm(MemoryCluster):
             failed = (job for job in self.jobs.values() if job.state == "FAILED")
             return {job.job_id: job.had for job in failed if set(job.had) & set(nodes)}
 
-        found: dict[int, tuple[str, ...]] = self._call("failed_on", look)
-        return found
+        return self._call("failed_on", look)
 
     def _as_node(self, node: MemoryNode) -> Node:
         """A node as sinfo says it; the same record as long as nothing has changed."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
 from msgspec.structs import replace
 
 from advisor.model.cluster import Node, NodePower
+from advisor.model.errors import RetryLater
 from advisor.model.job import Job
+from advisor.model.job_words import feature_words
 from advisor.model.node_sets import expand
 from advisor.model.snapshot import PENDING, QueuedJob
 
 BURST: Final = "burst"
 ON_PREMISE: Final = "onprem"
 ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
+_PENDING_FIELDS: Final = frozenset({"partition", "starttime", "features", "excnodelist", "prefer"})
+"""Only those of a waiting job can be changed."""
+_JOB_FIELDS: Final = _PENDING_FIELDS | {"timelimit", "admincomment", "requeue", "nice", "sitefactor"}
 _POWER_WORD: Final = {
     NodePower.DOWN: {"POWERED_DOWN"},
     NodePower.POWERING_UP: {"POWERING_UP"},
@@ -130,6 +136,7 @@ class MemoryJob(_Shown):
         array_job_id: Id of its array's first task; 0: it is no array's.
         array_limit: Tasks of its array that may run at a time; 0: all.
         described: What else its user said.
+        features: Its constraint, where that was changed since.
         cloud_core_seconds: Processors times seconds of its runs in the burst partition.
         interruptions, lost_seconds: How often a node was lost under it, and its time on those until then.
         shown: As Slurm last showed it, if nothing has changed since.
@@ -159,6 +166,7 @@ class MemoryJob(_Shown):
     had: tuple[str, ...] = ()
     excluded: str = ""
     prefer: str = ""
+    features: str | None = None
     restarts: int = 0
     runs: int = 0
     ends: list[str] = field(default_factory=list)
@@ -195,6 +203,45 @@ class MemoryJob(_Shown):
         if self.partition == BURST and self.cloud_seconds is not None:
             return self.cloud_seconds
         return self.seconds
+
+    @property
+    def wanted_features(self) -> tuple[str, ...]:
+        """Features that its nodes must have."""
+        if self.features is not None:
+            return feature_words(self.features)
+        return () if self.described is None else self.described.features
+
+    def check_not_ended(self) -> None:
+        """Refuse what Slurm refuses of a job that has ended."""
+        if self.state in ENDED:
+            raise RetryLater("Job has already finished", code="slurm.command_failed")
+
+    def set(self, changes: Mapping[str, str], now: float) -> None:
+        """Set fields as ``scontrol update job`` does, at ``now`` in epoch seconds.
+
+        Raises:
+            RetryLater: Slurm would refuse it.
+            ValueError: It is not known here.
+        """
+        if (unknown := changes.keys() - _JOB_FIELDS) or "," in changes.get("partition", ""):
+            msg = f"no {sorted(unknown) or 'list of partitions'} of a job here"
+            raise ValueError(msg)
+        self.check_not_ended()
+        if self.state != PENDING and changes.keys() & _PENDING_FIELDS:
+            raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
+        self.partition = changes.get("partition", self.partition)
+        self.excluded = changes.get("excnodelist", self.excluded)
+        self.prefer = changes.get("prefer", self.prefer)
+        self.features = changes.get("features", self.features)
+        self.admin_comment = changes.get("admincomment", self.admin_comment)
+        self.may_requeue = {"0": False, "1": True}.get(changes.get("requeue", ""), self.may_requeue)
+        raised, lowered = max(0, self.priority_offset), max(0, -self.priority_offset)
+        raised = int(changes.get("sitefactor", raised))
+        self.priority_offset = raised - int(changes.get("nice", lowered))
+        if (limit := changes.get("timelimit")) is not None:
+            self.limit_seconds = 60.0 * float(limit)
+        if (start := changes.get("starttime")) is not None:
+            self.begin_time = now + float(start.removeprefix("now") or 0)
 
     @property
     def reason(self) -> str:
@@ -237,6 +284,7 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
             account=job.account or said.account,
             requeue=job.may_requeue,
             requested_time=job.limit_seconds,
+            features=job.wanted_features,
             nodes=job.nodes_wanted if job.nodes_wanted > 1 else said.nodes,
         ),
         state=job.state,

@@ -28,6 +28,8 @@ from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
 NODES = ("burst1", "burst2", "burst3")
 FEATURES = ("cloud", "x86")
 LONG, SHORT = 300.0, 1.0
+UNKNOWN = 987_654
+"""Id of no job."""
 KINDS = (
     ("--array=1-4,7,9%2", "--time=10"),
     ("--job-name=a 'b\" c|d", "--comment=x\\y, z=1;", "--time=UNLIMITED"),
@@ -63,6 +65,7 @@ class Site(Protocol):
     ) -> int: ...
     def submit_all_kinds(self) -> int: ...
     def until(self, is_so: Callable[[], bool]) -> None: ...
+    def go_away(self) -> None: ...
     def leave(self) -> None: ...
 
 
@@ -123,6 +126,10 @@ class InMemory:
             self.jobs.advance()
         assert is_so()
 
+    def go_away(self) -> None:
+        """Nobody plays slurmctld."""
+        self.jobs.is_away = True
+
     def leave(self) -> None:
         """Nothing: the next case has a new one."""
 
@@ -176,7 +183,12 @@ class OnThisMachine:
             shown = self.lab.run("scontrol", "show", "job").stdout + self.lab.run("sinfo", "-N", "-l").stdout
             pytest.fail(shown)
 
+    def go_away(self) -> None:
+        self.lab.stop_slurmctld()
+
     def leave(self) -> None:
+        if self.lab.slurmctld_pid() is None:
+            self.lab.start_slurmctld()
         self.lab.run("scancel", "--user=root", check=False)
         wait_until(lambda: not self.slurm.snapshot(self.now).jobs, seconds=240.0, what="no job is left")
         for name in NODES:

@@ -26,6 +26,7 @@ from tests.slurm.contract_sites import (
     LONG,
     NODES,
     SHORT,
+    UNKNOWN,
     InMemory,
     OnThisMachine,
     Site,
@@ -229,6 +230,57 @@ def test_a_job_that_has_ended_is_run_again_only_where_that_is_meant(site: Site, 
         site.until(lambda: state(site, job_id) == "PENDING")
 
 
+def test_one_job_of_a_list_that_is_refused_keeps_no_other_from_being_changed(site: Site) -> None:
+    ended = site.submit(SHORT, partition="onprem")
+    site.until(lambda: state(site, ended) == "")
+    holding = running(site, nodes=3)
+    for refused in (UNKNOWN, ended, holding):
+        waiting = site.submit(LONG)
+        with pytest.raises(RetryLater):
+            site.slurm.update_job([refused, waiting], {"excnodelist": "burst3"})
+        assert site.jobs.excluded_nodes(waiting) == "burst3"
+    site.slurm.update_job([holding, waiting], {"nice": "7"})  # that of a running job may be changed
+    for job_id in (UNKNOWN, ended):
+        with pytest.raises(RetryLater):
+            site.slurm.release([job_id, waiting])
+
+
+def test_a_job_that_is_not_known_or_waits_is_not_requeued(site: Site) -> None:
+    running(site, nodes=3)
+    waiting = site.submit(LONG)
+    with pytest.raises(RetryLater):
+        site.slurm.requeue([UNKNOWN])
+    with pytest.raises(RetryLater):
+        site.slurm.requeue_ended([waiting])
+    site.slurm.requeue([waiting])
+    found = job(site, waiting)
+    assert found is not None
+    assert (found.state, found.restarts) == ("PENDING", 0)
+    assert site.jobs.end_of(UNKNOWN) is None
+    with pytest.raises(RetryLater):
+        site.jobs.node_constraints(UNKNOWN)
+
+
+def test_features_are_set_taken_away_and_obeyed(site: Site) -> None:
+    site.slurm.update_node(["burst1", "burst2"], features=["cloud"])
+    holding = running(site, nodes=3)
+    waiting = site.submit(LONG)
+    site.slurm.update_job([waiting], {"features": "x86"})
+    assert site.jobs.node_constraints(waiting).features == "x86"
+    found = job(site, waiting)
+    assert found is not None
+    assert found.job.features == ("x86",)
+    site.slurm.requeue([holding])
+    site.until(lambda: state(site, waiting) == "RUNNING")
+    assert has_job(site, "burst3")
+    other = site.submit(LONG)
+    site.slurm.update_job([other], {"features": "x86"})
+    site.slurm.update_job([other], {"features": ""})
+    assert site.jobs.node_constraints(other).features == ""
+    site.until(lambda: state(site, other) == "RUNNING")
+    site.slurm.update_node(["burst1", "burst2"], features=list(FEATURES))
+
+
 def limit(site: Site, job_id: int) -> float | None:
     found = job(site, job_id)
     return None if found is None else found.job.requested_time
@@ -374,6 +426,17 @@ def test_a_node_powers_up_for_the_asking(site: Site) -> None:
 
     site.until(is_up)
     assert not has_job(site, name)
+
+
+def test_where_slurmctld_is_away_it_does_not_answer(site: Site) -> None:
+    assert site.slurm.ping()
+    site.go_away()
+    assert not site.slurm.ping()
+    for ask in (site.slurm.config, site.slurm.partitions, site.slurm.reservations):
+        with pytest.raises(RetryLater):
+            ask()
+    with pytest.raises(RetryLater):
+        site.jobs.end_of(UNKNOWN)
 
 
 @pytest.mark.slurm
