@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError
+from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 from botocore.parsers import ResponseParserError
 
 from advisor.ec2.tags import node_of
@@ -35,6 +35,7 @@ from advisor.testing.memory_ec2_records import (
     as_spot_request,
     fits,
     refusal,
+    subnet_of,
     tags_of,
 )
 
@@ -272,10 +273,13 @@ class MemoryEc2:
         """How many instances a launch gets, up to ``most``; fewer than ``least`` are refused."""
         number, code = self.available(market, kind, most)
         if number < least:
-            code = code if code == QUOTA_CODE[market] else "InsufficientInstanceCapacity"
-            self.refused[code] += 1
-            raise refusal(code, "run_instances")
+            is_quota = code == QUOTA_CODE[market]
+            raise self._refused(code if is_quota else "InsufficientInstanceCapacity")
         return number
+
+    def _refused(self, code: str) -> ClientError:
+        self.refused[code] += 1
+        return refusal(code, "run_instances")
 
     def _again(self, token: str, digest: str) -> dict[str, Any]:
         before, ids = self._tokens[token]
@@ -296,7 +300,7 @@ class MemoryEc2:
             market=market,
             private_ip=f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
             token=token,
-            subnet_id=_subnet(request),
+            subnet_id=subnet_of(request),
             group=request.get("Placement", {}).get("GroupName", ""),
             launch_index=index,
             tags=tags_of(said, "instance"),
@@ -391,9 +395,3 @@ class MemoryEc2:
     def _tell(self, item: MemoryInstance, kind: str, **detail: str) -> None:
         body = {"detail-type": kind, "detail": {"instance-id": item.instance_id, **detail}}
         self._messages[f"m-{next(self._number)}"] = json.dumps(body)
-
-
-def _subnet(request: Mapping[str, Any]) -> str | None:
-    interface = request.get("NetworkInterfaces", [{}])[0]
-    found: str | None = request.get("SubnetId") or interface.get("SubnetId")
-    return found

@@ -117,6 +117,13 @@ def tags_of(specifications: Iterable[Mapping[str, Any]], kind: str) -> dict[str,
     }
 
 
+def subnet_of(request: Mapping[str, Any]) -> str | None:
+    """The subnet that a launch names; None: none."""
+    interface = request.get("NetworkInterfaces", [{}])[0]
+    found: str | None = request.get("SubnetId") or interface.get("SubnetId")
+    return found
+
+
 def as_spot_request(item: MemoryInstance) -> dict[str, Any]:
     """The spot request of an instance as DescribeSpotInstanceRequests says it."""
     return {

@@ -176,7 +176,7 @@ def install(state: EmulatorState) -> Application:
 
 
 def _of_listed(lifecycle: Lifecycle, named: str, action: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An action that EC2 refuses for instances that are not there, or that no call lists yet; moto does not."""
+    """An action that EC2, unlike moto, refuses for instances that are not there or that no call lists yet."""
 
     def checked(response: Any) -> Any:
         for name in response._get_param(named, []):  # noqa: SLF001 -- moto's own way
