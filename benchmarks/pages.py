@@ -50,7 +50,7 @@ _ADDRESS: Final = "http://127.0.0.1:9420"
 
 
 def run(*, jobs: int = 200_000, seed: int = 1, tell: Tell = lambda _: None) -> dict[str, Any]:
-    """Seconds of each page, in a temporary folder."""
+    """Seconds of each page by the clock, and the size of the history, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         tell("making the history")
         config = make_site(Path(folder), jobs=jobs, seed=seed)
@@ -67,6 +67,7 @@ def run(*, jobs: int = 200_000, seed: int = 1, tell: Tell = lambda _: None) -> d
         return {
             "jobs": jobs,
             "weeks": _WEEKS,
+            "history_mb": (Path(folder) / "state" / "history.db").stat().st_size / 1e6,
             "rows": [{"page": page, "first": first, "later": later} for page, first, later in rows],
             "slowest_first": max(first for _, first, _ in rows),
             "redraw": {"median": float(np.median(redrawn)), "max": max(redrawn)},

@@ -23,6 +23,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Mode
 from advisor.model.errors import BadInput
 from advisor.testing.ec2 import Ec2Emulator
+from benchmarks.commands import bench
 from tests.commands import app
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -125,6 +126,14 @@ def test_command_is_understood(page: Path, value: str) -> None:
 def test_wrong_commands_are_not_understood(wrong: str) -> None:
     with pytest.raises((LookupError, USAGE_ERROR)):
         parse(wrong.split())
+
+
+def test_tests_and_benchmarks_that_measure_something_exist() -> None:
+    tests = [word for _, value in commands("pytest") for word in value.split() if word.startswith("tests/")]
+    names = [value.split()[3] for _, value in commands("python -m benchmarks")]
+    assert min(len(tests), len(names)) >= 2
+    assert [path for path in tests if not (PROJECT / path).exists()] == []
+    assert set(names) <= {command.name for command in bench.registered_commands}
 
 
 @named(list(dict.fromkeys(commands("make"))))

@@ -49,7 +49,8 @@ def test_what_cannot_be_read_is_left_out(pages: str, parameters: str) -> None:
 
 
 def test_without_an_answer_jobs_start_by_their_priorities() -> None:
-    assert all(order.default_shares is None for order in queue_orders(QUEUES, "", PARAMETERS, {}).values())
+    orders = queue_orders(QUEUES, "", PARAMETERS, {})
+    assert {name: order.default_shares for name, order in orders.items()} == {"plain": None, "normal": None}
 
 
 def test_a_priority_that_other_terms_have_changed_counts_as_it_is_shown() -> None:
