@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from advisor.model import TellAdmin
+from advisor.model import ClusterState, Estimates, Job, TellAdmin
 from advisor.service.exchange import snapshot
 from advisor.service.submit import state_holder
 from advisor.service.submit.state_holder import LoadedModel, LoadModel, StateHolder
@@ -54,18 +54,25 @@ def test_a_snapshot_that_cannot_be_made_ready_is_used_all_the_same(tmp_path: Pat
 
 
 def test_a_model_is_rehearsed_before_it_is_used(tmp_path: Path) -> None:
-    estimator = FixedEstimator()
+    used: list[LoadedModel | None] = []
     asked: list[str | None] = []
+
+    class Rehearsed(FixedEstimator):
+        def estimate(self, job: Job, state: ClusterState) -> Estimates:
+            used.append(holder.current.model)
+            return super().estimate(job, state)
+
+    estimator = Rehearsed()
 
     def load(version: str | None) -> LoadedModel | None:
         asked.append(version)
-        assert holder.current.model is None or not estimator.seen[len(estimator.seen) :]
         return LoadedModel("7", estimator) if version is None else None
 
     holder = StateHolder(make_settings(tmp_path), load_model=load)
     holder.refresh()
     assert holder.current.model == LoadedModel("7", estimator)
-    assert len(estimator.seen) > 10
+    assert len(used) > 10
+    assert set(used) == {None}
     holder.use_settings(make_settings(tmp_path))
     holder.refresh()
     assert asked == [None, "7"]
