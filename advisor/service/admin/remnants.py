@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from advisor.config.slurm_conf import value_in
 from advisor.files.whole_file import replacing, resemble
-from advisor.model.errors import AdvisorError
+from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.model.snapshot import PENDING, QueuedJob
@@ -29,6 +30,8 @@ _OUR_CONF_FILES: Final = ("advisor_hook.conf", "advisor_programs.conf")
 _PROGRAM: Final = re.compile(
     r"^\s*(ResumeProgram|SuspendProgram|ResumeFailProgram|PrologSlurmctld)\s*=.*advisor", re.IGNORECASE
 )
+_PLUGINS: Final = re.compile(r"^\s*JobSubmitPlugins\s*=(.*)", re.MULTILINE | re.IGNORECASE)
+_INCLUDE: Final = re.compile(r"^\s*Include\s+(\S+)", re.MULTILINE | re.IGNORECASE)
 
 Undo = Callable[[], None]
 
@@ -185,7 +188,8 @@ class Remnants:
         conf = self.settings.paths.slurm_conf
         text = _read(conf)
         yield from self._slurm_conf(conf, text)
-        yield from self._hook(conf.parent, has_lua=_has_lua(without_marked_lines(text) or text))
+        left = text if self.is_in_use else without_marked_lines(text) or text
+        yield from self._hook(conf, has_lua=_has_lua(conf, left))
 
     def _slurm_conf(self, conf: Path, text: str) -> Iterator[Remnant]:
         rest = without_marked_lines(text)
@@ -206,7 +210,8 @@ class Remnants:
         name = re.escape(self.settings.cluster.burst_partition)
         return bool(re.match(rf"\s*PartitionName\s*=\s*{name}\b", line, re.IGNORECASE))
 
-    def _hook(self, folder: Path, *, has_lua: bool) -> Iterator[Remnant]:
+    def _hook(self, conf: Path, *, has_lua: bool) -> Iterator[Remnant]:
+        folder = conf.parent
         script, module = folder / hook_files.HOOK, folder / hook_files.HOOK_MODULE
         text = _read(script)
         rest = without_marked_lines(text)
@@ -214,7 +219,7 @@ class Remnants:
         if rest is not None:
             yield Remnant(f"our marked lines in {script}", "remove them", _rewriting(script, text, rest))
         elif is_ours and not has_lua:
-            yield Remnant(f"{script}, ours alone", "remove it", script.unlink)
+            yield Remnant(f"{script}, ours alone", "remove it", lambda: _remove_script(script, conf))
         elif is_ours:
             how = f"take lua out of JobSubmitPlugins, restart slurmctld, then remove {script} and {module}"
             yield Remnant(f"{script}, ours alone, is loaded by slurmctld", how)
@@ -276,8 +281,19 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _has_lua(conf: str) -> bool:
-    return re.search(r"^\s*JobSubmitPlugins\s*=.*\blua\b", conf, re.MULTILINE | re.IGNORECASE) is not None
+def _has_lua(conf: Path, text: str) -> bool:
+    """Whether slurmctld loads job_submit.lua by this text of slurm.conf, or by a file that it includes."""
+    values = _PLUGINS.findall(text)
+    values += [value_in(conf.parent / name, "JobSubmitPlugins") or "" for name in _INCLUDE.findall(text)]
+    return any(re.search(r"\blua\b", value) for value in values)
+
+
+def _remove_script(script: Path, conf: Path) -> None:
+    """Remove job_submit.lua, unless the lines that load it could not be taken out of slurm.conf before."""
+    if _has_lua(conf, _read(conf)):
+        text = f"{conf} still names lua in JobSubmitPlugins: slurmctld would not start without {script}"
+        raise TellAdmin(text, code="uninstall.hook_in_use")
+    script.unlink()
 
 
 def _rewriting(path: Path, text: str, rest: str) -> Undo:

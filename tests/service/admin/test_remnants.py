@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model.errors import TellAdmin
+from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.snapshot import QueuedJob
@@ -169,6 +170,27 @@ def test_our_own_script_goes_only_when_slurmctld_loads_it_no_more(world: World, 
     left = world.undo()
     assert (script.exists(), module.exists()) == (has_lua, has_lua)
     assert any("JobSubmitPlugins" in one.how for one in left) is has_lua
+
+
+@pytest.mark.parametrize("how", ["marked, cloud in use", "included", "slurm.conf cannot be written"])
+def test_slurmctld_can_start_after_it(world: World, how: str) -> None:
+    """It does not start without a job_submit.lua that slurm.conf names: seen under a real systemd."""
+    script = world.put("job_submit.lua", (hook_files.folder() / "job_submit.lua").read_text())
+    without = CONF.replace("JobSubmitPlugins=lua\n", "")
+    marked = "# BEGIN burst-advisor\nJobSubmitPlugins=lua\n# END burst-advisor\n"
+    if how == "included":
+        world.put("ours.conf", "JobSubmitPlugins=lua\n")
+        world.put("slurm.conf", without + "Include ours.conf\n")
+    else:
+        world.put("slurm.conf", without + marked)
+    if how == "marked, cloud in use":
+        world.instances = lambda: ["i-1"]
+    found = world.found()
+    for one in found:
+        if one.undo is not None and not (how.endswith("written") and "marked lines" in one.what):
+            with suppress(AdvisorError):
+                one.undo()
+    assert script.exists()
 
 
 def test_marked_lines_of_slurm_conf_go_when_the_cloud_is_empty(world: World) -> None:
