@@ -84,6 +84,7 @@ class SpoolWriter:
         self._bytes = 0
         self._files = 0
         self._buffered = 0
+        self._failures = 0
         self.written = 0
         self.dropped = 0
 
@@ -191,7 +192,9 @@ class SpoolWriter:
                     path.unlink()
         self.dropped += self._buffered
         self._buffered = 0
-        log.warning("spool.write_failed", error=error.strerror, dropped=self.dropped)
+        self._failures += 1
+        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...: each submission fails
+            log.warning("spool.write_failed", error=error.strerror, dropped=self.dropped)
 
     def _open(self) -> IO[bytes]:
         self._files += 1

@@ -111,19 +111,21 @@ def test_a_full_disk_loses_and_counts_what_comes_while_it_is_full(
     spool.append(records[0])
     while spool.written < 1:
         threading.Event().wait(0.005)
-    with capture_logs(), room_for(len(frame(records[0]))):
+    with capture_logs() as logged, room_for(len(frame(records[0]))):
         spool.append(records[1])
         while spool.dropped < 1:
             threading.Event().wait(0.005)
         with room_for(0):
-            for lost in (2, 3):
+            for lost in range(2, 9):
                 spool.append(records[lost])
                 while spool.dropped < lost:
                     threading.Event().wait(0.005)
-    spool.append(records[4])
+    spool.append(records[9])
     spool.stop()
-    assert read_all(folder) == [records[0], records[4]]
-    assert (spool.written, spool.dropped, spool.waiting) == (2, 3, 0)
+    assert read_all(folder) == [records[0], records[9]]
+    assert (spool.written, spool.dropped, spool.waiting) == (2, 8, 0)
+    told = [line["dropped"] for line in logged if line["event"] == "spool.write_failed"]
+    assert told == [1, 2, 4, 8], "the log is on the same disk"
     assert [path.suffix for path in folder.iterdir()] == [".spool"] * 2  # none is left to the next start
 
 
