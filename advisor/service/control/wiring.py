@@ -15,6 +15,7 @@ from advisor.ec2.prices import Prices
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.cloud.pricing import price_table
 from advisor.service.control.connections import Connections, Shared
@@ -30,6 +31,7 @@ from advisor.service.exchange.staged import Staged
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
+from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
@@ -209,8 +211,7 @@ class Control:
         steering = {name for feature in self.features for name in feature.steering}
         at_work = self._at_work(steering, deadline)
         if not at_work:  # before the other loops end, which may simulate for a minute
-            for feature in self.features:
-                feature.release()
+            self._release()
         at_work += self._at_work(self.runners.keys() - steering, deadline)
         if at_work:
             log.warning("control.loop_did_not_end", loops=at_work)
@@ -218,6 +219,13 @@ class Control:
         self.store.close()
         log.info("control.stopped")
         return True
+
+    def _release(self) -> None:
+        """Let each feature give back what it has set, also where one cannot (a full disk)."""
+        try:
+            do_all(*(feature.release for feature in self.features))
+        except AdvisorError as error:
+            log.warning("control.not_released", code=error.code, message=str(error), exc_info=error.__cause__)
 
     def _at_work(self, names: Iterable[str], deadline: float) -> list[str]:
         """Wait for loops to end; the names of those that have not by then (monotonic seconds)."""

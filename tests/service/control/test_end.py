@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
@@ -52,3 +55,27 @@ def test_only_who_acts_there_keeps_slurm_from_being_given_back(
     loop.go_on.set()
     assert control.stop()
     assert let_go.is_set()
+
+
+def test_a_feature_that_cannot_let_go_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The price is saved at the end: on a full disk all others were left as they were, with a traceback."""
+    world, _ = held_world(tmp_path)
+    control = Control(
+        world.settings, Connections(slurm=world.slurm, nodes_asked=world.slurm), clock=world.clock.clock
+    )
+    let_go: list[str] = []
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(control.features[0], "release", full)
+    for feature in control.features[1:]:
+        monkeypatch.setattr(feature, "release", partial(let_go.append, type(feature).__name__))
+    with capture_logs() as logged:
+        assert control.stop()
+    assert len(let_go) == len(control.features) - 1
+    assert [line["code"] for line in logged if line["event"] == "control.not_released"] == [
+        "loop.not_writable"
+    ]
