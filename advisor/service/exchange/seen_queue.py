@@ -1,14 +1,20 @@
-"""The on-premise queue of a snapshot, from which `advisor serve` forecasts the wait of a new job."""
+"""The on-premise queue of a snapshot, from which `advisor serve` forecasts the wait of a new job.
+
+The simulator that reads it is imported late: commands that read a snapshot need no numba.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from advisor.arrays import Floats
 from advisor.model.machine import Machine
-from advisor.simulate.pool.closed_queue import ClosedQueue
-from advisor.simulate.pool.start_profile import NODE_COLUMNS
+
+if TYPE_CHECKING:
+    from advisor.simulate.pool.closed_queue import ClosedQueue
 
 
 class SeenQueue(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +58,8 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         nodes: Floats | None = None,
     ) -> SeenQueue:
         """Pack the arrays of a machine's `ClosedQueue`, in their order there; it needs none of the others."""
+        from advisor.simulate.pool.closed_queue import ClosedQueue  # noqa: PLC0415
+
         arrays = ClosedQueue(np.zeros(0), running, waiting, *others)[1:]
         here, behind, reserved, limited, groups = map(_packed, arrays)
         return cls(
@@ -71,6 +79,8 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
+        from advisor.simulate.pool.start_profile import NODE_COLUMNS  # noqa: PLC0415
+
         return _array(self.nodes, NODE_COLUMNS).copy()
 
     def ranks(self) -> list[float]:
@@ -88,6 +98,8 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
+        from advisor.simulate.pool.closed_queue import ClosedQueue  # noqa: PLC0415
+
         sizes, reserved = np.array(self.machine.sizes, np.float64), _array(self.reserved, 4)
         running = _array(self.running, 3 + len(sizes) + len(reserved))
         waiting = _array(self.waiting, 2 + len(sizes))[:rows]
