@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from advisor.history.schema import SCHEMA_VERSION
 from advisor.model.settings import Settings
 from advisor.service.state.records import WEB_FOLDER
 
@@ -161,10 +164,14 @@ def test_systemd_opens_the_submit_socket_for_slurmctld_and_closes_it_with_the_se
     assert (door["SocketUser"], door["SocketGroup"]) == (service["User"], service["Group"])
     assert door["SocketMode"] == ["0660"]
     assert door["PartOf"] == ["advisor-serve.service"], "a stopped advisor is not started by the next job"
-    assert door["RemoveOnStop"] == ["yes"]
     assert service["Requires"] == ["advisor-serve.socket"]
     assert "advisor-serve.socket" in service["After"][0].split()
     assert "@chown" not in " ".join(service["SystemCallFilter"])
+
+
+@pytest.mark.parametrize("door", sorted(UNITS.glob("*.socket")), ids=lambda unit: unit.stem)
+def test_no_socket_file_is_left_where_nobody_listens(door: Path) -> None:
+    assert settings_of(door)["RemoveOnStop"] == ["yes"]
 
 
 def test_slurmctld_never_waits_for_the_start_of_a_service_of_ours() -> None:
@@ -222,3 +229,44 @@ def test_the_socket_of_the_pages_is_opened_before_their_service_starts() -> None
         page.index("systemctl enable --now advisor-web.socket"),
     )
     assert stop < start
+
+
+def set_up_history(folder: Path, version: str | None) -> subprocess.CompletedProcess[str]:
+    """Run what `set_up` does with a history in SQLite at an upgrade or downgrade of the package."""
+    text = (UNITS.parent / "packaging" / "set_up").read_text()
+    program = text[text.index("<<'EOF'\n") + 7 : text.index("\nEOF\n")]
+    history, copy = folder / "history.db", folder / "history.db.before-upgrade"
+    with sqlite3.connect(history) as connection:
+        if version is not None:
+            connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+            connection.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+    copy.write_text("of an earlier upgrade")
+    versions = UNITS.parent / "advisor" / "history" / "migrations" / "versions"
+    return subprocess.run(
+        [sys.executable, "-IS", "-", str(history), str(copy), str(versions)],
+        input=program,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "is_copied"), [("0001", True), (None, True), ("now", False), ("9999", False)]
+)
+def test_only_what_an_upgrade_will_migrate_replaces_the_copy_of_the_history(
+    tmp_path: Path, version: str | None, *, is_copied: bool
+) -> None:
+    """A downgrade put the migrated history in the place of the one that the older release can read."""
+    done = set_up_history(tmp_path, SCHEMA_VERSION if version == "now" else version)
+    with (tmp_path / "history.db.before-upgrade").open("rb") as file:
+        assert (file.read(21) != b"of an earlier upgrade") is is_copied
+    assert ("brings" in done.stdout) is is_copied
+    assert ("newer release" in done.stderr) is (version == "9999")
+
+
+def test_the_rpm_brings_compiled_modules() -> None:
+    """The service's user can write none there: `advisor status` took three times as long."""
+    spec = (UNITS.parent / "packaging" / "burst-advisor.spec").read_text()
+    install = spec[spec.index("%install") : spec.index("%post")]
+    assert install.index("__pycache__") < install.index("-m compileall")
