@@ -322,7 +322,9 @@ class Database:
     def _explain(self, error: sa.exc.DBAPIError) -> AdvisorError:
         original: Any = error.orig
         if self._url.get_backend_name() == "sqlite":
-            return self._explain_sqlite((getattr(original, "sqlite_errorcode", None) or 0) & 0xFF, original)
+            code = getattr(original, "sqlite_errorcode", None) or 0
+            is_full = code == sqlite3.SQLITE_IOERR_SHMSIZE  # no room for the file beside it, on a sound disk
+            return self._explain_sqlite(sqlite3.SQLITE_FULL if is_full else code & 0xFF, original)
         state = getattr(original, "sqlstate", None) or ""
         text = f"{self.where}: {str(original).strip()}"
         if state in _POSTGRESQL_MEND:

@@ -22,6 +22,7 @@ from advisor.history.database import Database
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome, RetryLater, TellAdmin
 from advisor.model.bill import PaidTime
+from tests.full_disk import room_for
 
 Make = Callable[..., JobOutcome]
 MIGRATIONS = Path(advisor.history.__file__).parent / "migrations"
@@ -283,6 +284,16 @@ def test_a_full_disk_loses_nothing(sqlite_url: str, make_outcome: Make) -> None:
         with pytest.raises(TellAdmin, match="disk is full"):
             store.add([make_outcome(i, name="x" * 2000) for i in range(500)])
         assert store.count() == 1
+
+
+def test_a_history_that_is_opened_on_a_full_disk_is_on_no_broken_one(
+    sqlite_url: str, make_outcome: Make
+) -> None:
+    """SQLite finds no room for the file beside it: the admin was sent for another disk."""
+    with HistoryStore(sqlite_url) as store:
+        store.add([make_outcome(1)])
+    with room_for(1000), pytest.raises(TellAdmin, match="disk is full"), HistoryStore(sqlite_url) as store:
+        store.count()
 
 
 @pytest.mark.parametrize(
