@@ -35,16 +35,16 @@ def run(
 ) -> dict[str, Any]:
     """Measure the search for the parameters of the estimator of waits or run times.
 
-    Row ``at`` stands for now: the 500 jobs before it are tuned on, the 500 after it are the hold-out.
+    Row ``at`` stands for now: the newest 500 jobs known then are tuned on, the 500 after it are the hold-out.
     ``control``: scipy's differential evolution searches too, with as many evaluations.
     """
     tell(f"reading {trace}")
     table = load_table(trace, keep="all")
     encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds)
     states = states_of(table)
-    problem, later = (
-        TuningProblem.from_log(table, states, encoder, target, at=row) for row in (at, at + 500)
-    )
+    problem = TuningProblem.from_log(table, states, encoder, target, at=at)
+    until = table.select(slice(0, at + 500))
+    later = TuningProblem.from_log(until, states_of(until), encoder, target)
     untuned = KnnParameters.untuned(CUNHA_TABLE_I)
     Fitness(problem)(untuned)  # compiled before the clock starts
     tell(f"genetic search on {table.name}, {target}")

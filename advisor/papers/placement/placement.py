@@ -69,10 +69,11 @@ class PlacementOptions:
         skip, jobs: First row of the window, and rows in it.
         factors: Overheads o.
         baseline: i of s(c) = o*c + i.
-        tune: Whether the GA looks for the estimators' parameters on the 500 entries before the window.
+        tune: Whether the GA looks for the estimators' parameters on the 500 newest entries known before the
+            window.
         generations, population: Of the GA; the paper used 100 and 50.
         seed: Of the GA.
-        backtest_jobs: Rows before the window on which the cutoff is chosen.
+        backtest_jobs: Rows before the window; the cutoff is chosen on those of them that had ended.
         record_jobs: Rows before the window on which the advisor's own rule earns its record.
         forecast: How the advisor's own forecasts are made.
         budgets: Budgets of hedged starts, multiples of the clairvoyant's core-hours; empty: none are
@@ -109,6 +110,7 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
     states = states_of(table)
     encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds)
     past = _window(table, max(0, options.skip - options.backtest_jobs), options.skip)
+    past = past[table.end[past] < table.submit[window[0]]]
     both = np.concatenate([past, window])
     features = encoder.encode_table(table, states)
     estimates: dict[Target, EstimateColumns] = {}
@@ -250,7 +252,7 @@ def _parameters(
     options: PlacementOptions,
     progress: Progress,
 ) -> tuple[KnnParameters, TunedParameters]:
-    """Parameters for the window, from the 500 entries before it (section V-A); untuned ones without those."""
+    """Parameters for the window, from the 500 newest entries known then (section V-A); else untuned ones."""
     start = untuned_of(EstimatorSettings(), encoder.schema)
     if not options.tune:
         return start, _shown(start, encoder)

@@ -55,7 +55,7 @@ class TuningProblem:
         at: int | None = None,
         entries: int = TEST_ENTRIES,
     ) -> TuningProblem:
-        """Take the last test entries before row ``at``, and as cases all jobs known before the first of them.
+        """Take the last test entries known at row ``at``, and as cases all jobs known before the first of them.
 
         A wait is known once the job has started, a run time once it has ended.
 
@@ -63,14 +63,14 @@ class TuningProblem:
             table: A log in submission order. Rows with a run time of 0 or less, or a label that is negative
                 or not known, are left out.
             states: The cluster's state at each row's submission.
-            at: The row that stands for now; by default the end of the table.
+            at: The row whose submission is now; by default all is known.
 
         Raises:
             BadInput: The log is too short.
         """
         known = Known.of(table, target)
-        usable = np.sort(known.rows)
-        test = usable[usable < (len(table) if at is None else at)][-entries:]
+        is_over = at is None or at >= len(table)
+        test = np.sort(known.rows if is_over else known.rows[known.before(table.submit[at])])[-entries:]
         before = known.before(table.submit[test[0]]) if len(test) == entries else slice(0, 0)
         base = known.rows[before]
         if len(base) == 0:

@@ -118,6 +118,18 @@ def test_tuning_is_reported_and_the_same_for_the_same_seed(replayed):
     assert PHASES.count("tuning the wait estimator") >= 2
 
 
+def test_what_was_not_known_when_the_window_began_changes_neither_parameters_nor_cutoff(replayed):
+    table, found = replayed
+    now, earlier = table.submit[OPTIONS.skip], np.arange(len(table)) < OPTIONS.skip
+    waits, runs = earlier & (table.start >= now), earlier & (table.run > 0) & (table.end >= now)
+    assert waits.sum() > 0
+    assert runs.sum() > waits.sum()
+    changed = replace(table, wait=table.wait + 5_000.0 * waits, run=table.run + 9_000.0 * runs)
+    again = replay_placement(changed, OPTIONS, quiet)
+    assert again.parameters == found.parameters
+    assert again.cutoff == found.cutoff
+
+
 def test_without_tuning(replayed):
     found = replay_placement(make_log(), replace(OPTIONS, tune=False, factors=(0.01,)), quiet)
     assert len(found.rows) == 1
@@ -225,7 +237,7 @@ def test_the_papers_optimum_to_the_job(traces, name):
     jobs, printed = PRINTED[name]
     table = read_table(traces / f"{name}.swf.gz", keep="all")
     options = PlacementOptions(
-        tune=False, factors=(0.01, 0.05, 0.10), backtest_jobs=500, record_jobs=2_000, forecast=QUICK
+        tune=False, factors=(0.01, 0.05, 0.10), backtest_jobs=2_000, record_jobs=2_000, forecast=QUICK
     )
     found = replay_placement(table, options, quiet)
     assert found.jobs == jobs
