@@ -1,1 +1,1 @@
-"""The cluster of two papers: EASY backfilling with classes, killed attempts and a cloud partition."""
+"""The cluster of two papers: EASY backfilling with job classes and killed attempts."""

@@ -1,10 +1,9 @@
 """The compiled event loop of the simulated cluster.
 
 At one moment, in this order: jobs end (lower row first); jobs submitted now join the queue; starved jobs move
-to the front and outlived plans are corrected; one scheduling pass; jobs whose patience is over leave for the
-cloud, with another pass if any did. A pass starts jobs from the head while they fit, reserves the earliest
-planned moment for the first that does not, and starts those behind it that do not delay it by plan. The tests
-compare with these rules in plain Python, ``tests/simulate/oracle.py``.
+to the front and outlived plans are corrected; one scheduling pass. A pass starts jobs from the head while
+they fit, reserves the earliest planned moment for the first that does not, and starts those behind it that do
+not delay it by plan. The tests compare with these rules in plain Python, ``tests/papers/cluster/oracle.py``.
 
 Most events are submissions that change nothing for the queue. While no job has ended and the head is the
 same, the reservation stands and no other job can have become startable, so only the new job is tried. This
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 
 from advisor.arrays import Ints
 from advisor.compiled import compiled
-from advisor.papers.cluster._passes import backfill, enqueue, may_backfill, schedule, send_to_cloud
+from advisor.papers.cluster._passes import backfill, enqueue, may_backfill, schedule
 from advisor.papers.cluster._state import (
-    CLOUD,
     DONE,
     RUNNING,
     WAITING,
@@ -65,7 +63,7 @@ def _end_due(
             job.lost = job.limit
             job.limit = np.inf
             job.rank = LARGE
-            job.planned = job.planned_again
+            job.planned = job.requested
             enqueue(jobs, queue, scalars, rules, row)
             continue
         job.where = DONE
@@ -94,9 +92,6 @@ def _arrive_due(
     while cluster.arrived < len(jobs) and jobs[cluster.arrived].submit == cluster.now:
         row = cluster.arrived
         cluster.arrived += 1
-        if jobs[row].patience < 0:
-            send_to_cloud(jobs, scalars, rules, row)
-            continue
         if rules.predict:
             _predict(jobs, recent, row)
         enqueue(jobs, queue, scalars, rules, row)
@@ -147,24 +142,7 @@ def _correct_outlived_plans(jobs: Records, running: Ints, scalars: Records) -> N
 
 
 @compiled
-def _leave_due(jobs: Records, queue: Ints, leaving: Ints, scalars: Records, rules: Rules) -> None:
-    """Send jobs whose patience is over to the cloud."""
-    cluster = scalars[0]
-    while cluster.left < len(leaving):
-        row = leaving[cluster.left]
-        job = jobs[row]
-        if job.submit + job.patience > cluster.now:
-            return
-        cluster.left += 1
-        if job.where == WAITING:
-            queue_remove(queue, jobs, scalars, row)
-            cluster.waiting_work -= job.planned * job.processors
-            send_to_cloud(jobs, scalars, rules, row)
-            cluster.dirty = 1
-
-
-@compiled
-def _next_time(jobs: Records, ending: Records, leaving: Ints, scalars: Records) -> float:
+def _next_time(jobs: Records, ending: Records, scalars: Records) -> float:
     """Time of the next event; infinite when all is done."""
     cluster = scalars[0]
     time = np.inf
@@ -172,25 +150,18 @@ def _next_time(jobs: Records, ending: Records, leaving: Ints, scalars: Records) 
         time = jobs[cluster.arrived].submit
     if cluster.endings > 0:
         time = min(time, ending[0].time)
-    while cluster.left < len(leaving):
-        job = jobs[leaving[cluster.left]]
-        if job.where not in (DONE, CLOUD):
-            time = min(time, job.submit + job.patience)
-            break
-        cluster.left += 1
     return time
 
 
 @compiled
 def advance(state: State, rules: Rules, most_events: int) -> bool:
-    """Process at most ``most_events`` moments; True when every job has ended or left for the cloud."""
-    jobs, queue, running, ending, recent, leaving, scratch, scalars = state
+    """Process at most ``most_events`` moments; True when every job has ended."""
+    jobs, queue, running, ending, recent, scratch, scalars = state
     cluster = scalars[0]
     for _ in range(most_events):
-        cluster.now = _next_time(jobs, ending, leaving, scalars)
+        cluster.now = _next_time(jobs, ending, scalars)
         if cluster.now == np.inf:
             return True
-        cluster.events += 1
         _end_due(jobs, queue, running, ending, recent, scalars, rules)
         newcomer = _arrive_due(jobs, queue, recent, scalars, rules)
         _promote_starved(jobs, queue, scalars, rules)
@@ -206,8 +177,4 @@ def advance(state: State, rules: Rules, most_events: int) -> bool:
         elif newcomer != _NONE and may_backfill(jobs, scalars, newcomer):
             queue_remove(queue, jobs, scalars, newcomer)
             backfill(jobs, running, ending, scalars, newcomer)
-        if cluster.left < len(leaving):
-            _leave_due(jobs, queue, leaving, scalars, rules)
-            if cluster.dirty:
-                schedule(jobs, queue, running, ending, scratch, scalars, rules)
     return False

@@ -7,7 +7,6 @@ import numpy as np
 from advisor.arrays import Ints
 from advisor.compiled import compiled
 from advisor.papers.cluster._state import (
-    CLOUD,
     RUNNING,
     WAITING,
     Rules,
@@ -54,16 +53,6 @@ def start(jobs: Records, running: Ints, ending: Records, scalars: Records, row: 
     cluster.running += 1
     cluster.endings += 1
     cluster.free -= job.processors
-
-
-@compiled
-def send_to_cloud(jobs: Records, scalars: Records, rules: Rules, row: int) -> None:
-    """Start a job on its own cloud node, after the boot."""
-    job = jobs[row]
-    job.where = CLOUD
-    job.attempts += 1
-    job.start = scalars[0].now + rules.boot
-    job.end = job.start + job.run * rules.slowdown
 
 
 @compiled

@@ -16,38 +16,38 @@ from advisor.arrays import Ints
 from advisor.compiled import compiled
 from advisor.simulate.heap import Records
 
-AHEAD, WAITING, RUNNING, DONE, CLOUD = 0, 1, 2, 3, 4
+AHEAD, WAITING, RUNNING, DONE = 0, 1, 2, 3
 """Where a job is."""
 
 JOB = np.dtype(
-    [(name, np.float64) for name in ("submit", "run", "requested", "planned", "planned_again", "limit")]
-    + [(name, np.float64) for name in ("patience", "start", "end", "lost", "planned_end", "key")]
+    [(name, np.float64) for name in ("submit", "run", "requested", "planned", "limit")]
+    + [(name, np.float64) for name in ("start", "end", "lost", "planned_end", "key")]
     + [(name, np.int64) for name in ("processors", "user", "where", "rank", "attempts", "corrections")],
     align=True,
 )
 """A job: the columns of `Demand`, then the results so far. Times in seconds.
 
-``where``: AHEAD to CLOUD; ``rank``: its class, or STARVED; ``key``: the policy's sort key, smallest first;
+``where``: AHEAD to DONE; ``rank``: its class, or STARVED; ``key``: the policy's sort key, smallest first;
 ``planned_end``: when it is planned to end; ``lost``: run time of a killed attempt.
 """
 
 CLUSTER = np.dtype(
     [(name, np.float64) for name in ("now", "shadow", "waiting_work")]
     + [(name, np.int64) for name in ("arrived", "head", "tail", "running", "endings", "free", "extra")]
-    + [(name, np.int64) for name in ("left", "promoted", "dirty", "events")],
+    + [(name, np.int64) for name in ("promoted", "dirty")],
     align=True,
 )
 """Scalars that change; times in seconds.
 
 ``shadow``: time reserved for the head, at which ``extra`` processors stay free; ``waiting_work``: planned
-processor-seconds of the queue; ``head``, ``tail``: the queue's range in its array; ``arrived``, ``left``,
-``promoted``: how many submissions, ends of patience and starvation thresholds have been processed;
-``endings``: size of the heap; ``dirty``: a whole scheduling pass is due.
+processor-seconds of the queue; ``head``, ``tail``: the queue's range in its array; ``arrived``,
+``promoted``: how many submissions and starvation thresholds have been processed; ``endings``: size of the
+heap; ``dirty``: a whole scheduling pass is due.
 """
 
 
 class Rules(NamedTuple):
-    """A :class:`~advisor.papers.cluster.policies.Policy`, the machine and the cloud, as numbers."""
+    """A :class:`~advisor.papers.cluster.policies.Policy` and the machine, as numbers."""
 
     total: int
     order: int
@@ -57,8 +57,6 @@ class Rules(NamedTuple):
     max_theta: float
     predict: bool
     correct: bool
-    boot: float
-    slowdown: float
 
 
 class State(NamedTuple):
@@ -66,7 +64,7 @@ class State(NamedTuple):
 
     ``queue``: waiting jobs in order; ``running``: running jobs by planned end; ``ending``: heap of true ends;
     ``recent``: (users, 2) run times of each user's last two finished jobs, newest first, NaN for none;
-    ``leaving``: jobs with a patience by its end; ``scratch``: working array for backfill candidates.
+    ``scratch``: working array for backfill candidates.
     """
 
     jobs: Records
@@ -74,7 +72,6 @@ class State(NamedTuple):
     running: Ints
     ending: Records
     recent: NDArray[np.float64]
-    leaving: Ints
     scratch: Ints
     scalars: Records
 

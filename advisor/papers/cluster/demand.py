@@ -21,15 +21,12 @@ class Demand:
     Attributes:
         submit, run: Submission (ascending) and true run time (above 0).
         processors: At least 1.
-        requested: Requested time, by which SPF, SAF and WFP sort; above 0.
+        requested: Requested time, by which SPF, SAF and WFP sort, and planned for a second attempt; above 0.
         planned: Time planned for the first attempt.
         limit: The first attempt is killed after this run time (the divider, or a probe's length) and queued
             once more as large, without limit; infinite: never.
-        planned_again: Time planned for the second attempt.
         job_class: SMALL, DOUBTFUL, PROBED or LARGE.
         user: 0 or more; only EASY++ uses it.
-        patience: The job goes to the cloud after this wait; infinite: never; below 0: at once, without
-            queueing.
     """
 
     submit: Floats
@@ -38,10 +35,8 @@ class Demand:
     requested: Floats
     planned: Floats
     limit: Floats
-    planned_again: Floats
     job_class: Ints
     user: Ints
-    patience: Floats
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -53,9 +48,7 @@ def demand_of(
     planned: Floats | None = None,
     requested: Floats | None = None,
     limit: Floats | None = None,
-    planned_again: Floats | None = None,
     job_class: Ints | None = None,
-    patience: Floats | None = None,
 ) -> Demand:
     """The jobs of a table that ran, planned by default with what their users requested.
 
@@ -65,7 +58,6 @@ def demand_of(
     count = len(table)
     if requested is None:
         requested = np.where(np.isnan(table.requested_time), table.run, table.requested_time)
-    never = np.full(count, np.inf)
     users = np.unique(table.user, return_inverse=True)[1]
     demand = Demand(
         submit=table.submit,
@@ -73,11 +65,9 @@ def demand_of(
         processors=table.processors,
         requested=requested,
         planned=requested if planned is None else planned,
-        limit=never if limit is None else limit,
-        planned_again=requested if planned_again is None else planned_again,
+        limit=np.full(count, np.inf) if limit is None else limit,
         job_class=np.full(count, LARGE) if job_class is None else job_class,
         user=users.astype(np.int64),
-        patience=never if patience is None else patience,
     )
     check(demand)
     return demand
@@ -90,13 +80,12 @@ def check(demand: Demand) -> None:
         "jobs are not in submission order": bool(np.any(np.diff(demand.submit) < 0)),
         "a job has no run time": not np.all((demand.run > 0) & np.isfinite(demand.run)),
         "a job has no processors": bool(np.any(demand.processors < 1)),
-        "a planned or requested time is not above 0": not all(
-            np.all(column > 0) for column in (demand.requested, demand.planned, demand.planned_again)
+        "a planned or requested time is not above 0": not (
+            np.all(demand.requested > 0) and np.all(demand.planned > 0)
         ),
         "a limit is not above 0": not np.all(demand.limit > 0),
         "a class is unknown": not np.all((demand.job_class >= SMALL) & (demand.job_class <= LARGE)),
         "a user is below 0": bool(np.any(demand.user < 0)),
-        "a patience is not a number": bool(np.any(np.isnan(demand.patience))),
     }
     for trouble, found in troubles.items():
         if found:

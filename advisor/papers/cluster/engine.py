@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TypeAlias
 
 import numpy as np
 
 from advisor.arrays import Floats, Ints
 from advisor.model.errors import BadInput
 from advisor.papers.cluster._kernel import advance
-from advisor.papers.cluster._state import CLOUD, CLUSTER, DONE, JOB, Rules, State
+from advisor.papers.cluster._state import CLUSTER, JOB, Rules, State
 from advisor.papers.cluster.demand import LARGE, Demand
 from advisor.papers.cluster.policies import EASY, Correction, Order, Policy
 from advisor.simulate.heap import ENDING
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with (jobs ended, jobs)."""
-
-_EVENTS_PER_CALL = 20_000  # some 0.03 s between two reports of progress
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cloud:
-    """The cloud partition, for jobs whose patience ends; each job gets its own node.
-
-    Attributes:
-        boot_seconds: From the request of the node to the job's start.
-        slowdown: Run time in the cloud over run time on the cluster.
-    """
-
-    boot_seconds: float = 0.0
-    slowdown: float = 1.0
+_EVENTS_PER_CALL = 20_000  # some 0.03 s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,55 +26,35 @@ class Schedule:
         start, end: Of the attempt that finished.
         attempts: 1, or 2 for a job that was killed at its limit and started again.
         lost: Run time of the killed attempt, or 0.
-        in_cloud: Whether the job ran in the cloud partition.
-        events: Moments at which something happened.
     """
 
     start: Floats
     end: Floats
     attempts: Ints
     lost: Floats
-    in_cloud: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    events: int
 
 
-def simulate(
-    demand: Demand,
-    processors: int,
-    policy: Policy = EASY,
-    *,
-    cloud: Cloud | None = None,
-    progress: Progress | None = None,
-) -> Schedule:
+def simulate(demand: Demand, processors: int, policy: Policy = EASY) -> Schedule:
     """Run jobs on a cluster of ``processors`` equal processors with EASY backfilling.
 
-    Deterministic; the rules are in `_kernel`. Without ``cloud``, jobs whose patience ends start at once and
-    run at the same speed. ``progress`` is called now and then. Raises BadInput when a job that stays on the
-    cluster is larger than it.
+    Deterministic; the rules are in `_kernel`. Raises BadInput when a job is larger than the cluster.
     """
-    cloud = cloud or Cloud()
     refuse_too_large(demand, processors)
-    rules = _rules_of(demand, processors, policy, cloud)
     state = _fresh_state(demand, processors)
+    rules = _rules_of(demand, processors, policy)
     while not advance(state, rules, _EVENTS_PER_CALL):
-        if progress is not None:
-            ended = np.count_nonzero(state.jobs["where"] >= DONE)
-            progress(int(ended), len(demand))
-    if progress is not None:
-        progress(len(demand), len(demand))
+        pass  # an interrupt is heard here
     return Schedule(
         start=state.jobs["start"].copy(),
         end=state.jobs["end"].copy(),
         attempts=state.jobs["attempts"].copy(),
         lost=state.jobs["lost"].copy(),
-        in_cloud=state.jobs["where"] == CLOUD,
-        events=int(state.scalars["events"][0]),
     )
 
 
 def refuse_too_large(demand: Demand, processors: int) -> None:
-    """Raise BadInput for a job that could never start: larger than the machine, with unlimited patience."""
-    too_large = (demand.processors > processors) & (demand.patience == math.inf)
+    """Raise BadInput for a job that could never start: larger than the machine."""
+    too_large = demand.processors > processors
     if np.any(too_large):
         row = int(np.argmax(too_large))
         raise BadInput(
@@ -103,7 +65,7 @@ def refuse_too_large(demand: Demand, processors: int) -> None:
         )
 
 
-def _rules_of(demand: Demand, processors: int, policy: Policy, cloud: Cloud) -> Rules:
+def _rules_of(demand: Demand, processors: int, policy: Policy) -> Rules:
     # FCFS without classes serves the starved first anyway
     starvation_is_moot = policy.order is Order.FCFS and np.all(demand.job_class == LARGE)
     return Rules(
@@ -115,8 +77,6 @@ def _rules_of(demand: Demand, processors: int, policy: Policy, cloud: Cloud) -> 
         max_theta=max(float(policy.starvation_at_most_seconds), float(policy.starvation_seconds)),
         predict=policy.predict_recent,
         correct=policy.correction is Correction.STEPS,
-        boot=float(cloud.boot_seconds),
-        slowdown=float(cloud.slowdown),
     )
 
 
@@ -129,8 +89,6 @@ def _fresh_state(demand: Demand, processors: int) -> State:
     scalars = np.zeros(1, CLUSTER)
     scalars["free"] = processors
     scalars["shadow"] = math.inf
-    leaving = np.flatnonzero((demand.patience >= 0) & np.isfinite(demand.patience))
-    leave_time = demand.submit[leaving] + demand.patience[leaving]
     max_running = min(count, processors) + 1
     users = int(demand.user.max()) + 1 if count else 0
     return State(
@@ -139,7 +97,6 @@ def _fresh_state(demand: Demand, processors: int) -> State:
         running=np.zeros(max_running, np.int64),
         ending=np.zeros(max_running, ENDING),
         recent=np.full((users, 2), math.nan),
-        leaving=leaving[np.argsort(leave_time, kind="stable")],
         scratch=np.zeros(count, np.int64),
         scalars=scalars,
     )

@@ -13,7 +13,7 @@ class Order(enum.IntEnum):
     FCFS = 0
     """First come, first served."""
     WFP = 1
-    """Largest (wait / requested)^3 x processors first; changes while jobs wait."""
+    """Largest (wait / requested time)^3 x processors first; changes while jobs wait."""
     SPF = 2
     """Shortest requested time first."""
     SAF = 3

@@ -18,11 +18,9 @@ def demand(rows: list[tuple[float, ...]], **columns: list[float]) -> Demand:
     values = {
         "requested": requested,
         "planned": requested,
-        "planned_again": requested,
         "limit": np.full(count, np.inf),
         "job_class": np.full(count, LARGE),
         "user": np.zeros(count, np.int64),
-        "patience": np.full(count, np.inf),
     }
     for name, column in columns.items():
         values[name] = np.array(column, values[name].dtype)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.papers.cluster.demand import LARGE, STARVED, Demand
-from advisor.papers.cluster.engine import Cloud, Schedule, refuse_too_large
+from advisor.papers.cluster.engine import Schedule, refuse_too_large
 from advisor.papers.cluster.policies import (
     ANY_MOMENT_SECONDS,
     EASY,
@@ -36,19 +36,15 @@ class _Job:
     processors: int
     requested: float
     planned: float
-    planned_again: float
     limit: float
     rank: int
     user: int
-    patience: float
-    in_cloud: bool = False
     start: float = math.nan
     end: float = math.nan
     attempts: int = 0
     lost: float = 0.0
     planned_end: float = math.nan
     corrections: int = 0
-    patience_is_over: bool = False
 
     @property
     def attempt_ends(self) -> float:
@@ -61,7 +57,6 @@ class _Cluster:
     """Everything there is at one moment."""
 
     policy: Policy
-    cloud: Cloud
     total: int
     jobs: list[_Job]
     now: float = 0.0
@@ -76,39 +71,31 @@ class _Cluster:
         return self.total - sum(job.processors for job in self.running)
 
 
-def simulate(
-    demand: Demand, processors: int, policy: Policy = EASY, *, cloud: Cloud | None = None
-) -> Schedule:
+def simulate(demand: Demand, processors: int, policy: Policy = EASY) -> Schedule:
     """Do what :func:`advisor.papers.cluster.engine.simulate` does, with the same schedule.
 
     Raises
     ------
     BadInput
-        A job that waits for the machine is larger than it.
+        A job is larger than the machine.
     """
     refuse_too_large(demand, processors)
-    cluster = _Cluster(policy, cloud or Cloud(), processors, list(_jobs_of(demand)))
+    cluster = _Cluster(policy, processors, list(_jobs_of(demand)))
     cluster.ahead.extend(cluster.jobs)
-    events = 0
     while (moment := _next_moment(cluster)) < math.inf:
         cluster.now = moment
-        events += 1
         _end_attempts(cluster)
         _submit(cluster)
         _promote_starved(cluster)
         if policy.correction is Correction.STEPS:
             _correct(cluster)
         _schedule(cluster)
-        if _lose_patience(cluster):
-            _schedule(cluster)
     jobs = cluster.jobs
     return Schedule(
         start=np.array([job.start for job in jobs], np.float64),
         end=np.array([job.end for job in jobs], np.float64),
         attempts=np.array([job.attempts for job in jobs], np.int64),
         lost=np.array([job.lost for job in jobs], np.float64),
-        in_cloud=np.array([job.in_cloud for job in jobs], np.bool_),
-        events=events,
     )
 
 
@@ -121,18 +108,14 @@ def _jobs_of(demand: Demand) -> Iterator[_Job]:
             processors=int(demand.processors[row]),
             requested=float(demand.requested[row]),
             planned=float(demand.planned[row]),
-            planned_again=float(demand.planned_again[row]),
             limit=float(demand.limit[row]),
             rank=int(demand.job_class[row]),
             user=int(demand.user[row]),
-            patience=float(demand.patience[row]),
         )
 
 
 def _next_moment(cluster: _Cluster) -> float:
-    here = cluster.waiting + cluster.running
-    moments = [job.submit + job.patience for job in here if job.patience >= 0 and not job.patience_is_over]
-    moments += [job.attempt_ends for job in cluster.running]
+    moments = [job.attempt_ends for job in cluster.running]
     moments += [cluster.ahead[0].submit] if cluster.ahead else []
     return min(moments, default=math.inf)
 
@@ -143,7 +126,7 @@ def _end_attempts(cluster: _Cluster) -> None:
         cluster.running.remove(job)
         if job.limit < job.run:
             job.lost, job.limit = job.limit, math.inf
-            job.planned = job.planned_again
+            job.planned = job.requested
             job.rank = STARVED if job.row < cluster.judged else LARGE
             cluster.waiting.append(job)
         else:
@@ -154,20 +137,10 @@ def _end_attempts(cluster: _Cluster) -> None:
 def _submit(cluster: _Cluster) -> None:
     while cluster.ahead and cluster.ahead[0].submit == cluster.now:
         job = cluster.ahead.popleft()
-        if job.patience < 0:
-            _send_to_cloud(cluster, job)
-            continue
         cluster.waiting.append(job)
         runs = cluster.finished.get(job.user, [])
         if cluster.policy.predict_recent and len(runs) >= 2:
             job.planned = min((runs[-1] + runs[-2]) / 2, job.requested)
-
-
-def _send_to_cloud(cluster: _Cluster, job: _Job) -> None:
-    job.in_cloud = True
-    job.attempts += 1
-    job.start = cluster.now + cluster.cloud.boot_seconds
-    job.end = job.start + job.run * cluster.cloud.slowdown
 
 
 def _promote_starved(cluster: _Cluster) -> None:
@@ -248,16 +221,3 @@ def _reservation(cluster: _Cluster, head: _Job) -> tuple[float, int]:
         if cluster.free + released >= head.processors:
             return shadow, cluster.free + released - head.processors
     raise AssertionError("a job larger than the machine was let in")
-
-
-def _lose_patience(cluster: _Cluster) -> bool:
-    """Send jobs whose patience is over to the cloud; returns whether there were any."""
-    gone = False
-    here = cluster.waiting + cluster.running
-    for job in [job for job in here if job.patience >= 0 and job.submit + job.patience <= cluster.now]:
-        if job in cluster.waiting and not job.patience_is_over:
-            cluster.waiting.remove(job)
-            _send_to_cloud(cluster, job)
-            gone = True
-        job.patience_is_over = True
-    return gone

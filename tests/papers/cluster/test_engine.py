@@ -10,7 +10,7 @@ import pytest
 from advisor.model.errors import BadInput
 from advisor.papers.cluster import engine
 from advisor.papers.cluster.demand import LARGE, PROBED, SMALL, check
-from advisor.papers.cluster.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
+from advisor.papers.cluster.policies import EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
 from tests.papers.cluster import oracle
 
 
@@ -134,20 +134,6 @@ def test_outlived_plan_grows_by_steps(simulate, by_hand):
     assert starts(simulate(jobs, 4, Policy(correction=Correction.STEPS))) == [0, 50, 12]
 
 
-def test_impatient_jobs_go_to_the_cloud(simulate, by_hand):
-    jobs = by_hand([(0, 10, 4), (1, 6, 4), (2, 6, 9), (3, 6, 4)], patience=[math.inf, 5, -1, 100])
-    cloud = engine.Cloud(boot_seconds=2, slowdown=1.5)
-    schedule = simulate(jobs, 4, cloud=cloud)
-    assert schedule.in_cloud.tolist() == [False, True, True, False]
-    assert starts(schedule) == [0, 6 + 2, 2 + 2, 10]
-    assert schedule.end.tolist() == [10, 17, 13, 16]
-
-
-def test_job_that_starts_when_its_patience_ends_stays(simulate, by_hand):
-    jobs = by_hand([(0, 10, 4), (1, 6, 4)], patience=[math.inf, 9])
-    assert simulate(jobs, 4).in_cloud.tolist() == [False, False]
-
-
 def test_no_jobs_no_schedule(simulate, by_hand):
     empty = by_hand([(0, 1, 1)])
     empty = type(empty)(**{name: getattr(empty, name)[:0] for name in empty.__dataclass_fields__})
@@ -171,21 +157,12 @@ def test_job_larger_than_the_machine_is_refused(simulate, by_hand):
         ([(0, 1, 1)], {"limit": [0]}, "limit"),
         ([(0, 1, 1)], {"job_class": [0]}, "class"),
         ([(0, 1, 1)], {"user": [-1]}, "user"),
-        ([(0, 1, 1)], {"patience": [math.nan]}, "patience"),
         ([(0, 1, 1)], {"user": [0, 1]}, "length"),
     ],
 )
 def test_demand_no_cluster_could_run_is_refused(by_hand, rows, columns, trouble):
     with pytest.raises(BadInput, match=trouble):
         check(by_hand(rows, **columns))
-
-
-def test_progress_ends_with_all_jobs(by_hand):
-    seen = []
-    engine.simulate(
-        by_hand([(0, 1, 1)] * 3), 4, EASY, progress=lambda done, total: seen.append((done, total))
-    )
-    assert seen[-1] == (3, 3)
 
 
 def test_stopping_and_going_on_changes_nothing(monkeypatch, by_hand):

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 
 from advisor.papers.cluster import engine
 from advisor.papers.cluster.demand import LARGE, PROBED, SMALL, Demand, demand_of
-from advisor.papers.cluster.engine import Cloud
 from advisor.papers.cluster.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
 from advisor.simulate.workload import submissions
 from tests.papers.cluster import oracle
 
-CLOUD = Cloud(boot_seconds=3, slowdown=1.5)
-
 
 @st.composite
 def demands(draw) -> tuple[Demand, int]:
-    """A machine and a workload that keeps it busy; ties, overruns, kills and impatience are frequent."""
+    """A machine and a workload that keeps it busy; ties, overruns and kills are frequent."""
     processors = draw(st.integers(1, 10))
     count = draw(st.integers(1, 35))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -30,7 +27,6 @@ def demands(draw) -> tuple[Demand, int]:
     overruns = generator.random(count) < draw(st.sampled_from([0.0, 0.3]))
     requested = np.where(overruns, generator.integers(1, 20, count), run + generator.integers(0, 30, count))
     limited = generator.random(count) < draw(st.sampled_from([0.0, 0.4]))
-    impatient = generator.random(count) < draw(st.sampled_from([0.0, 0.4]))
     classes = generator.integers(SMALL, LARGE + 1, count)
     return Demand(
         submit=np.sort(generator.integers(0, count * busy + 1, count)).astype(np.float64),
@@ -39,10 +35,8 @@ def demands(draw) -> tuple[Demand, int]:
         requested=requested.astype(np.float64),
         planned=np.minimum(requested, generator.integers(1, 40, count)).astype(np.float64),
         limit=np.where(limited, generator.integers(1, 15, count), math.inf),
-        planned_again=requested.astype(np.float64),
         job_class=classes if draw(st.booleans()) else np.full(count, draw(st.sampled_from([SMALL, LARGE]))),
         user=generator.integers(0, 3, count),
-        patience=np.where(impatient, generator.integers(-1, 40, count), math.inf),
     ), processors
 
 
@@ -59,24 +53,21 @@ policies = st.builds(
 
 
 def same(one, other):
-    assert one.events == other.events
-    for name in ("start", "end", "attempts", "lost", "in_cloud"):
+    for name in ("start", "end", "attempts", "lost"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 
 def lawful(demand: Demand, schedule, processors: int) -> None:
     """No job lost, none before its submission, no processor used twice."""
-    local = ~schedule.in_cloud
     assert np.all(np.isfinite(schedule.start))
     assert np.all(schedule.start >= demand.submit)
-    assert np.all(schedule.end[local] == (schedule.start + demand.run)[local])
-    # a job killed here may lose its patience before its second attempt, and make that in the cloud
+    assert np.all(schedule.end == schedule.start + demand.run)
     killed = schedule.attempts == 2
-    assert np.array_equal(killed[local], (demand.limit < demand.run)[local])
+    assert np.array_equal(killed, demand.limit < demand.run)
     assert np.array_equal(schedule.lost, np.where(killed, demand.limit, 0.0))
     # every processor-second of finished attempts, ends before starts at equal times
-    times = np.concatenate((schedule.end[local], schedule.start[local]))
-    change = np.concatenate((-demand.processors[local], demand.processors[local]))
+    times = np.concatenate((schedule.end, schedule.start))
+    change = np.concatenate((-demand.processors, demand.processors))
     order = np.lexsort((change, times))
     used = np.cumsum(change[order])
     assert used.max(initial=0) <= processors
@@ -87,8 +78,8 @@ def lawful(demand: Demand, schedule, processors: int) -> None:
 @given(case=demands(), policy=policies)
 def test_engine_gives_the_oracles_schedule(case, policy):
     demand, processors = case
-    schedule = engine.simulate(demand, processors, policy, cloud=CLOUD)
-    same(schedule, oracle.simulate(demand, processors, policy, cloud=CLOUD))
+    schedule = engine.simulate(demand, processors, policy)
+    same(schedule, oracle.simulate(demand, processors, policy))
     lawful(demand, schedule, processors)
 
 
@@ -126,11 +117,9 @@ def test_starved_jobs_are_bounded_where_short_ones_keep_coming():
         processors=whole,
         requested=run[order],
         planned=run[order],
-        planned_again=run[order],
         limit=np.full(count + 2, math.inf),
         job_class=np.full(count + 2, LARGE),
         user=np.zeros(count + 2, np.int64),
-        patience=np.full(count + 2, math.inf),
     )
     patient = engine.simulate(demand, 4, Policy(order=Order.SPF))
     bounded = engine.simulate(demand, 4, Policy(order=Order.SPF, starvation_seconds=500))

@@ -17,18 +17,15 @@ def workload(seed: int, count: int, machine: int) -> Demand:
     draw = np.random.default_rng(seed)
     run = np.ceil(draw.lognormal(4.0, 1.5, count))
     requested = np.maximum(run, np.ceil(run * draw.choice([1.0, 1.5, 4.0], count)))
-    never = np.full(count, math.inf)
     return Demand(
         submit=np.cumsum(np.floor(draw.exponential(40.0, count))),
         run=run,
         processors=draw.integers(1, machine + 1, count),
         requested=requested,
         planned=requested,
-        limit=never,
-        planned_again=requested,
+        limit=np.full(count, math.inf),
         job_class=np.full(count, LARGE),
         user=np.zeros(count, np.int64),
-        patience=never,
     )
 
 
