@@ -9,7 +9,6 @@ because a wrong placement costs seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -195,23 +194,6 @@ class DistributionForest:
             mass,
         )
         return Distributions(mean=mean, mass=mass)
-
-    @classmethod
-    def joined(cls, forests: Sequence[Self]) -> Self:
-        """One forest of all trees; where forests have equally many, its mean is the mean of theirs."""
-        sizes = np.array([len(forest.feature) for forest in forests])
-        leaves = np.array([len(forest.leaf_mean) for forest in forests])
-        parts = list(zip(forests, np.cumsum(sizes) - sizes, np.cumsum(leaves) - leaves, strict=True))
-        return cls(
-            roots=np.concatenate([part.roots + nodes for part, nodes, _ in parts]).astype(np.int32),
-            feature=np.concatenate([part.feature for part in forests]),
-            threshold=np.concatenate([part.threshold for part in forests]),
-            # the children of leaves are never read
-            children=np.concatenate([part.children + nodes for part, nodes, _ in parts]).astype(np.int32),
-            leaf=np.concatenate([part.leaf + first for part, _, first in parts]).astype(np.int32),
-            leaf_mean=np.concatenate([part.leaf_mean for part in forests]),
-            leaf_mass=np.concatenate([part.leaf_mass for part in forests]),
-        )
 
 
 def _leaf_tables(

@@ -1,7 +1,7 @@
 """Features for the placement forests: the request, the queue at submission, and the user's history.
 
-One object receives submissions, starts and ends in the order in which they become known, from a log
-(``placement_replay``) or live. Features of a submission use only events that it received before.
+One object receives the submissions, starts and ends of a log in the order in which they became known
+(``placement_replay``). Features of a submission use only events that it received before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from advisor.papers.forests._placement_lags import (
 from advisor.papers.forests.submission_features import (
     FEATURES,
     HISTORY_AT,
-    SINCE,
     Submission,
     fill_features,
 )
@@ -48,23 +47,20 @@ class EventKind(enum.IntEnum):
 
     CUT_SHORT = -1
     END = 0
-    LEAVE = 1
-    REQUEUE = 2
-    START = 3
-    SUBMIT = 4
-    START_AT_ONCE = 5
-    WITHDRAW = 6
-    START_AGAIN = 7
+    REQUEUE = 1
+    START = 2
+    SUBMIT = 3
+    START_AT_ONCE = 4
+    START_AGAIN = 5
 
 
 class _LiveJob:
     """A job that waits, runs or has just ended."""
 
-    __slots__ = ("before", "end", "start", "submission")
+    __slots__ = ("end", "start", "submission")
 
-    def __init__(self, submission: Submission, before: _LiveJob | None = None) -> None:
+    def __init__(self, submission: Submission) -> None:
         self.submission = submission
-        self.before = before  # the user's previous job, in case this submission is withdrawn
         self.start = math.nan
         self.end = math.nan
 
@@ -75,13 +71,10 @@ class PlacementFeatures:
     Args:
         clock_offset_seconds: Added to times to get the users' wall clock (start of the log plus the site's
             offset from UTC).
-
-    Attributes:
-        total_processors: Of the machine; may be changed when nodes are drained or come back.
     """
 
     def __init__(self, total_processors: int, *, clock_offset_seconds: float = 0.0) -> None:
-        self.total_processors = float(total_processors)
+        self._total_processors = float(total_processors)
         self._offset = clock_offset_seconds
         self._jobs: dict[Hashable, _LiveJob] = {}
         self._waiting, self._running = LiveJobs(), LiveJobs()
@@ -99,37 +92,9 @@ class PlacementFeatures:
     def submit(self, key: Hashable, submission: Submission) -> Floats:
         """Add a job to the queue and return its features, shape (features,), in the order of `FEATURES`."""
         features = self.features(submission)
-        self.join(key, submission)
-        return features
-
-    def join(self, key: Hashable, submission: Submission) -> None:
-        """Add a job to the queue without computing its features."""
-        before = self._last.get(submission.user)
-        job = self._jobs[key] = _LiveJob(submission, before)
-        if before is None or submission.time >= before.submission.time:
-            if before is not None:
-                before.before = None  # otherwise all jobs of the user stay in memory
-            self._last[submission.user] = job
+        self._jobs[key] = self._last[submission.user] = _LiveJob(submission)
         self._waiting.add(key, _queue_row(submission, submission.time))
-
-    def withdraw(self, key: Hashable) -> None:
-        """Remove a job as if it had never been submitted."""
-        job = self._jobs.pop(key, None)
-        if job is None:
-            return
-        self._waiting.remove(key)
-        self._running.remove(key)
-        user = job.submission.user
-        if self._last.get(user) is job:
-            if job.before is None:
-                del self._last[user]
-            else:
-                self._last[user] = job.before
-
-    def leave(self, key: Hashable) -> None:
-        """Remove a job from queue and machine; its end is reported later (`finish`)."""
-        self._waiting.remove(key)
-        self._running.remove(key)
+        return features
 
     def start(self, key: Hashable, time: float) -> None:
         """Move a waiting job to the machine and learn its wait."""
@@ -180,21 +145,18 @@ class PlacementFeatures:
 
     def cut_short(self, key: Hashable) -> None:
         """Remove a job whose run was ended from outside; no run time is learned."""
-        self.requeue(key)
-        self.leave(key)
-        self._jobs.pop(key, None)
+        self._waiting.remove(key)
+        self._running.remove(key)
+        if (job := self._jobs.pop(key, None)) is not None:
+            job.start = math.nan
 
     def apply_event(self, kind: EventKind, key: Hashable, time: float) -> None:
         """Apply an event of a job that was submitted before."""
         match kind:
             case EventKind.END:
                 self.finish(key, time)
-            case EventKind.LEAVE:
-                self.leave(key)
             case EventKind.REQUEUE:
                 self.requeue(key)
-            case EventKind.WITHDRAW:
-                self.withdraw(key)
             case EventKind.CUT_SHORT:
                 self.cut_short(key)
             case EventKind.START_AGAIN:
@@ -214,18 +176,11 @@ class PlacementFeatures:
             "similar": (user, processors, request, submission.queue),
         }
 
-    def features(self, submission: Submission, *, before: float = math.inf) -> Floats:
-        """Features of a job if it were submitted now, as :meth:`submit` gives them.
-
-        Only jobs submitted before the time ``before`` count as waiting, for a job that itself waits already.
-        """
-        waiting = self._waiting.table
-        if before < math.inf:
-            waiting = waiting[waiting[:, SINCE] < before]
+    def features(self, submission: Submission) -> Floats:
+        """Features of a job if it were submitted now, as :meth:`submit` gives them."""
+        waiting, running = self._waiting.table, self._running
         out = np.empty(len(FEATURES))
-        fill_features(
-            self._submission_row(submission), waiting, self._running.table, self._running.order, out
-        )
+        fill_features(self._submission_row(submission), waiting, running.table, running.order, out)
         out[HISTORY_AT:] = self._history_of(submission)
         return out
 
@@ -243,7 +198,7 @@ class PlacementFeatures:
                 group,
                 executable,
                 clock,
-                self.total_processors,
+                self._total_processors,
             ),
             np.float64,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,34 +12,23 @@ from advisor.papers.forests.placement_features import EventKind, PlacementFeatur
 from advisor.papers.forests.submission_features import FEATURES, Submission
 
 
-def features_of(
-    table: JobTable, *, stop: int | None = None, tick: Callable[[int], None] | None = None
-) -> Floats:
+def features_of(table: JobTable, *, stop: int | None = None) -> Floats:
     """Features of a log's submissions, each from what was known then; shape (rows, features).
 
     At equal times ends come first, then starts, then submissions; a job that starts at once starts after its
-    own submission. Rows that never ran, and rows from ``stop`` on, are NaN. ``tick`` is called now and then
-    with the number of rows done since.
+    own submission. Rows that never ran, and rows from ``stop`` on, are NaN. Where the log does not say how
+    large the machine was, its largest job does.
     """
     count = len(table) if stop is None else min(stop, len(table))
-    observer = observer_of(table)
-    features = np.full((len(table), len(FEATURES)), np.nan)
-    done = 0
-    for kind, row, time in _events(table, count):
-        if kind is not EventKind.SUBMIT:
-            observer.apply_event(kind, row, time)
-            continue
-        features[row] = observer.submit(row, _submission(table, row))
-        done += 1
-        if tick is not None and done % 512 == 0:
-            tick(512)
-    return features
-
-
-def observer_of(table: JobTable) -> PlacementFeatures:
-    """Features of a log's machine before any event."""
     machine = table.total_processors or int(table.processors.max(initial=1))
-    return PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
+    site = PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
+    features = np.full((len(table), len(FEATURES)), np.nan)
+    for kind, row, time in _events(table, count):
+        if kind is EventKind.SUBMIT:
+            features[row] = site.submit(row, _submission(table, row))
+        else:
+            site.apply_event(kind, row, time)
+    return features
 
 
 def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:
@@ -80,5 +69,5 @@ def _submission(table: JobTable, row: int) -> Submission:
         user=int(table.user[row]),
         group=int(table.group[row]),
         queue=int(table.queue[row]),
-        executable=int(table.executable[row]) if table.executable is not None else -1,
+        executable=int(table.executable[row]),
     )

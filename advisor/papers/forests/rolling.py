@@ -71,7 +71,3 @@ class RollingForests:
             mean=np.mean([one.mean for one in predictions], axis=0),
             mass=np.mean([one.mass for one in predictions], axis=0),
         )
-
-    def __len__(self) -> int:
-        """Forests of each target; 0 while one of them has none."""
-        return min(len(forests) for forests in self._newest.values())

@@ -8,34 +8,30 @@ from numpy.typing import NDArray
 from advisor.arrays import Floats
 from advisor.compiled import compiled
 
-# How a hedge ended.
-NOT_HEDGED, FINISHED, STOPPED, RESTARTED, STAYED = range(5)
-
 
 @compiled
-def stays(run_mass: Floats, runs: Floats, slowdown: float, boot: float, elapsed: float) -> bool:
+def stays(run_mass: Floats, runs: Floats, slowdown: float, elapsed: float) -> bool:
     """Whether a job still in the cloud after `elapsed` seconds is expected sooner there than restarted.
 
     It has not ended, so its run time is longer than what it has done; the mean of those that remain decides:
-    staying ends at ``boot + s * r``, restarting at ``elapsed + r``. Without a remaining run time nothing is
+    staying ends at ``s * r``, restarting at ``elapsed + r``. Without a remaining run time nothing is
     known, and the slot is certain.
     """
     probability, total = 0.0, 0.0
     for i in range(len(runs)):
-        if boot + slowdown * runs[i] > elapsed:
+        if slowdown * runs[i] > elapsed:
             probability += run_mass[i]
             total += run_mass[i] * runs[i]
-    return probability > 0.0 and elapsed - boot > (slowdown - 1.0) * total / probability
+    return probability > 0.0 and elapsed > (slowdown - 1.0) * total / probability
 
 
 @compiled
-def expected_curves(  # noqa: PLR0917 (compiled functions take positions only)
+def expected_curves(
     wait_mass: Floats,
     waits: Floats,
     run_mass: Floats,
     runs: Floats,
     slowdown: float,
-    boot: float,
     stops: Floats,
     gain: Floats,
     seconds: Floats,
@@ -45,7 +41,7 @@ def expected_curves(  # noqa: PLR0917 (compiled functions take positions only)
     Args:
         wait_mass, run_mass: float64, shape (bins,): Probabilities, taken as independent.
         waits, runs: float64, shape (bins,): Seconds they belong to.
-        slowdown, boot: s(c), and seconds until a cloud node is up.
+        slowdown: s(c); a cloud node is up at once, as in the paper.
         stops: float64, shape (k,): Stop-losses in seconds, ascending; the first is 0: no hedge.
         gain, seconds: float64, shape (k,): Written.
     """
@@ -55,12 +51,12 @@ def expected_curves(  # noqa: PLR0917 (compiled functions take positions only)
         if wait_mass[j] <= 0.0:
             continue
         wait = waits[j]
-        stay = stays(run_mass, runs, slowdown, boot, wait)
+        stay = stays(run_mass, runs, slowdown, wait)
         for i in range(len(runs)):
             probability = wait_mass[j] * run_mass[i]
             if probability <= 0.0:
                 continue
-            in_cloud = boot + slowdown * runs[i]
+            in_cloud = slowdown * runs[i]
             won = wait + runs[i] - in_cloud
             for k in range(1, len(stops)):
                 if in_cloud <= wait and in_cloud <= stops[k]:
@@ -76,39 +72,22 @@ def expected_curves(  # noqa: PLR0917 (compiled functions take positions only)
 
 
 @compiled
-def outcome(
+def spent(
     wait: float,
     run: float,
     slowdown: float,
-    boot: float,
     stop: float,
     stay: bool,  # noqa: FBT001 (compiled functions take positions only)
-) -> tuple[float, float, int]:
-    """Seconds won, seconds in the cloud and ending of a hedge, when the truth is known."""
-    in_cloud = boot + slowdown * run
-    if stop <= 0.0:
-        return 0.0, 0.0, NOT_HEDGED
-    if in_cloud <= wait and in_cloud <= stop:
-        return wait + run - in_cloud, in_cloud, FINISHED
-    if stop < wait:
-        return 0.0, stop, STOPPED
-    if stay:
-        return wait + run - in_cloud, in_cloud, STAYED
-    return 0.0, wait, RESTARTED
-
-
-@compiled
-def expected_optimum(
-    wait_mass: Floats, waits: Floats, run_mass: Floats, runs: Floats, slowdown: float, boot: float
 ) -> float:
-    """Seconds a clairvoyant is expected to keep the job in the cloud: only where that is faster."""
-    total = 0.0
-    for i in range(len(runs)):
-        in_cloud = boot + slowdown * runs[i]
-        for j in range(len(waits)):
-            if waits[j] + runs[i] > in_cloud:
-                total += run_mass[i] * wait_mass[j] * in_cloud
-    return total
+    """Seconds in the cloud of a hedge, when the truth is known."""
+    if stop <= 0.0:
+        return 0.0
+    in_cloud = slowdown * run
+    if in_cloud <= wait and in_cloud <= stop:
+        return in_cloud
+    if stop < wait:
+        return stop
+    return in_cloud if stay else wait
 
 
 @compiled
@@ -127,43 +106,27 @@ def best_stop(gain: Floats, seconds: Floats, price: float, count: int) -> int:
 
 @compiled
 def at_prices(  # noqa: PLR0917 (compiled functions take positions only)
-    wait_mass: Floats,
-    waits: Floats,
-    run_mass: Floats,
-    runs: Floats,
+    gain: Floats,
+    stay_seconds: Floats,
     slowdown: float,
-    boot: float,
     processors: float,
     wait: float,
     run: float,
+    stay: bool,  # noqa: FBT001 (as above)
     stops: Floats,
     prices: Floats,
-    saved: Floats,
-    seconds: Floats,
-    expected: Floats,
-    ending: NDArray[np.int8],
-    gain: Floats,
-    stay_seconds: Floats,
-) -> float:
-    """Work out one job at every price, now that its wait and run time are known.
+    seconds: NDArray[np.float32],
+) -> None:
+    """Work out what one job costs at every price, now that its wait and run time are known.
 
     Args:
-        wait_mass, waits, run_mass, runs, slowdown, boot, stops: As in :func:`expected_curves`.
+        gain, stay_seconds, slowdown, stops: As :func:`expected_curves` fills or takes them.
         processors: c.
         wait, run: What they really were, seconds.
+        stay: Whether it stays in the cloud when its slot comes (:func:`stays`).
         prices: float64, shape (levels,): Of a core-second.
-        saved, seconds, expected, ending: shape (levels,): Written: seconds saved and spent in the cloud,
-            core-seconds that were expected, how it ended.
-        gain, stay_seconds: float64, shape (k,): Written: :func:`expected_curves`.
-
-    Returns:
-        Core-seconds a clairvoyant was expected to spend.
+        seconds: float32, shape (levels,): Written: seconds in the cloud.
     """
-    expected_curves(wait_mass, waits, run_mass, runs, slowdown, boot, stops, gain, stay_seconds)
-    stay = stays(run_mass, runs, slowdown, boot, wait)
     for level in range(len(prices)):
         best = best_stop(gain, stay_seconds, prices[level] * processors, len(stops))
-        won, spent, how = outcome(wait, run, slowdown, boot, stops[best], stay)
-        saved[level], seconds[level], ending[level] = won, spent, how
-        expected[level] = processors * stay_seconds[best]
-    return processors * expected_optimum(wait_mass, waits, run_mass, runs, slowdown, boot)
+        seconds[level] = spent(wait, run, slowdown, stops[best], stay)

@@ -23,7 +23,6 @@ ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -62,32 +61,20 @@ _RUNNING: Final = FEATURES.index("same_user_running_jobs")
 
 
 class IntervalCalibration:
-    """Calibration of one target's intervals; raises ValueError unless ``state`` is three finite numbers."""
+    """Calibration of one target's intervals: what was learned from those whose truth is known."""
 
-    def __init__(self, state: Sequence[float] | None = None) -> None:
-        start = (_PROMISED, 1.0 - COVERAGE, 0.0)
-        self._log_odds, self._recent, self._overrun = (float(x) for x in (start if state is None else state))
-        if not all(math.isfinite(number) for number in self.state):
-            msg = f"{state!r} are not three finite numbers"
-            raise ValueError(msg)
-
-    @property
-    def state(self) -> tuple[float, float, float]:
-        """Log-odds of the error level, share of recent jobs missed, logarithm of the overrun.
-
-        The overrun is the factor on requested times.
-        """
-        return self._log_odds, self._recent, self._overrun
+    def __init__(self) -> None:
+        self._log_odds = _PROMISED
+        self._recent = 1.0 - COVERAGE  # share of recent jobs missed
+        self._overrun = 0.0
 
     @property
     def cut(self) -> tuple[float, float]:
-        """Input of :func:`cut_interval`: log-odds of the current error level, logarithm of the overrun."""
-        return self._log_odds - _RECENT_WEIGHT * (self._recent - (1.0 - COVERAGE)), self._overrun
+        """Input of :func:`cut_interval`: log-odds of the current error level, logarithm of the overrun.
 
-    @property
-    def level(self) -> float:
-        """The current error level, above 0 and below 1."""
-        return 1.0 / (1.0 + math.exp(-self.cut[0]))
+        The overrun is the factor on requested times.
+        """
+        return self._log_odds - _RECENT_WEIGHT * (self._recent - (1.0 - COVERAGE)), self._overrun
 
     def learn(self, *, inside: bool) -> None:
         """Learn whether a truth lay within its interval."""

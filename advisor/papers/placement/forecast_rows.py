@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ class ForecastColumns:
             without the limit by the request; NaN before there is a forest.
         variance, lower, upper: float64, shape (n,): Of the forecast; 90 % of all truths lie between `lower`
             and `upper`.
-        calibration: As after the last row.
     """
 
     rows: Rows
@@ -45,7 +44,6 @@ class ForecastColumns:
     variance: Floats
     lower: Floats
     upper: Floats
-    calibration: IntervalCalibration = field(default_factory=IntervalCalibration)
 
     def estimate(self, index: int) -> Estimate:
         """One forecast as a record."""
@@ -73,24 +71,19 @@ def forecast_rows(
     rows: Rows,
     options: ForecastOptions,
     *,
-    features: Floats | None = None,
-    rolling: RollingForests | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> dict[Target, ForecastColumns]:
     """Forecast waits and run times of rows of a log.
 
     Args:
         rows: Rows that ran, in submission order; the first `options.first` get no forecast.
-        features: Of every row (`features_of`); computed when not given.
-        rolling: Receives the grown forests, for the caller.
         tick: Called now and then with the number of rows done since.
 
     Returns:
         ``"wait"`` and ``"run"``, one forecast per row. Run times are limited by the requested time.
     """
-    if features is None:
-        features = features_of(table, stop=int(rows.max()) + 1 if len(rows) else 0)
-    forests = rolling if rolling is not None else RollingForests(options)
+    features = features_of(table, stop=int(rows.max()) + 1 if len(rows) else 0)
+    forests = RollingForests(options)
     known = {target: Known.of(table, target) for target in TARGETS}
     partial = {target: _PartialForecasts.of(len(rows)) for target in TARGETS}
     for begin in range(min(options.first, len(rows)), len(rows), options.retrain_jobs):
@@ -135,7 +128,6 @@ class _PartialForecasts:
             variance=np.mean((quantiles - mean[:, None]) ** 2, axis=1),
             lower=intervals.bounds[:, 0],
             upper=intervals.bounds[:, 1],
-            calibration=intervals.calibration,
         )
 
 

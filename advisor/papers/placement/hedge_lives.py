@@ -13,22 +13,23 @@ from advisor.arrays import Bools, Floats
 from advisor.papers.placement.hedge_budget import Budget
 from advisor.papers.placement.hedging import STOPS, choose_stop
 
+STOP_AT_ONE = 1e5
+"""Core-seconds of the stop-loss without forecasts at a price of 1."""
 _LONGER = 1.25
 """A hedge that has used up what it reserved by its time limit, and runs on, asks for a quarter more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HedgeTable:
-    """Every job at every level of the price (shape (jobs, levels)), and what the clairvoyant does.
+    """Jobs as forecast and as they were, and what the clairvoyant does.
 
-    ``gain`` and ``stay_seconds`` are expected, for each of `STOPS` (shape (jobs, stops)); ``stays``: whether
-    the job had better stay when its slot comes. NaN where there is no forecast.
+    ``seconds``: in the cloud at every level of the price (shape (jobs, levels)). ``gain`` and
+    ``stay_seconds`` are expected, for each of `STOPS` (shape (jobs, stops)): NaN where there is no forecast,
+    no columns where nothing is forecast at all. ``stays``: whether the job had better stay when its slot
+    comes. ``optimal``: the clairvoyant's core-seconds, and ``optimal_saved`` the seconds they save.
     """
 
-    saved: NDArray[np.float32]
     seconds: NDArray[np.float32]
-    expected: NDArray[np.float32]
-    ending: NDArray[np.int8]
     gain: Floats
     stay_seconds: Floats
     stays: Bools
@@ -90,7 +91,7 @@ class HedgeLives:
             gain, seconds = jobs.gain[index], jobs.stay_seconds[index]
             stop = float(STOPS[choose_stop(gain, seconds, price * processors, longest=longest, most=most)])
         else:  # without forecasts a price stands for a stop-loss
-            stop = min(1e5 / price / processors, most)
+            stop = min(STOP_AT_ONE / price / processors, most)
         reserved = min(stop, longest)
         if stop <= 0.0 or not self.budget.reserve(index, processors * reserved):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -13,17 +13,15 @@ from advisor.arrays import Bools, Floats
 from advisor.compiled import compiled
 from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import EDGES
-from advisor.papers.placement._hedge_curves import NOT_HEDGED, RESTARTED, STOPPED, at_prices, stays
+from advisor.papers.placement._hedge_curves import at_prices, expected_curves, stays
 from advisor.papers.placement.forecast_rows import ForecastColumns
-from advisor.papers.placement.hedge_lives import HedgeLives, HedgeTable
+from advisor.papers.placement.hedge_lives import STOP_AT_ONE, HedgeLives, HedgeTable
 from advisor.papers.placement.hedging import PRICES, STOPS
 from advisor.papers.placement.pacing import Pacer
 from advisor.predict.knn.known import Target
 
 Rows = NDArray[np.int64]
 
-_STOP_AT_ONE: Final = 1e5
-"""Core-seconds of the stop-loss without forecasts at a price of 1."""
 BUDGETS: Final = (0.5, 1.0, 1.5, 2.0)
 """Multiples of the clairvoyant's core-seconds."""
 _TIMES: Final[Floats] = np.concatenate([[0.0, 5.0], (EDGES[2:-1] + EDGES[3:]) / 2.0])
@@ -64,58 +62,28 @@ def hedge_table(
     has ended; :func:`replay_hedged` sees to that.
     """
     rows = forecasts["wait"].rows
-    processors = table.processors[rows].astype(np.float64)
-    limit = np.where(np.isnan(table.requested_time[rows]), np.inf, table.requested_time[rows])
-    return _hedge_table(table, rows, forecasts, factor * processors + baseline, limit, processors)
-
-
-def _hedge_table(
-    table: JobTable,
-    rows: Rows,
-    forecasts: dict[Target, ForecastColumns],
-    slowdown: Floats,
-    limit: Floats,
-    processors: Floats,
-) -> HedgeTable:
-    wait, run = np.maximum(table.wait[rows], 0.0), table.run[rows].astype(np.float64)
-    shape = (len(rows), len(PRICES))
-    saved, seconds, expected = (np.zeros(shape, np.float32) for _ in range(3))
-    ending, stay = np.zeros(shape, np.int8), np.zeros(len(rows), np.bool_)
-    curves = (len(rows), len(STOPS))
-    gain, stay_seconds = np.full(curves, np.nan), np.full(curves, np.nan)
+    jobs = _without_forecast(table, rows, factor, baseline)
+    jobs = replace(
+        jobs,
+        limit=np.where(np.isnan(table.requested_time[rows]), np.inf, table.requested_time[rows]),
+        seconds=np.zeros((len(rows), len(PRICES)), np.float32),
+        gain=np.full((len(rows), len(STOPS)), np.nan),
+        stay_seconds=np.full((len(rows), len(STOPS)), np.nan),
+    )
     _fill(
         forecasts["wait"].mass,
         forecasts["run"].mass,
-        limit,
-        slowdown,
-        processors,
-        wait,
-        run,
-        saved,
-        seconds,
-        expected,
-        ending,
-        gain,
-        stay_seconds,
-        stay,
+        jobs.limit,
+        jobs.slowdown,
+        jobs.processors,
+        jobs.wait,
+        jobs.run,
+        jobs.seconds,
+        jobs.gain,
+        jobs.stay_seconds,
+        jobs.stays,
     )
-    won = wait + run - slowdown * run
-    return HedgeTable(
-        saved=saved,
-        seconds=seconds,
-        expected=expected,
-        ending=ending,
-        gain=gain,
-        stay_seconds=stay_seconds,
-        stays=stay,
-        processors=processors,
-        slowdown=slowdown,
-        limit=limit,
-        wait=wait,
-        run=run,
-        optimal=np.where(won > 0, processors * slowdown * run, 0.0),
-        optimal_saved=np.maximum(won, 0.0),
-    )
+    return jobs
 
 
 @compiled
@@ -127,10 +95,7 @@ def _fill(  # noqa: PLR0917 (compiled functions take positions only)
     processors: Floats,
     wait: Floats,
     run: Floats,
-    saved: NDArray[np.float32],
     seconds: NDArray[np.float32],
-    expected: NDArray[np.float32],
-    ending: NDArray[np.int8],
     gain: Floats,
     stay_seconds: Floats,
     stay: Bools,
@@ -139,59 +104,53 @@ def _fill(  # noqa: PLR0917 (compiled functions take positions only)
         if np.isnan(wait_mass[n, 0]) or np.isnan(run_mass[n, 0]):
             continue
         runs = np.minimum(_TIMES, limit[n])
+        expected_curves(wait_mass[n], _TIMES, run_mass[n], runs, slowdown[n], STOPS, gain[n], stay_seconds[n])
+        stay[n] = stays(run_mass[n], runs, slowdown[n], wait[n])
         at_prices(
-            wait_mass[n],
-            _TIMES,
-            run_mass[n],
-            runs,
+            gain[n],
+            stay_seconds[n],
             slowdown[n],
-            0.0,
             processors[n],
             wait[n],
             run[n],
+            stay[n],
             STOPS,
             PRICES,
-            saved[n],
             seconds[n],
-            expected[n],
-            ending[n],
-            gain[n],
-            stay_seconds[n],
         )
-        stay[n] = stays(run_mass[n], runs, slowdown[n], 0.0, wait[n])
 
 
 def stop_loss_table(table: JobTable, rows: Rows, factor: float, baseline: float) -> HedgeTable:
     """Work out the same without any forecast: one stop-loss in core-seconds for all jobs.
 
-    A price stands for a stop-loss of ``1e5 / price`` core-seconds; a job whose slot comes is
-    always restarted, since nobody says how long it still takes. The yardstick forecasts have to beat.
+    A price stands for a stop-loss of ``1e5 / price`` core-seconds; a job whose slot comes is always
+    restarted, since nobody says how long it still takes. The yardstick forecasts have to beat.
     """
+    jobs = _without_forecast(table, rows, factor, baseline)
+    stop = (STOP_AT_ONE / PRICES)[None, :] / jobs.processors[:, None]
+    longest = np.minimum(jobs.slowdown * jobs.run, jobs.wait)[:, None]
+    return replace(jobs, seconds=np.minimum(longest, stop).astype(np.float32))
+
+
+def _without_forecast(table: JobTable, rows: Rows, factor: float, baseline: float) -> HedgeTable:
+    """The truth of the rows, and what the clairvoyant does; nothing is forecast, and no limit known."""
     processors = table.processors[rows].astype(np.float64)
     wait, run = np.maximum(table.wait[rows], 0.0), table.run[rows].astype(np.float64)
     slowdown = factor * processors + baseline
-    stop = (_STOP_AT_ONE / PRICES)[None, :] / processors[:, None]
-    in_cloud = (slowdown * run)[:, None]
-    finished = (in_cloud <= wait[:, None]) & (in_cloud <= stop)
-    seconds = np.where(finished, in_cloud, np.minimum(stop, wait[:, None]))
-    gain = wait + run - slowdown * run
-    unknown = np.full((len(rows), 0), np.nan)
-    ending = np.where(finished, 1, np.where(stop < wait[:, None], STOPPED, RESTARTED))
+    won = wait + run - slowdown * run
+    nothing = np.empty((len(rows), 0))
     return HedgeTable(
-        saved=np.where(finished, gain[:, None], 0.0).astype(np.float32),
-        seconds=seconds.astype(np.float32),
-        expected=np.zeros(seconds.shape, np.float32),  # nobody knows: it counts when it is spent
-        ending=np.where(seconds > 0, ending, NOT_HEDGED).astype(np.int8),
-        gain=unknown,
-        stay_seconds=unknown,
+        seconds=np.empty((len(rows), 0), np.float32),
+        gain=nothing,
+        stay_seconds=nothing,
         stays=np.zeros(len(rows), np.bool_),
         processors=processors,
         slowdown=slowdown,
         limit=np.full(len(rows), np.inf),
         wait=wait,
         run=run,
-        optimal=np.where(gain > 0, processors * slowdown * run, 0.0),
-        optimal_saved=np.maximum(gain, 0.0),
+        optimal=np.where(won > 0, processors * slowdown * run, 0.0),
+        optimal_saved=np.maximum(won, 0.0),
     )
 
 

@@ -11,7 +11,6 @@ without it (:mod:`advisor.papers.placement.hedge_budget`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -62,24 +61,3 @@ class Pacer:
         rate = self._cost / max(now - self._known[0][0], 1.0)
         kept = np.flatnonzero(rate <= max(0.0, unspent) / max(seconds_left, MIN_SECONDS))
         return int(kept[0]) if len(kept) else len(PRICES) - 1
-
-    def to_arrays(self) -> dict[str, Floats]:
-        """What is remembered."""
-        return {
-            "cost": np.array([cost for _, cost in self._known]).reshape(-1, len(PRICES)),
-            "submitted": np.array([submitted for submitted, _ in self._known]),
-        }
-
-    def take_up(self, arrays: Mapping[str, Floats]) -> None:
-        """Restore what :meth:`to_arrays` gave.
-
-        Raises:
-            KeyError, ValueError: The arrays are not such a state.
-        """
-        cost, submitted = np.asarray(arrays["cost"], float), np.asarray(arrays["submitted"], float)
-        if cost.shape != (len(submitted), len(PRICES)) or submitted.shape != (len(cost),):
-            raise ValueError("its arrays have different lengths")
-        if not (np.isfinite(cost).all() and np.isfinite(submitted).all()):
-            raise ValueError("an array has a value that is not finite")
-        for time, row in zip(submitted.tolist(), cost, strict=True):
-            self.remember(time, row)

@@ -160,39 +160,18 @@ def test_rows_after_the_stop_are_not_computed(table: JobTable) -> None:
     assert np.isnan(half[stop:]).all()
 
 
-def test_progress_is_reported() -> None:
-    n = 1100
-    table = JobTable(
-        job_id=np.arange(n),
-        submit=np.arange(n, dtype=np.float64),
-        wait=np.ones(n),
-        run=np.ones(n),
-        processors=np.ones(n, np.int64),
-        requested_time=np.full(n, 10.0),
-        user=np.zeros(n, np.int64),
-        group=np.zeros(n, np.int64),
-        queue=np.zeros(n, np.int64),
-        status=np.ones(n, np.int64),
-        total_processors=4,
-        name="steady",
-    )
-    told: list[int] = []
-    features_of(table, tick=told.append)
-    assert told == [512, 512]
-
-
 def test_a_run_cut_short_is_no_run_time_and_a_second_start_no_wait() -> None:
     """A node failed at 50 of 600 seconds: neither is the user's past, nor is it in the log."""
     site = PlacementFeatures(64)
     job = submission(10.0, user=1)
     for kind, time in (("START", 40.0), ("CUT_SHORT", 50.0)):
         if kind == "START":
-            site.join(1, job)
+            site.submit(1, job)
         site.apply_event(EventKind[kind], 1, time)
     asked = submission(60.0, user=1)
     first = named(site.features(asked))
     assert (first["running_jobs"], first["user_run_1"], first["user_wait_1"]) == (0.0, -1.0, 30.0)
-    site.join(1, submission(50.0, user=1))
+    site.submit(1, submission(50.0, user=1))
     site.apply_event(EventKind.START_AGAIN, 1, 55.0)
     assert named(site.features(asked))["running_jobs"] == 1.0
     site.apply_event(EventKind.END, 1, 655.0)
@@ -262,7 +241,7 @@ def test_room_follows_the_order_of_ends_after_any_changes(jobs, needed) -> None:
     now = 0.0
     for number, (start, processors, request) in enumerate(jobs):
         job = submission(float(start), processors=processors, request=float(request))
-        site.join(number, job)
+        site.submit(number, job)
         site.start(number, float(start))
         running[number] = start, processors, request
         if number % 3 == 2:
@@ -291,7 +270,7 @@ def test_the_compiled_clock_equals_pythons(now: float, offset: float) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["submit", "start", "finish", "requeue", "withdraw", "look"]),
+            st.sampled_from(["submit", "start", "finish", "requeue", "look"]),
             st.integers(0, 5),
             st.integers(0, 2),
             st.sampled_from([2, 3, 9]),
@@ -313,38 +292,18 @@ def test_reading_features_changes_no_later_features(steps) -> None:
             "start": (key, time),
             "finish": (key, time),
             "requeue": (key,),
-            "withdraw": (key,),
         }
         if what == "look":
             question = job
         elif what != "submit" or key not in present:
             if what == "submit":
                 present.add(key)
-            elif what in ("finish", "withdraw"):
+            elif what == "finish":
                 present.discard(key)
-            method = "join" if what == "submit" else what
-            getattr(asked, method)(*arguments[what])
-            told.append((method, arguments[what]))
+            getattr(asked, what)(*arguments[what])
+            told.append((what, arguments[what]))
         fresh = PlacementFeatures(16)
         for method, given_ in told:
             getattr(fresh, method)(*given_)
         question = question._replace(time=time)
         np.testing.assert_array_equal(asked.features(question), fresh.features(question))
-
-
-@pytest.mark.usefixtures("both_ways")
-def test_a_waiting_job_counts_only_earlier_submissions() -> None:
-    site = PlacementFeatures(16)
-    site.submit("a", submission(0.0, processors=16, request=1000.0))
-    site.start("a", 0.0)
-    site.submit("b", submission(10.0, processors=4, request=500.0, user=2))
-    site.submit("mine", submission(20.0, processors=8, request=300.0))
-    for number in range(300):
-        site.submit(number, submission(30.0 + number, processors=2, request=900.0, user=3))
-    mine = submission(400.0, processors=8, request=300.0)
-    all_of_them = named(site.features(mine))
-    found = named(site.features(mine, before=20.0))
-    assert (found["waiting_jobs"], found["waiting_work"], found["waiting_age_max"]) == (1, 2000, 390)
-    assert found["running_work"] == all_of_them["running_work"] == 16 * 600
-    assert named(site.features(mine, before=5.0))["waiting_jobs"] == 0
-    assert named(site.features(mine)) == all_of_them

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.papers.placement import _hedge_curves, hedging
-from advisor.papers.placement._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED, outcome
+from advisor.papers.placement._hedge_curves import spent
 from advisor.papers.placement.hedging import PRICES, STOPS, choose_stop
 
 PROCESSORS = 4
@@ -30,35 +30,26 @@ class Case:
     """Forecast probabilities of a job's wait and run time, and the seconds they belong to."""
 
     slowdown: float
-    boot_seconds: float
     wait_mass: np.ndarray
     run_mass: np.ndarray
     waits: np.ndarray
     runs: np.ndarray
 
     def stays(self, elapsed: float) -> bool:
-        return bool(_hedge_curves.stays(self.run_mass, self.runs, self.slowdown, self.boot_seconds, elapsed))
-
-    def expected_optimum(self) -> float:
-        return PROCESSORS * _hedge_curves.expected_optimum(
-            self.wait_mass, self.waits, self.run_mass, self.runs, self.slowdown, self.boot_seconds
-        )
+        return bool(_hedge_curves.stays(self.run_mass, self.runs, self.slowdown, elapsed))
 
 
 def plan(case: Case, price: float) -> Plan:
     gain, seconds = np.empty(len(STOPS)), np.empty(len(STOPS))
     masses = (case.wait_mass, case.waits, case.run_mass, case.runs)
-    _hedge_curves.expected_curves(*masses, case.slowdown, case.boot_seconds, STOPS, gain, seconds)
+    _hedge_curves.expected_curves(*masses, case.slowdown, STOPS, gain, seconds)
     best = choose_stop(gain, seconds, price * PROCESSORS)
     return Plan(float(STOPS[best]), float(gain[best]), float(PROCESSORS * seconds[best]))
 
 
-def make_case(
-    waits: dict[float, float], runs: dict[float, float], *, slowdown: float = 2.0, boot: float = 0.0
-) -> Case:
+def make_case(waits: dict[float, float], runs: dict[float, float], *, slowdown: float = 2.0) -> Case:
     return Case(
         slowdown=slowdown,
-        boot_seconds=boot,
         wait_mass=np.array(list(waits.values())),
         run_mass=np.array(list(runs.values())),
         waits=np.array(list(waits)),
@@ -106,54 +97,45 @@ def test_staying_or_restarting_when_the_slot_comes() -> None:
     assert not case.stays(300.0)  # staying ends at 800, restarting at 700
     assert case.stays(401.0)  # staying still ends at 800, restarting at 801
     assert not case.stays(1000.0)  # by the forecast it has ended: nothing is known, the slot is certain
-    assert not make_case({300.0: 1.0}, {400.0: 1.0}, boot=200.0).stays(401.0)
-
-
-@pytest.mark.usefixtures("both_ways")
-def test_boot_time_counts() -> None:
-    found = plan(make_case({1000.0: 1.0}, {100.0: 1.0}, boot=50.0), price=0.1)
-    assert found.expected_gain_seconds == 850.0
-    assert make_case({1000.0: 1.0}, {100.0: 1.0}, boot=50.0).expected_optimum() == 4 * 250.0
-    assert make_case({240.0: 0.5, 260.0: 0.5}, {200.0: 1.0}, boot=50.0).expected_optimum() == 0.5 * 4 * 450.0
 
 
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("wait", "run", "stop", "stay", "expected"),
     [
-        (1000.0, 100.0, 0.0, False, (0.0, 0.0, NOT_HEDGED)),
-        (1000.0, 100.0, 200.0, False, (900.0, 200.0, FINISHED)),
-        (1000.0, 100.0, 199.0, False, (0.0, 199.0, STOPPED)),
-        (150.0, 100.0, 500.0, False, (0.0, 150.0, RESTARTED)),
-        (150.0, 100.0, 500.0, True, (50.0, 200.0, STAYED)),
-        (50.0, 100.0, 500.0, True, (-50.0, 200.0, STAYED)),
-        (0.0, 100.0, 500.0, False, (0.0, 0.0, RESTARTED)),
+        (1000.0, 100.0, 0.0, False, 0.0),  # not hedged
+        (1000.0, 100.0, 200.0, False, 200.0),  # it has ended
+        (1000.0, 100.0, 199.0, False, 199.0),  # stopped
+        (150.0, 100.0, 500.0, False, 150.0),  # restarted on its slot
+        (150.0, 100.0, 500.0, True, 200.0),  # it stays
+        (50.0, 100.0, 500.0, True, 200.0),
+        (0.0, 100.0, 500.0, False, 0.0),
     ],
 )
-def test_endings_by_hand(wait, run, stop, stay, expected) -> None:
-    assert _hedge_curves.outcome(wait, run, 2.0, 0.0, stop, stay) == expected
+def test_seconds_in_the_cloud_by_hand(wait, run, stop, stay, expected) -> None:
+    assert _hedge_curves.spent(wait, run, 2.0, stop, stay) == expected
 
 
 masses = st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any)
 
 
 @settings(deadline=None)  # the first call compiles
-@given(masses, masses, st.floats(0.5, 5.0), st.floats(0.0, 100.0), st.floats(0.0, 10.0))
-def test_a_plan_s_numbers_are_the_expected_outcome(wait_mass, run_mass, slowdown, boot, price) -> None:
+@given(masses, masses, st.floats(0.5, 5.0), st.floats(0.0, 10.0))
+def test_a_plan_s_numbers_are_the_expected_outcome(wait_mass, run_mass, slowdown, price) -> None:
     waits, runs = (0.0, 60.0, 900.0, 20_000.0), (5.0, 80.0, 2_000.0, 30_000.0)
     case = make_case(
         dict(zip(waits, np.array(wait_mass) / sum(wait_mass), strict=True)),
         dict(zip(runs, np.array(run_mass) / sum(run_mass), strict=True)),
         slowdown=slowdown,
-        boot=boot,
     )
     found = plan(case, price)
     gain = seconds = 0.0
     for wait, p in zip(waits, case.wait_mass, strict=True):
         for run, q in zip(runs, case.run_mass, strict=True):
-            won, spent, _ = outcome(wait, run, slowdown, boot, found.stop_seconds, case.stays(wait))
-            gain += p * q * won
-            seconds += p * q * spent
+            in_cloud = spent(wait, run, slowdown, found.stop_seconds, case.stays(wait))
+            if found.stop_seconds > 0.0 and in_cloud == slowdown * run:
+                gain += p * q * (wait + run - in_cloud)
+            seconds += p * q * in_cloud
     assert found.expected_gain_seconds == pytest.approx(gain, abs=1e-6)
     assert found.expected_core_seconds == pytest.approx(4 * seconds, abs=1e-6)
     assert gain - price * 4 * seconds >= -1e-6  # no hedge is always possible

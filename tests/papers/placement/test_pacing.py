@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from advisor.papers.placement.hedging import PRICES
 from advisor.papers.placement.pacing import MIN_KNOWN, REMEMBERED, Pacer
@@ -53,19 +52,3 @@ def test_only_the_newest_jobs_are_remembered() -> None:
         pacer.remember(1e6 + second, cost_of(1.0))
     assert pacer.known == REMEMBERED
     assert pacer.level(1e6 + REMEMBERED, 1e6, 1e5) == 0
-
-
-def test_what_was_remembered_is_taken_up_again() -> None:
-    pacer, again = taught(), Pacer()
-    again.take_up(pacer.to_arrays())
-    assert again.known == pacer.known
-    assert again.level(1e3, 4e5, 1e5) == pacer.level(1e3, 4e5, 1e5)
-    assert Pacer().to_arrays()["cost"].shape == (0, len(PRICES))
-
-
-@pytest.mark.parametrize("damage", ["cost", "submitted"])
-def test_what_is_damaged_is_not_taken_up(damage: str) -> None:
-    arrays = taught(jobs=2).to_arrays()
-    for wrong in (arrays[damage][:1], np.full_like(arrays[damage], np.nan)):
-        with pytest.raises(ValueError, match=r"different lengths|not finite"):
-            Pacer().take_up(arrays | {damage: wrong})
