@@ -63,7 +63,9 @@ def waiting(
     short: Annotated[float, typer.Option(min=0.0, help="t: jobs up to this are short, seconds.")] = 900.0,
     longest_wait: Annotated[float, typer.Option(min=0.0, help="b: nobody waits longer, seconds.")] = 86_400.0,
     capacity: Annotated[Capacity, typer.Option(help="What speculations run on.")] = Capacity.SPOT,
-    dispatch: Annotated[DispatchOption, typer.Option(help="Who is next.")] = DispatchOption.FCFS,
+    dispatch: Annotated[
+        DispatchOption, typer.Option(help="Who is next; sjf knows true run times.")
+    ] = DispatchOption.FCFS,
     reserved_price: Annotated[
         float, typer.Option(callback=a_share, help="As a share of on-demand's, 0 to 1.")
     ] = 0.4,

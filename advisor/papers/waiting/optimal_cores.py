@@ -26,9 +26,9 @@ def coarse_optimum(
 ) -> int:
     """Cheapest number of fixed cores among tenths of the mean load.
 
-    The whole history is simulated with the oracle's policy; fixed cores cost their price all the time, rented
-    ones while they are used. The curve is so flat that finer steps follow chance: a tenth more or less costs
-    about one per cent.
+    The whole log is simulated with the oracle's policy, in hindsight as in the paper: the number is the same
+    for every policy that is compared. Fixed cores cost their price all the time, rented ones while they are
+    used. The curve is so flat that finer steps follow chance: a tenth more or less costs about one per cent.
     """
     tell = progress or (lambda *_: None)
     held_seconds = max(float(workload.submit[-1]) - float(workload.submit[0]), 1.0)

@@ -3,10 +3,9 @@
 The paper trains a regression, so that one model decides at any ``b``; a mean cannot do that well, for the
 waits of jobs in one state range from minutes to days. Here each leaf keeps the distribution of what was
 seen (:mod:`advisor.papers.forests.distribution`), and the chance of a wait longer than ``b`` is read off
-it, for
-any ``b``, without training again. A few new trees grow every week beside the newest of the weeks before: as
-steady as one large forest at a fraction of the work, and a change at the site is in a quarter of the votes
-within a week.
+it, for any ``b``, without training again. A few new trees grow every week beside the newest of the weeks
+before: as steady as one large forest at a fraction of the work, and a change at the site is in a quarter of
+the votes within a week.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from advisor.arrays import Floats
 from advisor.papers.forests.distribution import EDGES, DistributionForest, ForestSettings
 from advisor.papers.waiting.world._state import Forest
-from advisor.papers.waiting.world._trees import chances_of_more, outlook
+from advisor.papers.waiting.world._trees import chances_of_more
 
 MIN_EXAMPLES: Final = 500
 """With fewer examples nothing is forecast: doubt means waiting, as without a model."""
@@ -81,16 +80,6 @@ class RollingForest:
         if self._trees is None:
             return np.zeros(len(features))
         return chances_of_more(self._trees, np.ascontiguousarray(features), float(seconds))
-
-    def outlook(self, features: Floats, left: float) -> tuple[float, float]:
-        """Chance that one job starts within ``left`` seconds, and seconds until it starts or they are over.
-
-        Before anything was learned: (1, 0), as if there were nothing to wait for.
-        """
-        if self._trees is None:
-            return 1.0, 0.0
-        in_time, to_come = outlook(self._trees, features, float(left))
-        return float(in_time), float(to_come)
 
 
 def merged(forests: tuple[DistributionForest, ...]) -> Forest:

@@ -34,7 +34,7 @@ class WaitingOptions:
     """What is replayed.
 
     Attributes:
-        fixed_cores: None: the cost optimum (`advisor.papers.waiting.planning`).
+        fixed_cores: None: the cost optimum (`advisor.papers.waiting.optimal_cores`).
         short_seconds, longest_wait_seconds: t and b.
         capacity: {"on-demand", "spot"}: What speculations run on.
         dispatch: Which waiting job is next on fixed cores.

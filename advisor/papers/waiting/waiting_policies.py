@@ -3,7 +3,8 @@
 Two thresholds and two sources make them all. Long jobs wait (LJW): a job that runs at most ``t`` is short and
 never waits. Short waits wait (SWW): a job that would wait longer than ``b`` does not wait at all. With t = 0
 nobody is short and SWW stands alone; with b infinite every wait is worth it and LJW stands alone; with both,
-all jobs wait (AJW); with t infinite no job waits (NJW).
+all jobs wait (AJW); with t infinite no job waits (NJW). The length of a job is its run time, as a trial is
+limited by it; section 2.3 of the paper measures lengths in core-time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from advisor.decide.submission.waiting_policy import SKIP_TRIAL_BELOW
-from advisor.papers.waiting.world.world import Length, Wait
+from advisor.papers.waiting.world.world import Wait
 
 
 class LengthFrom(enum.StrEnum):
@@ -56,15 +57,6 @@ class WaitingPolicy:
     short_seconds: float
     longest_wait_seconds: float
     skip_trial_below: float = 0.0
-
-    @property
-    def length_in_world(self) -> Length:
-        """The same for the simulated cluster; what an oracle knows is given."""
-        return {
-            LengthFrom.ORACLE: Length.GIVEN,
-            LengthFrom.RUNTIME_MODEL: Length.FORECAST,
-            LengthFrom.SPECULATION: Length.SPECULATION,
-        }[self.length]
 
     @property
     def wait_in_world(self) -> Wait:

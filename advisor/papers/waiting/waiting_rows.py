@@ -14,6 +14,7 @@ from advisor.papers.waiting.waiting_policies import LengthFrom, WaitFrom, Waitin
 from advisor.papers.waiting.world.costs import CostModel
 from advisor.papers.waiting.world.world import (
     Dispatch,
+    Length,
     Mode,
     Outcome,
     Simulation,
@@ -83,7 +84,7 @@ class Replayed:
                 in_vain = left & (modes != Mode.RENTS) & self._long(policy)
             if not in_vain.any():
                 return found
-            if self.dispatch is not Dispatch.EASY and learner is None:
+            if self.dispatch is not Dispatch.EASY:
                 return self._sent_away(found, in_vain)
             modes = np.where(in_vain, Mode.RENTS, modes).astype(np.int64)
 
@@ -112,10 +113,10 @@ class Replayed:
         return np.where(leaves, Mode.LEAVES, Mode.WAITS).astype(np.int64)
 
     def _world(self, policy: WaitingPolicy, modes: Ints, learner: Simulation | None) -> Simulation:
-        given = policy.length is not LengthFrom.RUNTIME_MODEL
+        is_forecast = policy.length is LengthFrom.RUNTIME_MODEL
         rules = WorldRules(
-            # trials without forecasts are modes too: every job tries, but those known to leave
-            length=policy.length_in_world if not given else WorldRules().length,
+            # trials without forecasts are given modes too: every job tries, but those known to leave
+            length=Length.FORECAST if is_forecast else Length.GIVEN,
             wait=policy.wait_in_world,
             dispatch=self.dispatch,
             trial_seconds=policy.short_seconds,

@@ -48,7 +48,6 @@ class LearningOptions:
             replay saves the time before.
         keep_every, sample_room: One in so many repeated sights of a waiting job is kept, and the newest so
             many in all.
-        ask_again_seconds: The queue is asked again this often.
         second_of_waiting: What a second of a job's waiting is worth, as a share of the cost of renting the
             mean job for a second; 0: only the bound b, as published.
         forest: How each forest grows.
@@ -58,7 +57,6 @@ class LearningOptions:
     learn_from: float = 0.35
     keep_every: int = 6
     sample_room: int = 40_000
-    ask_again_seconds: float = 7_200.0
     second_of_waiting: float = 0.065
     forest: ForestSettings = field(default_factory=lambda: ForestSettings(trees=5))
     thresholds: tuple[float, ...] = (10_800.0, 21_600.0, 43_200.0, 86_400.0)
@@ -201,7 +199,9 @@ class Lockstep:
             self._scored_until = float(times[-1])
         if self._waits.trees is None or not joined.any():
             return
+        # a job that joined in the second of a sweep was seen twice
         seen = np.flatnonzero(joined)
+        seen = np.sort(seen[np.unique(rows[seen], return_index=True)[1]])
         waited = times[seen] - self._case.workload.submit[rows[seen]]
         chance = np.column_stack(
             [

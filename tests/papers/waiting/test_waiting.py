@@ -115,6 +115,14 @@ def test_nothing_is_known_before_its_time(table):
     assert np.array_equal(first.start[same], second.start[same])
 
 
+def test_a_job_that_joins_the_queue_in_the_second_of_a_sweep_is_scored_once(table):
+    """Rounded to five minutes, one trial in 24 ends as the whole queue is asked again."""
+    workload = workload_from(table, CostModel(spot_mean_seconds=math.inf), 1)
+    scored = learned(table, replace(workload, submit=np.round(workload.submit / 300.0) * 300.0)).scores.rows
+    assert len(scored) > 100
+    assert len(np.unique(scored)) == len(scored)
+
+
 def test_trials_on_on_demand_cost_more_and_are_never_revoked(table):
     options = WaitingOptions(fixed_cores=CORES, capacity="on-demand")
     assert options.trial_costs.spot == options.costs.on_demand

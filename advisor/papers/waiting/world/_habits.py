@@ -12,6 +12,8 @@ import numpy as np
 
 from advisor.arrays import Floats
 from advisor.compiled import compiled
+from advisor.papers.waiting.world._state import Forest
+from advisor.papers.waiting.world._trees import between, leaf_of
 from advisor.simulate.heap import Records
 
 KINDS: Final = 3
@@ -80,3 +82,28 @@ def guess(job: Records, row: int, habits: Floats) -> None:
     this.mean_run = known
     this.median_run = known
     this.short_chance = min(habit[4], NOT_SURE) if habit[3] >= 2.0 else NOT_SURE
+
+
+@compiled
+def forecast(job: Records, row: int, habits: Floats, runs: Forest, short: float, seen: Floats) -> None:
+    """Forecast a job's run time by the trees there are, and keep in ``seen`` what they were asked."""
+    guess(job, row, habits)
+    look(job, row, habits, seen)
+    if len(runs.roots) == 0:
+        return
+    this = job[row]
+    edges = runs.edges
+    tail = np.zeros(len(edges))
+    mean = 0.0
+    for root in runs.roots:
+        leaf = leaf_of(runs, root, seen)
+        mean += runs.mean[leaf]
+        tail += runs.tail[leaf]
+    tail /= len(runs.roots)
+    this.mean_run = min(mean / len(runs.roots), this.requested)
+    this.short_chance = 1.0 - between(edges, tail, short)
+    at = 1
+    while at < len(edges) - 1 and tail[at] > 0.5:
+        at += 1
+    share = (tail[at - 1] - 0.5) / max(tail[at - 1] - tail[at], 1e-9)
+    this.median_run = edges[at - 1] + min(max(share, 0.0), 1.0) * (edges[at] - edges[at - 1])

@@ -16,7 +16,7 @@ from advisor.arrays import Floats
 from advisor.compiled import compiled
 from advisor.decide.submission.waiting_policy import LEAVES, RENTS, SPECULATES, by_length, by_wait
 from advisor.papers.cluster._state import queue_insert, queue_remove, running_insert, running_remove
-from advisor.papers.waiting.world._habits import guess, learn, look
+from advisor.papers.waiting.world._habits import forecast, learn
 from advisor.papers.waiting.world._observe import fade, observe, size_class
 from advisor.papers.waiting.world._state import (
     DONE,
@@ -28,7 +28,7 @@ from advisor.papers.waiting.world._state import (
     Rules,
     World,
 )
-from advisor.papers.waiting.world._trees import between, leaf_of, outlook
+from advisor.papers.waiting.world._trees import outlook
 from advisor.simulate.heap import heap_pop, heap_push
 
 _by_length = compiled(by_length)
@@ -131,7 +131,6 @@ def _sent_away(here: World, rules: Rules, forest: Forest, row: int, scratch: Flo
     left = rules.longest_wait - waited
     in_time, to_come, price = 1.0, 0.0, 0.0
     if rules.knows_wait == MODEL:
-        it.asked += 1
         if len(forest.roots) > 0:
             in_time, to_come = outlook(forest, scratch, left)
             price = it.price
@@ -236,32 +235,6 @@ def _trials_due(here: World, rules: Rules, forest: Forest, scratch: Floats) -> N
 
 
 @compiled
-def _forecast(here: World, rules: Rules, runs: Forest, row: int) -> None:
-    """Forecast a job's run time by the trees there are, and keep what they were asked."""
-    seen = here.run_samples[row]
-    guess(here.job, row, here.habits)
-    look(here.job, row, here.habits, seen)
-    if len(runs.roots) == 0:
-        return
-    this = here.job[row]
-    edges = runs.edges
-    tail = np.zeros(len(edges))
-    mean = 0.0
-    for root in runs.roots:
-        leaf = leaf_of(runs, root, seen)
-        mean += runs.mean[leaf]
-        tail += runs.tail[leaf]
-    tail /= len(runs.roots)
-    this.mean_run = min(mean / len(runs.roots), this.requested)
-    this.short_chance = 1.0 - between(edges, tail, rules.trial)
-    at = 1
-    while at < len(edges) - 1 and tail[at] > 0.5:
-        at += 1
-    share = (tail[at - 1] - 0.5) / max(tail[at - 1] - tail[at], 1e-9)
-    this.median_run = edges[at - 1] + min(max(share, 0.0), 1.0) * (edges[at] - edges[at - 1])
-
-
-@compiled
 def _mode_of(here: World, rules: Rules, row: int) -> int:
     """What a job does that cannot start at once."""
     this = here.job[row]
@@ -277,7 +250,7 @@ def _arrive(here: World, rules: Rules, forest: Forest, runs: Forest, row: int, s
     """A job is submitted."""
     this = here.job[row]
     if rules.learns:
-        _forecast(here, rules, runs, row)
+        forecast(here.job, row, here.habits, runs, rules.trial, here.run_samples[row])
     this.mode = _mode_of(here, rules, row)
     if this.mode == RENTS or this.processors > rules.total:
         _rent(here, rules, row)
@@ -406,7 +379,6 @@ def advance(here: World, rules: Rules, forest: Forest, runs: Forest, until: floa
         if not now < until:
             return
         it.now = now
-        it.events += 1
         if rules.learns:
             _learn_due(here, rules)
         _end_due(here, rules)

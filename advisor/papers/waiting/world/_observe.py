@@ -1,6 +1,6 @@
 """What the wait model sees: a job in its queue, and the cluster around it (Ambati et al., Table 1, and more).
 
-Table 1 is in columns 0 to 8 (memory is in no log). The rest is what the same law of large numbers can use
+Table 1 is in columns 0 to 7 (memory is in no log). The rest is what the same law of large numbers can use
 beside it: the work before the job by predicted run times, the waits just seen, and how fast the queue moves.
 """
 
@@ -57,7 +57,7 @@ WIDER: Final = (
     "arrival_rate",
     "leave_rate",
     "same_user_ahead_time",
-    "hour_of_day",
+    "time_of_day",
     "day_of_week",
 )
 WAIT_FEATURES: Final = TABLE_1 + WIDER

@@ -39,7 +39,7 @@ WORLD = np.dtype(
     [(name, np.float64) for name in ("now", "next_sweep", "last_start", "start_wait", "rate_at", "price")]
     + [(name, np.float64) for name in ("start_rate", "arrival_rate", "leave_rate", "speculating_cores")]
     + [(name, np.int64) for name in ("arrived", "head", "tail", "running", "endings", "free", "left")]
-    + [(name, np.int64) for name in ("trials", "leases", "dirty", "samples", "drawn", "asked", "events")],
+    + [(name, np.int64) for name in ("trials", "leases", "dirty", "samples", "drawn")],
     align=True,
 )
 """Scalars that change; the rates are exponentially weighted over a day. ``price``: core-seconds worth paying

@@ -21,7 +21,8 @@ class CostModel:
         reserved: Of fixed cores, used or not (a 3-year reservation; Ambati et al., section 2.3).
         on_demand: Of rented cores while they are held.
         spot: Of spot cores while they are held.
-        spot_mean_seconds: Mean time until EC2 takes a spot node back; lives are exponential. Infinite: never.
+        spot_mean_seconds: Mean time until EC2 takes a spot node back; lives are exponential, where the paper
+            draws them from the revocations that its reference 24 measured. Infinite: never.
     """
 
     reserved: float = 0.4

@@ -38,7 +38,8 @@ class Dispatch(enum.StrEnum):
     FCFS = "fcfs"
     """The first in the queue that fits, work-conserving (Ambati et al., section 2.3)."""
     SJF = "sjf"
-    """The least core-seconds first among those that fit, work-conserving."""
+    """The least core-seconds first among those that fit, work-conserving. True run times are known, as in the
+    paper's SJF with perfect knowledge (section 2.3)."""
     EASY = "easy"
     """First come, first served, a reservation for the head, backfilling."""
 
@@ -206,7 +207,7 @@ class Simulation:
         Args:
             until: Seconds; infinite: to the end.
             waits, runs: Trained forests of waits and of run times; none knows nothing.
-            price: Core-seconds worth paying to save a job one second of waiting (`policy.by_wait`).
+            price: Core-seconds worth paying to save a job one second of waiting; 0: only b counts.
         """
         self._world.world["price"] = price
         nothing = no_trees()
@@ -236,11 +237,6 @@ class Simulation:
         job = self._world.job[rows]
         found: Bools = (job["where"] >= RUNNING) & (job["end"] <= by)
         return found
-
-    @property
-    def events(self) -> int:
-        """Moments gone through."""
-        return int(self._world.world["events"][0])
 
     @property
     def run_samples(self) -> Floats:
