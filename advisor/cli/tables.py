@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -148,5 +149,5 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def percent(share: float | None, form: str = ".1f") -> str:
-    """A fraction in per cent, written as a format specification says; a dash for None."""
-    return "-" if share is None else f"{100 * share:{form}} %"
+    """A fraction in per cent, written as a format specification says; a dash for None and NaN."""
+    return "-" if share is None or math.isnan(share) else f"{100 * share:{form}} %"

@@ -2,7 +2,8 @@
 
 What "right" means: in week *k* (of seven days from the first submission, k = 1, 2, ...) the divider is the
 median run time of all jobs that had finished before that week began; a job submitted in it is *small* when
-its run time is below that divider. Nothing is looked ahead; the paper's Table 2 takes the whole log's median.
+its run time is below that divider. Nothing is looked ahead; the paper's Table 2 takes the whole log's median,
+its section 5.2 that of the previous week.
 The first week has neither model nor divider: its jobs are classed large and not judged.
 """
 

@@ -40,7 +40,11 @@ PAPER_NAMES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTraining(SizeTraining):
-    """A random forest on finished jobs; ``forest_sample``: jobs that each tree draws, with replacement."""
+    """A random forest on finished jobs; ``forest_sample``: jobs that each tree draws, with replacement.
+
+    The paper gives no numbers: trees and sample are ours. The mean of the trees' shares decides, as in
+    scikit-learn, where the paper speaks of a majority vote.
+    """
 
     window_jobs: int = 1_000_000
     learns_running: bool = False

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
-from advisor.cli.tables import print_table
+from advisor.cli.tables import percent, print_table
 from advisor.cli.traces import TraceOption
 from advisor.papers.commands.choices import PlotOption
 from advisor.replay.traces import find_trace
@@ -64,13 +64,15 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         shares = (row[key] for key in ("accuracy", "precision", "recall", "false_small_share"))
         cells = (
             name,
-            *(f"{100 * share:.1f} %" for share in shares),
+            *map(percent, shares),
             "-" if row["divider_seconds"] is None else f"{row['divider_seconds']:,.0f} s",
             "-" if row["train_seconds_per_week"] is None else f"{row['train_seconds_per_week']:.2f} s/week",
         )
         rows.append(cells)
     console.print(f"{result['trace']}: {result['jobs_judged']:,} jobs judged", markup=False)
     print_table(console, headings, rows, numbers=headings[1:])
+    if not result["jobs_judged"]:
+        console.print("No job is judged: the log has no second week, or no job had ended before it.")
     console.print(
         f"Weeks of seven days; small: a run time below the median of the jobs finished before the week. "
         f"{result['seconds']:.1f} s."

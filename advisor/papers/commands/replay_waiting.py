@@ -13,7 +13,7 @@ from rich.console import Console
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.rehearse import a_share
-from advisor.cli.tables import print_table
+from advisor.cli.tables import percent, print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
 from advisor.papers.commands.choices import PlotOption
@@ -114,13 +114,13 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     rows = [
         (
             row["variant"],
-            f"{100 * row['ondemand_cost_share_of_fixed']:.1f} %",
+            percent(row["ondemand_cost_share_of_fixed"]),
             _times(row["ondemand_cost_vs_oracle"]),
             _times(row["total_cost_vs_oracle"]),
             f"{row['mean_wait'] / 3600:.2f} h",
             _times(row["mean_wait_vs_oracle"]),
             f"{row['max_wait'] / 3600:.1f} h",
-            f"{100 * row['restarted_share']:.1f} %",
+            percent(row["restarted_share"]),
         )
         for row in result["rows"]
     ]

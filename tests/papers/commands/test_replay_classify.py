@@ -36,6 +36,13 @@ def test_one_classifier_as_a_table():
     assert "Weeks of seven days" in done.stdout
 
 
+def test_a_log_without_a_second_week_says_so():
+    done = advisor("replay", "classify", "--trace", "synthetic:60:1")
+    assert done.returncode == 0, done.stderr
+    assert "nan" not in done.stdout
+    assert "no second week" in done.stdout
+
+
 def test_a_trace_that_is_not_there_is_bad_input(tmp_path):
     done = advisor("replay", "classify", "--trace", tmp_path / "none.swf")
     assert done.returncode == 2
