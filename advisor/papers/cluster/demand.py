@@ -52,8 +52,9 @@ def demand_of(
 ) -> Demand:
     """The jobs of a table that ran, planned by default with what their users requested.
 
-    A job without a requested time counts as having requested its run time: the log's site had no limit for
-    it, and any other number would be invented. Raises BadInput as :func:`check` does.
+    A job without a requested time counts as having requested its run time, as in the independent simulator
+    that the figures are compared with. No scheduler knows that: `limits_of` is the honest number, and where
+    many jobs are without, orders by request look better than they are. Raises BadInput as :func:`check` does.
     """
     count = len(table)
     if requested is None:

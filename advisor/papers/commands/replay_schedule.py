@@ -91,6 +91,10 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         rows.append(cells)
     console.print(title, markup=False)
     print_table(console, headings, rows, numbers=headings[2:])
+    if without := result["jobs_without_request"]:
+        console.print(
+            f"{without:,} jobs requested no time: planned with their true run time, which no scheduler knows."
+        )
     console.print(
         "Mean bounded slowdown, tau 60 s; better: than first come, first served. "
         f"{result['jobs_per_second']:,.0f} jobs/s."

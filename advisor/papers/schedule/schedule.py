@@ -158,6 +158,7 @@ def report(
         "trace": table.name,
         "jobs": len(jobs),
         "jobs_left_out": len(table) - len(jobs),
+        "jobs_without_request": int(np.isnan(jobs.requested_time).sum()),
         "cores": processors,
         "rows": rows,
         "jobs_per_second": sum(scheduled for _, scheduled, _ in done)

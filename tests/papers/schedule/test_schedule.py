@@ -181,6 +181,16 @@ def test_command_prints_one_object_and_writes_the_page(app, tmp_path):
     assert "easy++" in shown.stdout
 
 
+def test_jobs_without_a_request_are_counted_and_told(app, tmp_path):
+    line = "{} {} 0 5 2 -1 -1 2 {} -1 1 1 1 1 1 1 -1 -1\n"
+    log = tmp_path / "log.swf"
+    log.write_text("; MaxProcs: 4\n" + line.format(1, 0, 60) + line.format(2, 1, -1))
+    options = ["replay", "schedule", "--trace", str(log), "--variants", "base"]
+    found = CliRunner().invoke(app, [*options, "--format", "json"], catch_exceptions=False)
+    assert json.loads(found.stdout)["jobs_without_request"] == 1
+    assert "1 jobs requested no time" in CliRunner().invoke(app, options).stdout
+
+
 def test_unknown_words_are_refused(app):
     with pytest.raises(BadInput, match="lifo"):
         CliRunner().invoke(
