@@ -144,7 +144,7 @@ def _level_offset(same_user: float, time_of_day: float) -> float:
     """A number between 0 and 1 for a job, spread evenly over jobs that are submitted together.
 
     Multiples of the golden ratio are evenly spread. The multiple is the number of the user's queued jobs plus
-    the second of the day, which a replay and a live site have in common.
+    the second of the day: no random number, so that every replay is the same.
     """
     offset = (_GOLDEN * (same_user + math.floor(time_of_day + _ROUNDING_SECONDS))) % 1.0
     return min(max(offset, 1e-4), 1.0 - 1e-4)

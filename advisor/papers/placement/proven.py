@@ -39,10 +39,7 @@ class ProvenCase(PlacementCase, frozen=True, kw_only=True, gc=False):
 def win_probability(case: ProvenCase) -> float:
     """Probability that the cloud is faster: of wait > start + (s(c) - 1) * run, taken as independent."""
     waits, runs = case.wait.quantiles, case.run.quantiles
-    start, slowdown = case.starts_after_seconds, case.performance_ratio - 1.0
-    pairs = len(waits) * len(runs)
-    # `penalty_seconds` of each run, written out: twenty calls less inside sbatch
-    penalties = [start + slowdown * run for run in runs] if slowdown else [start] * len(runs)
+    pairs, penalties = len(waits) * len(runs), map(case.penalty_seconds, runs)
     return (pairs - sum(map(bisect_right, repeat(waits), penalties))) / pairs
 
 

@@ -85,7 +85,7 @@ class RecordKeeper:
     """Adds up what every job with a large enough expected gain saved, when it has ended.
 
     Jobs that were not moved count as well: what the cloud would have saved them is known once they have
-    waited and run. So a site's record grows in shadow mode, and from its history.
+    waited and run. So the record grows before the first job is moved.
 
     Args:
         floor: The site's `win_probability`.
