@@ -1,4 +1,7 @@
-"""Checks of the settings against each other and against the cluster."""
+"""Checks of the settings against each other and against the cluster.
+
+`advisor config check`, the doctor, and each command that changes settings ask for them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definitions of all settings as data, for the loader, ``config show`` and the reference."""
+"""The definitions of all settings as data, for the loader, `config show` and the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Write settings into the file and keep the admin's comments and order."""
+"""Write settings into the file and keep the admin's comments and order.
+
+`advisor init`, `config set`, `budget set`, `recommend --write` and the page Tune write by it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of the job_submit hook, in a format that Lua reads without a TOML parser. No I/O."""
+"""The hook's settings (`advisor config hook`), in a format that Lua reads without a TOML parser. No I/O."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """From a TOML file and the environment to :class:`~advisor.model.settings.Settings`, with origins.
 
+Every command and service begins with it; the services do so again when they are told to reload.
+
 Later wins: defaults, then the file, then ``ADVISOR_<SECTION>__<NAME>`` variables. A file with a
 mistake is refused as a whole: the error names file, line, key and how to mend it.
 """

@@ -1,4 +1,4 @@
-"""Hide passwords in what is shown. No I/O."""
+"""Hide passwords in the settings that commands show, and that the history of changes keeps. No I/O."""
 
 from __future__ import annotations
 

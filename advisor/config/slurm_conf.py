@@ -1,4 +1,7 @@
-"""Partition names and parameters from slurm.conf: enough to check settings where no slurmctld answers."""
+"""Partition names and parameters read from slurm.conf itself, where no slurmctld may answer.
+
+`advisor config check` compares the names with the settings; `advisor rehearse --slurm-conf` reads the rest.
+"""
 
 from __future__ import annotations
 

@@ -72,10 +72,12 @@ class PromiseChances(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         confidence: Share of promises to be kept.
         waits, shares: Likely waits from now on, seconds, and how likely each is.
-        levels, strains: By row of the price list (`advisor.predict.promised.levels.Kind`): the probability
-            at which it is named, and how often such promises are broken of late for want of a start in the
-            cloud, 0 to 1.
-        thrift: 0 to 1; the dearer the job is, the lower: by it less of a start's cost may be in vain.
+        levels: By row of the price list (`advisor.predict.promised.levels.Kind`): the probability of being
+            done in time at which a promise is made.
+        strains: By row: how often such promises are broken of late, 0 to 1. The more, the more readily a
+            start in the cloud is paid for that may turn out to have been in vain.
+        thrift: Factor, 0 to 1, on the share of a start's cost that may be in vain: the mean cost of jobs
+            like it over this job's, so that dear starts have to be surer.
     """
 
     confidence: float

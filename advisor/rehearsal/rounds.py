@@ -65,7 +65,7 @@ _TEACHING_SECONDS: Final = 600.0
 
 
 @dataclass(slots=True)
-class _Turn:
+class _LoopState:
     """One loop: its runner, when its last round was, and what it had seen then."""
 
     runner: LoopRunner
@@ -103,52 +103,52 @@ class Rounds:
         self._teaching_seconds = _TEACHING_SECONDS if self._price is not None else 0.0
         self._left_out = _FOR_READERS | ({"save knowledge"} if self._price is not None else set())
         self._collected = 0
-        self._turns = {name: _Turn(runner, now) for name, runner in site.control.runners.items()}
+        self._loops = {name: _LoopState(runner, now) for name, runner in site.control.runners.items()}
         self._prices_move = site.ec2.market.spot_prices_move
-        self._poll = self._turns[POLL]
+        self._poll = self._loops[POLL]
         self._polls = 0
         self._polled: tuple[int, ...] = ()
-        self.counts = dict.fromkeys(self._turns, 0)
-        self.failures = dict.fromkeys(self._turns, 0)
+        self.counts = dict.fromkeys(self._loops, 0)
+        self.failures = dict.fromkeys(self._loops, 0)
 
     # ------------------------------------------------------------------ when
 
     def next_due(self) -> float:
         """When the next round is due, epoch seconds."""
-        return min(map(self._due, self._turns.values()))
+        return min(map(self._due, self._loops.values()))
 
-    def _due(self, turn: _Turn) -> float:
-        runner, now = turn.runner, self._site.time.now
-        due = turn.last + (turn.period if self._every else _HEARTBEAT_SECONDS)
+    def _due(self, loop: _LoopState) -> float:
+        runner, now = loop.runner, self._site.time.now
+        due = loop.last + (loop.period if self._every else _HEARTBEAT_SECONDS)
         if runner.is_woken:
-            due = min(due, turn.last + min(_MIN_REST_SECONDS, turn.period))
+            due = min(due, loop.last + min(_MIN_REST_SECONDS, loop.period))
         urgent = runner.urgent_task_due_in
         if urgent < math.inf:
             due = min(due, now + urgent)
-        if turn.name in self._timed and self._site.slurm.has_cloud_work:
-            due = min(due, turn.last + max(_TIMED_SECONDS, turn.period))
-        if turn.name == WATCH:
-            due = min(due, self._next_stop(turn))
-        if turn.name in self._asking and self._site.slurm.is_anything_waiting:
-            due = min(due, turn.last + _ASKING_SECONDS)
-        if not self._every and self._has_news(turn):
-            period = self._period(turn)
-            due = min(due, turn.last + period * max(1, math.ceil((now - turn.last) / period)))
+        if loop.name in self._timed and self._site.slurm.has_cloud_work:
+            due = min(due, loop.last + max(_TIMED_SECONDS, loop.period))
+        if loop.name == WATCH:
+            due = min(due, self._next_stop(loop))
+        if loop.name in self._asking and self._site.slurm.is_anything_waiting:
+            due = min(due, loop.last + _ASKING_SECONDS)
+        if not self._every and self._has_news(loop):
+            period = self._period(loop)
+            due = min(due, loop.last + period * max(1, math.ceil((now - loop.last) / period)))
         return max(now, due)
 
-    def _has_news(self, turn: _Turn) -> bool:
-        if turn is self._poll:
-            return turn.seen != self._changes()
-        if turn.name == NOTICES:
-            return turn.seen != self._told()
-        if turn.name == LEARNING:
+    def _has_news(self, loop: _LoopState) -> bool:
+        if loop is self._poll:
+            return loop.seen != self._changes()
+        if loop.name == NOTICES:
+            return loop.seen != self._told()
+        if loop.name == LEARNING:
             return False
-        if turn.name == ASKING_PRICE and self._price is not None:
+        if loop.name == ASKING_PRICE and self._price is not None:
             slurm = self._site.slurm
-            return turn.seen != self._queue_seen() and self._price.would_value_anew(slurm.waiting_processors)
-        if turn.name in ASKING:
-            return turn.name in self._asking and turn.seen != self._queue_seen()
-        return turn.seen != (self._polls,)
+            return loop.seen != self._queue_seen() and self._price.would_value_anew(slurm.waiting_processors)
+        if loop.name in ASKING:
+            return loop.name in self._asking and loop.seen != self._queue_seen()
+        return loop.seen != (self._polls,)
 
     def _queue_seen(self) -> tuple[int, ...]:
         return self._polls, self._site.slurm.queue_changes
@@ -156,10 +156,10 @@ class Rounds:
     def _told(self) -> tuple[int, ...]:
         return (self._site.ec2.notices,)
 
-    def _period(self, turn: _Turn) -> float:
+    def _period(self, loop: _LoopState) -> float:
         """Seconds between rounds in which the loop does something."""
-        is_polling = turn.name == NOTICES and not self._site.settings.ec2.interruption_queue_url
-        return _SPOT_REQUESTS_SECONDS if is_polling else turn.period
+        is_polling = loop.name == NOTICES and not self._site.settings.ec2.interruption_queue_url
+        return _SPOT_REQUESTS_SECONDS if is_polling else loop.period
 
     def _changes(self) -> tuple[int, ...]:
         slurm = self._site.slurm
@@ -169,15 +169,15 @@ class Rounds:
     def _keeps_places(self) -> bool:
         return self._watch is not None and self._watch.follows_polls
 
-    def _next_stop(self, turn: _Turn) -> float:
+    def _next_stop(self, loop: _LoopState) -> float:
         """The first round of the watch loop in which a slice is over."""
         if self._watch is None or not self._site.slurm.has_cloud_work:
             return math.inf
         stop = self._watch.due_at(self._site.started_at)
-        if stop <= turn.last:
-            return turn.last + max(_TIMED_SECONDS, turn.period)
+        if stop <= loop.last:
+            return loop.last + max(_TIMED_SECONDS, loop.period)
         return (
-            turn.last + turn.period * math.ceil((stop - turn.last) / turn.period) if stop < math.inf else stop
+            loop.last + loop.period * math.ceil((stop - loop.last) / loop.period) if stop < math.inf else stop
         )
 
     # ------------------------------------------------------------------ rounds
@@ -186,26 +186,26 @@ class Rounds:
         """Run what is due now, the poll first."""
         if self._site.suspends:  # what the instances cost is counted while they run
             self._site.suspends = False
-            if (reconcile := self._turns.get(RECONCILE)) is not None:
+            if (reconcile := self._loops.get(RECONCILE)) is not None:
                 self._run(reconcile)
-        for turn in (self._poll, *(each for each in self._turns.values() if each is not self._poll)):
-            if turn.runner.urgent_task_due_in <= 0.0:
-                turn.runner.run_urgent_task()
-            if self._due(turn) <= self._site.time.now:
-                self._run(turn)
+        for loop in (self._poll, *(each for each in self._loops.values() if each is not self._poll)):
+            if loop.runner.urgent_task_due_in <= 0.0:
+                loop.runner.run_urgent_task()
+            if self._due(loop) <= self._site.time.now:
+                self._run(loop)
 
     def before_decision(self) -> None:
         """Let the site's state be known as it would be at a submission now."""
         now = self._site.time.now
         if self._every or now - self._poll.last < self._poll.period:
             return
-        learn = self._turns[LEARNING]
+        learn = self._loops[LEARNING]
         if learn.learned != self._lessons() and now - learn.last >= max(learn.period, self._teaching_seconds):
             self._run(learn)
-        prices = self._turns.get(PRICES)
+        prices = self._loops.get(PRICES)
         if prices is not None and self._prices_move and now - prices.last >= prices.period:
             self._run(prices)
-        reconcile = self._turns.get(RECONCILE)
+        reconcile = self._loops.get(RECONCILE)
         if reconcile is not None and self._costs() and now - reconcile.last >= reconcile.period:
             self._run(reconcile)
         self._run(self._poll)
@@ -217,31 +217,31 @@ class Rounds:
     def _lessons(self) -> tuple[int, ...]:
         return (self._site.slurm.ended_runs.count,)
 
-    def _run(self, turn: _Turn) -> None:
+    def _run(self, loop: _LoopState) -> None:
         site, now = self._site, self._site.time.now
-        if turn is not self._poll and self._is_poll_old():
+        if loop is not self._poll and self._is_poll_old():
             self._run(self._poll)
-        if turn.name == LEARNING:
+        if loop.name == LEARNING:
             site.spool.complete()
-            turn.learned = self._lessons()
-        if turn is self._poll:
+            loop.learned = self._lessons()
+        if loop is self._poll:
             changes = self._changes()
-            self._polls += changes != turn.seen
+            self._polls += changes != loop.seen
             self._polled = self._everything()
-            turn.seen = changes
-        elif turn.name == NOTICES:
-            turn.seen = self._told()
-        elif turn.name in ASKING:
-            turn.seen = self._queue_seen()
+            loop.seen = changes
+        elif loop.name == NOTICES:
+            loop.seen = self._told()
+        elif loop.name in ASKING:
+            loop.seen = self._queue_seen()
         else:
-            turn.seen = (self._polls,)
-        if turn.name in ASKING and not self._every and site.slurm.is_anything_waiting:
+            loop.seen = (self._polls,)
+        if loop.name in ASKING and not self._every and site.slurm.is_anything_waiting:
             self._collect()
-        turn.runner.take_wake()
-        turn.last = now
-        self.counts[turn.name] += 1
-        if not turn.runner.run_once(leave_out=() if self._every else self._left_out):
-            self.failures[turn.name] += 1
+        loop.runner.take_wake()
+        loop.last = now
+        self.counts[loop.name] += 1
+        if not loop.runner.run_once(leave_out=() if self._every else self._left_out):
+            self.failures[loop.name] += 1
 
     def _is_poll_old(self) -> bool:
         """Whether a loop's round needs a new poll: something has changed, or the last one is aging."""
@@ -256,7 +256,7 @@ class Rounds:
 
     def _collect(self) -> None:
         """Make the advice that was given known, as the learn loop does every few seconds."""
-        given, learn = self._site.advice_given, self._turns[LEARNING]
+        given, learn = self._site.advice_given, self._loops[LEARNING]
         if given == self._collected:
             return
         self._collected = given

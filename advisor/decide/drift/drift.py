@@ -1,5 +1,7 @@
 """When a partition falls back to on-premise, and when it comes back. Pure.
 
+The learn loop asks in each round; the page Accuracy shows the same figures.
+
 Intervals follow how often they hold, so a day outside the band is usual where a user submits a thousand like
 jobs. A week is not: something has changed that the forecasts do not learn.
 """

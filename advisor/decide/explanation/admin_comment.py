@@ -1,6 +1,7 @@
 """The AdminComment read back from Slurm: the advice of a job, as the job carries it.
 
-It is written inside ``sbatch`` by :func:`advisor.decide.explanation.reply_texts.admin_comment`. What is read
+It is written inside ``sbatch`` by :func:`advisor.decide.explanation.reply_texts.admin_comment`. The loops of
+`advisor control` know by it what a live job was advised, and sacct gives it back for ended ones. What is read
 is data from outside: an operator may have changed it.
 """
 

@@ -1,4 +1,4 @@
-"""Whether a hedged job finishes in the cloud or starts again on-premise. Pure.
+"""Whether a hedged job finishes in the cloud or starts again on-premise: the watch loop asks. Pure.
 
 A hedged job runs in the cloud while a placeholder keeps its place in the on-premise queue (docs/glossary.md).
 Its slot is the on-premise start that becomes possible when the placeholder starts.

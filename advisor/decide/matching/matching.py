@@ -1,5 +1,7 @@
 """Match long tasks with nodes that are likely to survive (Agarwal et al., NSDI 2023, section 3.1.2).
 
+The match loop does so with jobs and cloud nodes, `advisor replay stability` with tasks of a trace.
+
 A task's expected worst-case completion on a node (Eq. 2) is ``a + p d + (1 - p)(w + r)``: the wait for the
 node's cores, the run if nothing happens, else what is wasted until the change and the restart. Read literally
 it does harm: every waiting task counts on the same cores becoming free, and a restart is expected on a node

@@ -1,4 +1,4 @@
-"""Nodes that are likely to survive, as Slurm features and weights.
+"""Nodes that are likely to survive, as Slurm features and weights, which the match loop sets.
 
 Slurm has no probabilities: a node has a feature or not, and a weight. Nodes that are about equally likely to
 survive all get the feature.

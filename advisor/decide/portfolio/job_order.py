@@ -1,4 +1,4 @@
-"""Order waiting jobs by raising the priorities of some of them as little as possible."""
+"""Order waiting jobs by raising the priorities of some as little as possible, for the portfolio loop."""
 
 from __future__ import annotations
 

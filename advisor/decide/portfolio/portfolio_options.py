@@ -1,4 +1,4 @@
-"""Options of a portfolio, and their defaults by known run times and billing."""
+"""Options of a portfolio, of the live judge's or a replay's; defaults by known run times and billing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The price of time: the seconds that a unit of cost has to save at least.
 
-The unit of cost is the caller's: US dollars live, core-seconds of the cloud in the closed loop's replays.
+The unit of cost is the caller's: US dollars live (the price loop), core-seconds of the cloud in the closed
+loop's replays.
 
 The price is read off recent demand. Each slice that was considered has an index (seconds saved per unit of
 cost) and an expected cost. The reading is the price at which the slices of the last weeks with a higher index

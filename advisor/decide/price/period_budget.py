@@ -2,7 +2,8 @@
 
 All of a period's budget is there when the period begins. That it lasts is the price's work, which compares
 what is left with what even spending would have left (`advisor.decide.price.demand_price`). The figures
-follow from the days' spending alone, so that they are known again as soon as the spending is.
+follow from the days' spending alone, so that they are known again as soon as the spending is. The record of
+spending asks before each launch, the price loop at each round.
 """
 
 from __future__ import annotations

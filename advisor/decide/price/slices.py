@@ -3,7 +3,8 @@
 A slice runs the job in the cloud until a stop. If the job has not ended by then, it is decided anew whether
 it goes on or returns to its place in the on-premise queue, which a placeholder keeps. So a slice in which the
 job does not end costs money and no time. The stop maximises expected saving over expected cost, as the index
-of Gittins (1979) does for jobs that may be interrupted.
+of Gittins (1979) does for jobs that may be interrupted. It is asked for at a submission, by the price loop
+about waiting jobs, and at each stop.
 
 Costs are in the unit of `CloudOffer.cost_per_second` times seconds: US dollars live, core-seconds in the
 closed loop's replays.
@@ -142,7 +143,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
     """Compiled :func:`best_slice`: (index, stop, cost, saving, chance).
 
     With checkpoints a slice in which the job does not end saves time as well: what it has kept when it stops,
-    or when its turn on-premise comes before that, need not be done there.
+    or when its slot on-premise comes before that, need not be done there.
     """
     best_index, best_stop, best_cost, best_saving, best_chance = -1.0, 0.0, 0.0, 0.0, 0.0
     left = 0.0
@@ -154,7 +155,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         return best_index, best_stop, best_cost, best_saving, best_chance
     saving, ended_cost, chance = 0.0, 0.0, 0.0
     had = max(0.0, elapsed - checkpoint)
-    turn = elapsed + max(0.0, wait - start) / slowdown
+    slot = elapsed + max(0.0, wait - start) / slowdown  # its run time when its slot comes
     for k in range(probabilities.shape[0]):
         if edges[k] <= past or probabilities[k] == 0.0:
             continue
@@ -165,7 +166,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         if stop - elapsed > longest:
             break
         saved = wait + run - had - start - slowdown * (run - elapsed)
-        saved = _saved_at_turn(saved, run - turn, turn - had, checkpoint, is_whole)
+        saved = _saved_at_slot(saved, run - slot, slot - had, checkpoint, is_whole)
         saving += share * (saved if saved > 0.0 else loss_weight * saved)
         ended_cost += share * slowdown * (run - elapsed)
         chance += share
@@ -173,7 +174,7 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
         if is_whole and others > _ROUNDING:
             continue
         cost = cost_per_second * (ended_cost + others * slowdown * (stop - elapsed) + paid_start)
-        kept = max(0.0, min(stop, turn) - checkpoint - had)
+        kept = max(0.0, min(stop, slot) - checkpoint - had)
         all_saved = saving + others * kept if kept > _MOMENT else saving
         if cost > 0.0 and all_saved / cost > best_index:
             best_index, best_stop, best_cost = all_saved / cost, stop, cost
@@ -184,24 +185,24 @@ def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
 
 
 @compiled
-def _saved_at_turn(
+def _saved_at_slot(
     saved: float,
-    after_turn: float,
+    after_slot: float,
     done: float,
     checkpoint: float,
     is_whole: bool,  # noqa: FBT001  (compiled: no keywords)
 ) -> float:
-    """The saving of a job that may come back when its turn on-premise comes, seconds.
+    """The saving of a job that may come back when its slot on-premise comes, seconds.
 
     With checkpoints it comes back with what it has kept, unless it saves more where it is. Without them what
-    it has done until its turn would be lost. A whole run goes on in any case.
+    it has done until then would be lost. A whole run goes on in any case.
 
     Args:
         saved: Saving if it goes on in the cloud.
-        after_turn: Run time that is left when its turn comes; negative: it has ended by then.
-        done: Run time until its turn.
+        after_slot: Run time that is left when its slot comes; negative: it has ended by then.
+        done: Run time until then.
     """
-    if is_whole or after_turn <= 0.0 or checkpoint == math.inf:
+    if is_whole or after_slot <= 0.0 or checkpoint == math.inf:
         return saved
     kept = done - checkpoint
     return max(saved, kept if kept > _MOMENT else 0.0)

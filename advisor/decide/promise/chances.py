@@ -165,7 +165,7 @@ def needed_share(
     Args:
         waits: Ascending.
         left, start: Seconds until the deadline, and until the job begins to run there.
-        keeps_place: Whether a job that is in time on-premise as well comes back when its turn comes.
+        keeps_place: Whether a job that is in time on-premise as well comes back when its slot comes.
     """
     needed, paid, before, shorter = 0.0, 0.0, 0.0, 1.0
     for k in range(ended.shape[0]):

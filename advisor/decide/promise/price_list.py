@@ -1,4 +1,7 @@
-"""A job's price list: the times by which it is done with a given probability, and their costs. Pure."""
+"""A job's price list: the times by which it is done with a given probability, and their costs. Pure.
+
+`advisor.decide.promise.promised` makes one for each job that names a time, inside ``sbatch`` and later.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""A job whose user names the time by which it is to be done: stay as long as that keeps it, then pay. Pure.
+"""A job whose user names the time by which it is to be done. Pure.
 
+It waits on-premise while it will likely be done in time there, then its start in the cloud is paid for. The
+policy "price" asks at its submission and again while it waits; `advisor control` asks before it is requeued.
 Question 2 asks whether it has to start in the cloud now, question 3 whether its worst case may be paid. A job
 that may be requeued keeps its place on-premise while it runs there, if the site allows hedged starts
-(``hedge.enabled``): when its turn comes and the time is kept here as well, it begins anew here.
+(``hedge.enabled``): when its slot comes and it will be in time here as well, it begins anew here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How much of one owner's work may be in one spot pool, so that no loss takes all of it at once. Pure.
 
-An owner is a user, or a chain of jobs that depend on each other.
+An owner is a user, or a chain of jobs that depend on each other. The provision loop asks at each launch.
 """
 
 from __future__ import annotations

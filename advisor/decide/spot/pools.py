@@ -1,4 +1,7 @@
-"""Choose the spot pools for a run: those where an hour of its work costs least, lost work included. Pure."""
+"""Choose the spot pools for a run: those where an hour of its work costs least, lost work included. Pure.
+
+Question 4 asks whether there is one; the provision loop, at the launch, which ones.
+"""
 
 from __future__ import annotations
 

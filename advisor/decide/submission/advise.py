@@ -1,4 +1,8 @@
-"""The one decision function: submissions, replays and what-ifs all call it (docs/designs/0001, idea 1)."""
+"""The one decision function (docs/designs/0001, idea 1).
+
+`advisor serve` calls it at submissions and for waiting jobs; so do the same server in `advisor rehearse
+--shipped`, and `advisor replay placement`.
+"""
 
 from __future__ import annotations
 

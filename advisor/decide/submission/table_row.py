@@ -1,4 +1,4 @@
-"""Conversion of a row of a table of jobs to the submission that it was."""
+"""Conversion of a row of a table of jobs to the submission that it was, for replays of logs and history."""
 
 from __future__ import annotations
 

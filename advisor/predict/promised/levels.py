@@ -58,8 +58,11 @@ class Kind(enum.IntEnum):
     """Rows of a price list. Their chances are judged apart, for what may go wrong differs."""
 
     FREE = 0
+    """The job is done by then on-premise, at no cost."""
     SOONEST = 1
+    """It starts in the cloud at once."""
     BETWEEN = 2
+    """A time between these two: it waits on-premise until the last start in the cloud that is in time."""
 
 
 def may_be_lost(confidence: float) -> float:

@@ -40,7 +40,7 @@ class SliceDecider(Protocol):
     def stays(
         self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float, ran_seconds: float
     ) -> bool:
-        """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
+        """Whether a job whose slot on-premise has come runs to its end in the cloud instead.
 
         ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
         ``ran_seconds`` are those of an earlier run in the cloud, which did not end it; 0: there was none.

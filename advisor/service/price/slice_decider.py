@@ -113,7 +113,7 @@ class Slices:
             return None
         wait_there, boots = wait_and_boot(job, ran_seconds, cloud, self._settings, now)
         start = start_of(job, cloud, self._settings, boots=boots)
-        # a later start there saves as much less as a sooner turn here, and is not paid for
+        # a wait there costs time and no money, as a shorter wait here would
         return self._stop(queued, ran_seconds, wait - wait_there, start, capacity)
 
     def _stop(
@@ -172,7 +172,7 @@ class Slices:
         held_seconds: float = 0.0,
         ran_seconds: float = 0.0,
     ) -> bool:
-        """Whether a job whose turn on-premise has come runs to its end in the cloud instead.
+        """Whether a job whose slot on-premise has come runs to its end in the cloud instead.
 
         ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
         ``ran_seconds`` are those of an earlier run in the cloud, which did not end it.

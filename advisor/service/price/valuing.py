@@ -55,7 +55,7 @@ class Valued:
     """A waiting job and its best slice.
 
     Attributes:
-        wait: Seconds until its turn on-premise.
+        wait: Seconds until it starts on-premise.
         value: Seconds of turnaround saved per US dollar.
         usd: Expected cost.
         worst_usd: Cost at worst: boot, run to the stop (a whole run: to its limit there), and ending,
