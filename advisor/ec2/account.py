@@ -1,4 +1,7 @@
-"""The AWS account beside the cluster's instances: paid capacity, others' instances, quotas."""
+"""The AWS account beside the cluster's instances: paid capacity, others' instances, quotas. Records only.
+
+`advisor.ec2.reading_account` fills them.
+"""
 
 from __future__ import annotations
 

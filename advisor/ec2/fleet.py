@@ -1,5 +1,8 @@
 """Launch, list and terminate the instances of the burst partition's nodes.
 
+The provision loop launches and terminates by it what slurmctld asks for; the reconcile loop lists, and ends
+orphans.
+
 Instances are identified by id and cluster tag only, because new instances get old addresses and names again
 (F07). Their tags name their nodes (`advisor.ec2.tags`); the journal does so while EC2 does not list them yet
 (F06).

@@ -1,5 +1,7 @@
 """Notices of interruptions: events of EventBridge from an SQS queue, and the status of spot requests.
 
+The notice loop reads both.
+
 Events arrive at least once, in any order, and sometimes not at all (AWS promises no more). So a notice is
 identified by instance and kind, and the poll of spot requests finds what the queue has lost. A rule of
 EventBridge sees the whole account: before acting on a notice, check that the instance is the cluster's own.

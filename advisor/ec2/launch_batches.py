@@ -1,4 +1,7 @@
-"""Divide nodes without an instance into launches: whole jobs, then paid capacity, the rest in batches."""
+"""Divide nodes without an instance into launches: whole jobs, then paid capacity, the rest in batches.
+
+`advisor.ec2.fleet` hands the nodes over that are to be launched.
+"""
 
 from __future__ import annotations
 

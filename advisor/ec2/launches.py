@@ -1,5 +1,7 @@
 """Launch nodes pool by pool, or in one fleet over many pools; settle what a crash left open.
 
+`advisor.ec2.launch_batches` says which nodes together.
+
 A class of one instance type is launched by RunInstances, pool after pool. Spot instances of a class of
 several types are launched by CreateFleet, because EC2 alone knows how deep its spot pools are. Everything
 that is launched on-demand goes to the first pool that has it (docs/designs/0008). The nodes of one job are

@@ -1,4 +1,4 @@
-"""List instances completely or not at all."""
+"""List a cluster's instances completely or not at all: one left out would be taken for lost."""
 
 from __future__ import annotations
 

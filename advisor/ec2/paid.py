@@ -1,4 +1,4 @@
-"""Which instances are paid for already, and how many more would be. Pure.
+"""Which instances are paid for already, and how many more would be: asked at each poll and launch. Pure.
 
 A capacity reservation pays for the instances in it. Reserved instances are a discount that EC2 gives to any
 running instance of their type, so those of others of the account use them up as well: others are counted

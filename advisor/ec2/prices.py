@@ -1,4 +1,4 @@
-"""Prices of nodes, read from EC2 from time to time and kept on disk.
+"""Prices of nodes, read from EC2 by the price loop every quarter of an hour, and kept on disk.
 
 There are two sources: the spot price history and the price list. The last answer of each is used, however
 old, until the next one; before the first one, the settings' prices.
@@ -75,7 +75,7 @@ class Prices:
         """The settings' prices; of a type in several classes the highest."""
         others: dict[str, TypePrices] = {}
         for each in settings.classes.values():
-            quote = Quote(each.on_demand_usd_per_hour)
+            quote = Quote(each.on_demand_usd_per_hour)  # of spot as well, until its price is read
             for name in each.instance_types:
                 if name != settings.instance_type and (
                     name not in others or others[name].spot.usd_per_hour < quote.usd_per_hour

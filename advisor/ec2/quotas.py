@@ -1,4 +1,7 @@
-"""Quotas of vCPUs: which code counts for an instance type and a market, and how much is left. Pure."""
+"""Quotas of vCPUs: which code counts for an instance type and a market, and how much is left. Pure.
+
+At each poll `advisor control` asks how many more nodes could be launched.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Read an account: capacity reservations, reserved instances, Savings Plans, others' instances, quotas.
 
-Each part is read by itself, and the last good answer stays while it cannot be read.
+The price loop does so, and the reservation loop for what changes with each launch. Each part is read by
+itself, and the last good answer stays while it cannot be read.
 """
 
 from __future__ import annotations

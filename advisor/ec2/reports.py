@@ -1,4 +1,4 @@
-"""The result of a launch."""
+"""The result of a launch, as `advisor.ec2.fleet` gives it to the provision loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of slurm.conf for the classes of cloud nodes."""
+"""The lines of slurm.conf for the classes of cloud nodes (`advisor config slurm`)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
 """The fence: keeps a process that has lost the lease from writing, launching or changing anything.
 
-Two hosts may share one folder of state. Which process acts is written in one file there, `lease.json`, with a
-number that grows at each takeover. A process compares the file with what it was when the process took it:
+Two hosts may run `advisor control` on one folder of state. Which process acts is written in one file there,
+`lease.json`, with a number that grows at each takeover. A process compares the file with what it was when the
+process took it, before each write, launch and change of Slurm:
 
 * A file is replaced in this order: the new content lies under a partial name, the lease is read, the file is
   renamed. A takeover writes the lease, removes all partial files, then reads the state. So a process that was
   stopped between two of these steps, however long, finds the lease changed or its partial file gone.
 * An intent to launch is on the disk before the lease is read and EC2 is called. A takeover writes the lease
-  before it reads the journal: the new process knows the intent, or the old one sees the new lease.
+  before it reads the journal. So if the old process still calls EC2, the new one knows of the intent and
+  finds the launch by its token.
 
 No clock is compared and no lock is held meanwhile, so a stopped process never blocks the others.
 """

@@ -1,4 +1,4 @@
-"""Logs as files: blocks of bytes of plain and gzip text, and what to do about lines that are malformed."""
+"""Logs of jobs (SWF, lsb.acct, lsb.events) as files: blocks of plain and gzip text, and malformed lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Convert database rows to a :class:`JobTable` page by page, which saves memory for millions of jobs."""
+"""Convert database rows to a :class:`JobTable` page by page, which saves memory for millions of jobs.
+
+Trainings, tunings and simulations of a site's own jobs read the history so.
+"""
 
 from __future__ import annotations
 

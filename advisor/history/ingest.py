@@ -1,4 +1,7 @@
-"""Add jobs of logs and accounting to the history in batches; repeating a call adds no job twice."""
+"""Add jobs of logs and accounting to the history in batches; repeating a call adds no job twice.
+
+`advisor ingest` calls it, and the learn loop for what sacct says of the last minutes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The ledger of advice in the database: decisions, their jobs and the jobs' outcomes."""
+"""The ledger of advice in the database: decisions, their jobs and the jobs' outcomes.
+
+`advisor control` writes what `advisor serve` has advised; commands and pages read it.
+"""
 
 from __future__ import annotations
 

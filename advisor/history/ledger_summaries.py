@@ -1,4 +1,4 @@
-"""Short answers about long ledgers: sums made by the database, and samples."""
+"""Short answers about long ledgers, for reports and pages: sums made by the database, and samples."""
 
 from __future__ import annotations
 

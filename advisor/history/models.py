@@ -1,5 +1,7 @@
 """Models on disk: arrays without pickle, and a manifest with their hash, in a folder of the service.
 
+The learn loop, `advisor retrain` and `advisor tune` write them, `advisor serve` loads the newest.
+
 Layout: ``<folder>/<kind>/<version>/{arrays.npz,manifest.json}`` and ``<folder>/<kind>/current``, a symbolic
 link to the version in force. A version gets its name when it is complete, and is promoted by one rename, so a
 reader finds the old model or the new one, and never a mixture.

@@ -1,4 +1,4 @@
-"""Tuned parameters of the estimators, in the model store."""
+"""Tuned parameters of the estimators in the model store: `advisor tune` saves, the learn loop loads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare newly tuned parameters with those in force, on jobs on which neither was tuned."""
+"""Compare parameters that `advisor tune` found with those in force, on jobs on which neither was tuned."""
 
 from __future__ import annotations
 

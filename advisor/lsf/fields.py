@@ -1,4 +1,4 @@
-"""Read the fields of one line of LSF's log files: separated by blanks, strings in quotes.
+"""Read the fields of one line of ``lsb.acct`` or ``lsb.events``: separated by blanks, strings in quotes.
 
 IBM's page on ``lsb.acct`` says "one record per line, the fields of a record are separated by blanks". Real
 files also have doubled quotes inside strings, and sometimes several blanks.

@@ -1,4 +1,7 @@
-"""Add the jobs of ``lsb.acct`` to the history; each call continues where the last one ended."""
+"""Add the jobs of ``lsb.acct`` to the history; each call continues where the last one ended.
+
+`advisor ingest lsb.acct` calls it, and the learn loop by way of the back end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an LSF installation has its commands and its files, by its lsf.conf."""
+"""Where an LSF installation has its commands and its files, by its lsf.conf. The back end begins with it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Join the advice that an esub asked for to its job, whose id an esub cannot know. Pure.
 
+The `advise` loop does so in each round.
+
 The esub leaves the advice's id in the job's description, where its user has written none. Otherwise a job and
 an advice belong together that agree in user, name, processors and project, and in time to a few seconds.
 """

@@ -1,4 +1,4 @@
-"""Convert a ``JOB_FINISH`` record to a finished job."""
+"""Convert a ``JOB_FINISH`` record of ``lsb.acct`` to a finished job of the history, in Slurm's words."""
 
 from __future__ import annotations
 

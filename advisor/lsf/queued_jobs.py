@@ -1,4 +1,4 @@
-"""Live jobs of LSF as rows of a queue. Pure."""
+"""Live jobs of LSF as rows of a queue, for each poll. Pure."""
 
 from __future__ import annotations
 

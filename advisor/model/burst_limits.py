@@ -1,4 +1,7 @@
-"""Limits of the burst partition alone, at which slurmctld refuses a job, or holds it for ever."""
+"""Limits of the burst partition alone, at which slurmctld refuses a job, or holds it for ever.
+
+`advisor control` reads them, question 1 asks about them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long instances of each spot pool last, as a decision sees it. Pure."""
+"""How long instances of each spot pool (one instance type in one subnet) last, for question 4. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 LASTS_HOURS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Ages at which a pool's survival is known."""
-LEAST: Final = 1e-9
-"""Below this a probability, or an expected number of losses, counts as this, or as none."""
+NEGLIGIBLE: Final = 1e-9
+"""A smaller probability counts as this, a smaller expected number of losses as none."""
 
 
 class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One instance type in one zone, as spot.
+    """One instance type in one subnet, as spot.
 
     Attributes:
         key: Its name in state files and metrics.
@@ -31,7 +31,7 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_open: bool = True
 
     def outlook(self, run_seconds: float) -> tuple[float, float]:
-        """The prospects of a run on a new instance; the hazard is constant between known ages.
+        """The prospects of a run on a new instance; the hazard is constant between known ages, and after.
 
         Returns:
             stays: Probability that the instance lives for the whole run.
@@ -42,7 +42,7 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return 1.0, 1.0
         age, alive, lived, hazard = 0.0, 1.0, 0.0, 0.0
         for until, share in zip(LASTS_HOURS, self.lasts, strict=True):
-            after = min(alive, max(share, LEAST))
+            after = min(alive, max(share, NEGLIGIBLE))
             hazard = math.log(alive / after) / (until - age)
             if until >= run:
                 break
@@ -53,4 +53,4 @@ class SpotPool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def _area(alive: float, hazard: float, hours: float) -> float:
     """Integral of the survival over some hours of constant hazard."""
-    return alive * (hours if hazard * hours < LEAST else -math.expm1(-hazard * hours) / hazard)
+    return alive * (hours if hazard * hours < NEGLIGIBLE else -math.expm1(-hazard * hours) / hazard)

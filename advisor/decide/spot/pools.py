@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.checkpoint_word import NO_CHECKPOINT
-from advisor.model.spot_pools import LASTS_HOURS, LEAST, SpotPool
+from advisor.model.spot_pools import LASTS_HOURS, NEGLIGIBLE, SpotPool
 
 LOST: Final = 2.0
 """Cost of an hour of lost work, as a multiple of the on-demand price of an hour.
@@ -132,7 +132,7 @@ def lives_of(pools: Sequence[SpotPool], seconds: NDArray[np.float64]) -> NDArray
         seconds: Ascending times, shape (n,).
     """
     hours, at = np.array((0.0, *LASTS_HOURS)), seconds / 3600.0
-    lasts = np.maximum([(1.0, *pool.lasts) for pool in pools], LEAST)
+    lasts = np.maximum([(1.0, *pool.lasts) for pool in pools], NEGLIGIBLE)
     hazards = -np.log(np.minimum.accumulate(lasts, axis=1))
     # beyond the last known age the hazard goes on as it was before it
     beyond = np.maximum(0.0, at - hours[-1]) / (hours[-1] - hours[-2])
