@@ -1,4 +1,4 @@
-"""Intervals of forecast waits and run times, with the coverage that they claim.
+"""Intervals of the price's forecasts of waits and run times, with the coverage that they claim.
 
 A tail is the distance of a bound from its forecast, on the scale of logarithms. It grows if a true value lies
 beyond the bound, and shrinks by a nineteenth of that if not: adaptive conformal inference (Gibbs and Candes,

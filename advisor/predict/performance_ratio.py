@@ -1,5 +1,7 @@
 """s(c) = o*c + i learned from work that ran on both sides (Cunha et al. 2017, section V-C).
 
+The learn loop does so as jobs end, and `advisor serve` gets the result with each snapshot.
+
 Runs of the same work (user, application and number of processors) on-premise and in the cloud give one
 observation: the log of the ratio of their median run times. Observations follow
 

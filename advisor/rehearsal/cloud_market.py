@@ -1,4 +1,4 @@
-"""EC2 as a rehearsal meets it: spot lives and prices from traces, stock-outs and quotas."""
+"""EC2 as `advisor rehearse --shipped` meets it: spot lives and prices from traces, stock-outs and quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window of a log through a simulated site, and what became of each job."""
+"""A window of a log through a simulated site, and what became of each job (`advisor rehearse --shipped`)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ Progress = Callable[[int, int], None]
 LEAD_SECONDS: Final = 60.0
 """The daemons start so long before the first submission."""
 _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a folder of our own below it, made by tempfile
+"""Where the loops' state files lie: they are synced to the disk at each change, which takes long there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""A clock that stands still until the rehearsal moves it on."""
+"""The clock of a rehearsal's loops and of its site: it stands still until the rehearsal moves it on."""
 
 from __future__ import annotations
 

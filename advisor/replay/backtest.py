@@ -1,4 +1,4 @@
-"""Compare a new size model with the one in force on a week that neither was trained on."""
+"""Compare the new size model of `advisor retrain` with the one in force on a week that neither has seen."""
 
 from __future__ import annotations
 

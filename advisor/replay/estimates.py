@@ -1,4 +1,7 @@
-"""A log's jobs estimated one by one, from what was known at each submission."""
+"""A log's jobs estimated by k-NN one by one, from what was known at each submission.
+
+The weekly backtest of the cutoff and replays of the published rule ask for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the jobs of a replay from a log, or draws a synthetic workload."""
+"""Reads the jobs of a command's ``--trace`` from a log, or draws a synthetic workload."""
 
 from __future__ import annotations
 

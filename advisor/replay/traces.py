@@ -1,4 +1,7 @@
-"""Logs of the Parallel Workloads Archive by name: fetched once, checked, resumed after a break."""
+"""Logs of the Parallel Workloads Archive by name: fetched once, checked, resumed after a break.
+
+`advisor traces get` fetches them; ``--trace NAME`` finds those that were fetched.
+"""
 
 from __future__ import annotations
 

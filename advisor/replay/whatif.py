@@ -1,4 +1,4 @@
-"""A site's own jobs under the settings in force and under changed ones, in a closed loop."""
+"""`advisor whatif`: a site's own jobs under the settings in force and changed ones, in a closed loop."""
 
 from __future__ import annotations
 

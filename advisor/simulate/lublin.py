@@ -1,4 +1,4 @@
-"""The workload model of Lublin and Feitelson for batch jobs on parallel computers.
+"""The workload model of Lublin and Feitelson for batch jobs: `advisor.simulate.workload` draws from it.
 
 U. Lublin and D. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
 jobs", J. Parallel and Distributed Computing 63(11), 2003. Sizes, run times and arrivals with the published

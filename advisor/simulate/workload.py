@@ -1,4 +1,4 @@
-"""A synthetic workload: the published model's jobs, from users who work in sessions and repeat jobs.
+"""A synthetic workload (``--trace synthetic``): the published model's jobs, from users who repeat jobs.
 
 Sizes, run times and arrivals are Lublin and Feitelson's (``advisor.simulate.lublin``). That model has no
 users, so nothing could be learned from its history. Here each arrival belongs to a user's session, and users

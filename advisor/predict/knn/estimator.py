@@ -1,6 +1,7 @@
 """k nearest neighbours with the heterogeneous distance HEOM (Cunha et al. 2017, section IV-A).
 
-The tests compare it with the definition in plain Python, ``tests/predict/knn/heom.py``.
+`advisor.predict.knn.predictor` has one for waits and one for run times; replays have their own. The tests
+compare it with the definition in plain Python, ``tests/predict/knn/heom.py``.
 """
 
 from __future__ import annotations

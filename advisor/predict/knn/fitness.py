@@ -1,4 +1,7 @@
-"""Fitness of k-NN parameters: RMSE on log entries outside the knowledge base (Cunha et al., IV-A, V-A)."""
+"""Fitness of k-NN parameters: RMSE on log entries outside the knowledge base (Cunha et al., IV-A, V-A).
+
+`advisor tune` searches by it, and compares what it found with the parameters in force.
+"""
 
 from __future__ import annotations
 

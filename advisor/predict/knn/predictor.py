@@ -1,7 +1,8 @@
 """Wait, run time and size class of a submission, from three models.
 
-This is what the published policies ask. Under the `price` policy the run time comes from
-`advisor.predict.run_times` and the wait from a simulation of the queue; only the size class is from here.
+The learn loop teaches it; `advisor serve` asks it under the published policies. Under the `price` policy the
+run time comes from `advisor.predict.run_times` and the wait from a simulation of the queue; only the size
+class is from here.
 """
 
 from __future__ import annotations

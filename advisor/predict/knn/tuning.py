@@ -1,4 +1,4 @@
-"""Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A).
+"""Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A): `advisor tune`.
 
 The operators are pymoo's: binary tournaments, simulated binary crossover, polynomial mutation. The loop is
 our own: it measures a generation's individuals on all cores, and draws from the caller's generator alone.

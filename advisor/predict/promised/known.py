@@ -1,4 +1,7 @@
-"""All that is known about promises on a site, and what it says about one job."""
+"""All that is known about promises on a site, and what it says about one job.
+
+The learn loop teaches it; `advisor serve` asks it about a job that names a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expected run times of the jobs in a queue, by which the queue is simulated.
+"""The expected run times of the jobs in a queue, by which the queue is simulated, live and in replays.
 
 A queue that is simulated by time limits is too long, for most jobs end before them (docs/measurements.md,
 "Forecasts of waits"). So each job is expected to run as long as forecast: what has run already is known.

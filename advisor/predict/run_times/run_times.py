@@ -1,5 +1,7 @@
 """Run times as distributions, forecast at a submission and learned when a job ends.
 
+The learn loop of `advisor control` teaches and saves them; `advisor serve` forecasts by the last saved ones.
+
 `RunTimes` knows jobs by numbers, `RunTimesOfJobs` by the names and the limit that they were submitted with.
 """
 

@@ -1,4 +1,7 @@
-"""The history that the size classifier learns from (Zrigui et al. 2022): jobs in order, weekly dividers."""
+"""The history from which `advisor retrain` and replays train the size classifier (Zrigui et al. 2022).
+
+Jobs are in the order of their submissions. The divider between small and large is set anew each week.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The size classifier in service: small or large, for one submission.
 
+`advisor retrain` makes it, the learn loop keeps its history up to date, `advisor serve` asks it.
+
 Zrigui et al. 2022, sections 3.3 to 5.3, with the history kept up to the second instead of to the last week.
 """
 

@@ -1,4 +1,4 @@
-"""Training of the size classifier with scikit-learn, off the submit path."""
+"""Training of the size classifier with scikit-learn: in `advisor retrain` and replays, never in a daemon."""
 
 from __future__ import annotations
 

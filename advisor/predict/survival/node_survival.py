@@ -1,5 +1,7 @@
 """How long nodes stay unchanged: a survival curve for the pool and a change rate for each node.
 
+Live, spot pools stand for nodes (`advisor.predict.survival.pool_survival`); replays have a trace's nodes.
+
 Agarwal et al. (NSDI 2023), section 3.1.1, estimate the distribution of the time between two changes from the
 intervals *completed* in the past day. That leaves out exactly the intervals that last, and on spot traces it
 predicts worse than the base rate. Here the open intervals count too, for as long as they have lasted (Kaplan

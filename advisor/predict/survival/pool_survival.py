@@ -1,4 +1,4 @@
-"""Survival of each spot pool's instances, from the lives of earlier instances.
+"""Survival of each spot pool's instances, from the lives of earlier instances. `advisor control` fits it.
 
 An EC2 instance changes once: EC2 takes it back, which ends its life. Rates therefore belong to pools: each
 pool is one "node" of `advisor.predict.survival.node_survival`. Instances of one pool differ only by their

@@ -1,4 +1,7 @@
-"""How near the simulated site comes to the real one: a log all on-premise, against what it says happened."""
+"""How near the simulated site comes to the real one: a log all on-premise, against what it says happened.
+
+`advisor rehearse`, `whatif`, `recommend` and `plan` say it beside their figures.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a log as a closed loop needs them."""
+"""The jobs of a log as a closed loop needs them: those that `advisor rehearse` simulates, those before."""
 
 from __future__ import annotations
 

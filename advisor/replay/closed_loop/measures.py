@@ -1,4 +1,4 @@
-"""The figures that a rehearsal reports for each policy."""
+"""The figures of each policy that `rehearse`, `whatif`, `recommend` and `plan` have simulated."""
 
 from __future__ import annotations
 

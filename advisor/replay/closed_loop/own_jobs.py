@@ -1,4 +1,4 @@
-"""A site's own jobs, or a log's, as a closed loop needs them."""
+"""A site's own jobs, or a log's, as the closed loop of `whatif`, `recommend` and `plan` needs them."""
 
 from __future__ import annotations
 

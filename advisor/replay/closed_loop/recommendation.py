@@ -1,4 +1,4 @@
-"""Hours saved against dollars a month, from a site's own jobs in the closed loop, and the budget to pick.
+"""`advisor recommend`: hours saved against dollars a month, from the site's own jobs, and a budget to pick.
 
 Each budget is rehearsed once over the whole window. Its interval comes from the weeks of the window, which
 are drawn again with replacement: it says how much the weeks differ, not how well the simulation fits.

@@ -1,4 +1,4 @@
-"""A log under several policies at equal money, side by side."""
+"""`advisor rehearse`: a log under several policies at equal money, side by side."""
 
 from __future__ import annotations
 

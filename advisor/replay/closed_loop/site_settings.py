@@ -1,4 +1,7 @@
-"""A site's settings as a simulation: what the world can show of them, and what it cannot."""
+"""A site's settings as a simulation: what the world can show of them, and what it cannot.
+
+`advisor whatif`, `recommend` and `plan` begin with it.
+"""
 
 from __future__ import annotations
 

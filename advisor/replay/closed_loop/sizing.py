@@ -1,4 +1,4 @@
-"""How many cores a site should own: sizes of the cluster and budgets for the cloud in a closed loop.
+"""`advisor plan`: how many cores a site should own; sizes and budgets for the cloud in a closed loop.
 
 Owned cores cost their price all the time, those of the cloud while they are used. Of the pairs of a size and
 a budget whose mean wait is no longer than the target, the cheapest is the answer. A job that is wider than a

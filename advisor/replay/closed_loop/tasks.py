@@ -1,4 +1,4 @@
-"""Simulations that are independent of each other, side by side."""
+"""The independent simulations of one command (`rehearse`, `whatif`, `recommend`, `plan`), side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A machine's queue as a snapshot shows it, and the starts of its jobs, were no job to come."""
+"""A machine's queue as a snapshot shows it, and the starts of its jobs, were no job to come.
+
+The price loop forecasts the waits of waiting jobs by it, `advisor serve` those of new ones.
+"""
 
 from __future__ import annotations
 

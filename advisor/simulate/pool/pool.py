@@ -1,4 +1,7 @@
-"""A pool of equal processors, under EASY backfilling or Slurm's, that a caller drives event by event."""
+"""A pool of equal processors, under EASY backfilling or Slurm's, that a caller drives event by event.
+
+The closed loop of `advisor rehearse`, `whatif`, `recommend` and `plan` has one for each machine.
+"""
 
 from __future__ import annotations
 

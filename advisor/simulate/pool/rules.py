@@ -1,4 +1,4 @@
-"""How a site's slurmctld backfills, read from its slurm.conf."""
+"""How a site's slurmctld backfills, read from its slurm.conf (`advisor rehearse --slurm-conf`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A log's jobs on rented nodes, under one policy or under one that is chosen again and again."""
+"""A log's jobs on rented nodes, under one policy or under one that is chosen again and again.
+
+The live judge runs the site's own jobs on it, `advisor replay portfolio` those of a log.
+"""
 
 from __future__ import annotations
 

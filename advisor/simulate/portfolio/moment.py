@@ -1,4 +1,7 @@
-"""The actions of a policy at this moment: one tick of the simulated cluster on the real nodes and queue."""
+"""The actions of a policy at this moment: one tick of the simulated cluster on the real nodes and queue.
+
+The portfolio loop asks for them in each round.
+"""
 
 from __future__ import annotations
 

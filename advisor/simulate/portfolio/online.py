@@ -1,4 +1,7 @@
-"""The online simulator: what each policy would make of the present queue (Deng et al., section 3.3)."""
+"""The online simulator: what each policy would make of the present queue (Deng et al., section 3.3).
+
+Algorithm 1 (`advisor.decide.portfolio.portfolio`) calls it, in the portfolio loop and in replays.
+"""
 
 from __future__ import annotations
 
