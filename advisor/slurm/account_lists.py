@@ -1,4 +1,7 @@
-"""Accounts that a partition's lists let in or keep out, with those below them."""
+"""Accounts that a partition's lists let in or keep out (``AllowAccounts``), with those below them.
+
+The back ends read them with the partitions, for question 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What Slurm's accounting says of QOS and associations."""
+"""What Slurm's accounting says of QOS and associations: who may preempt, enter the burst partition, how much.
+
+Three loops of `advisor control` ask, each for its part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the times that ``sbatch --begin`` takes."""
+"""Read the times that ``sbatch --begin`` takes, for `advisor advise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell Slurm until when the nodes of a capacity block last.
+"""Tell Slurm until when the nodes of a capacity block last. The provision loop does.
 
 EC2 ends the instances of a block, whatever runs on them. Slurm starts no job on a node that would run into a
 reservation, so each block's nodes have a short one that begins when EC2 ends them. Slurm removes it by itself

@@ -1,4 +1,7 @@
-"""Run one of Slurm's commands: no shell, absolute path, a time limit and a limit of output."""
+"""Run one of Slurm's commands: no shell, absolute path, a time limit and a limit of output.
+
+Back ends and loops of `advisor control` run them so, and commands; `advisor serve` runs none.
+"""
 
 from __future__ import annotations
 

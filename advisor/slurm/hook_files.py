@@ -1,4 +1,7 @@
-"""Find this release's Slurm programs: the hook, resume, suspend, resume_fail, prolog_slurmctld."""
+"""Find this release's Slurm programs: the hook, resume, suspend, resume_fail, prolog_slurmctld.
+
+`advisor init`, the doctor and `uninstall` compare the installed ones with them.
+"""
 
 from __future__ import annotations
 

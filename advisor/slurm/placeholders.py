@@ -2,7 +2,8 @@
 
 It is a job of the same shape that only sleeps. slurmctld gives it age and fair share as it would have given
 the job, backfill plans it, and limits apply to it. When it starts, the job could have started, and its nodes
-are held for the job. docs/designs/0013-hedged-start.md compares the other ways.
+are held for the job. The watch loop submits and follows them, by way of the place helper where the service is
+not root. docs/designs/0013-hedged-start.md compares the other ways.
 """
 
 from __future__ import annotations

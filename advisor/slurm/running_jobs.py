@@ -1,5 +1,7 @@
 """Warn single running jobs by the signal they asked for, and read how and where they may run.
 
+The interruption loop warns them, the match loop asks where they may run.
+
 No command of Slurm shows a job's ``--signal``. It is read from the command line, which the accounting keeps,
 and from the batch script; the command line wins, as in sbatch. ``SBATCH_SIGNAL`` in the user's environment
 cannot be seen.

@@ -1,4 +1,7 @@
-"""How many more jobs may be submitted, by the limits of jobs in the queue, as slurmctld counts them."""
+"""How many more jobs may be submitted, by the limits of jobs in the queue, as slurmctld counts them.
+
+Where there is little room, no placeholders are submitted.
+"""
 
 from __future__ import annotations
 

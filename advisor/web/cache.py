@@ -1,4 +1,4 @@
-"""A cache: an expensive value is computed once and used for a while by all requests."""
+"""A cache of the pages' expensive values: each is computed once and used for a while by all requests."""
 
 from __future__ import annotations
 

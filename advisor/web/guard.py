@@ -1,4 +1,4 @@
-"""Check each request before any page sees it, and set the security headers of each answer."""
+"""Check each request (length, host, origin) before any page sees it; set each answer's security headers."""
 
 from __future__ import annotations
 

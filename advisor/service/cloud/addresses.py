@@ -1,4 +1,4 @@
-"""The addresses of cloud nodes, as Slurm is to know them."""
+"""The addresses of cloud nodes, as the provision and reconcile loops let Slurm know them."""
 
 from __future__ import annotations
 

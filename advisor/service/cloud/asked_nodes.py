@@ -1,4 +1,4 @@
-"""The check that the nodes of a hand-over are of the burst partition; no others are ever started.
+"""The provision loop's check that a hand-over's nodes are of the burst partition; no others are started.
 
 A cluster has one ResumeProgram and one SuspendProgram for all partitions, and every member of a group may
 write to the hand-over folder: a request alone must not give a node of another partition an instance.

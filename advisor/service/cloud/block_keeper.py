@@ -1,4 +1,7 @@
-"""Lets no job start on a node of a capacity block that would run past the block's end."""
+"""Lets no job start on a node of a capacity block that would run past the block's end.
+
+A step of the provision loop.
+"""
 
 from __future__ import annotations
 

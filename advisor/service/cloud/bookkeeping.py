@@ -1,4 +1,7 @@
-"""The cost of running instances, added to the record of spending, which is rebuilt if it is in doubt."""
+"""The cost of running instances, added to the record of spending, which is rebuilt if it is in doubt.
+
+The reconcile loop counts in each round, the provision loop before each launch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The budget at launches and afterwards. Question 3 has checked it, but for many jobs at the same time."""
+"""The budget at launches and afterwards, in the provision loop.
+
+Question 3 has checked it at each submission, but many jobs may have been asked about at the same time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dependencies that the cloud's loops and its status report share."""
+"""What the cloud's loops and its status report share: Slurm, EC2, records and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cloud for people and machines: nodes, pools and money, from what the loops know, without calls."""
+"""The cloud in `advisor nodes`, `pools`, `spend` and `/metrics`: from what the loops know, without calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check that a request of slurmctld to end machines still holds when it has its turn.
+"""The check that a request of slurmctld to end machines still holds when the provision loop comes to it.
 
 Slurm is asked anew: the shared poll may be older than what has changed.
 """

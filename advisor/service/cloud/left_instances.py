@@ -1,4 +1,7 @@
-"""Refuse settings under which instances that run would be neither ended nor counted."""
+"""Refuse settings under which instances that run would be neither ended nor counted.
+
+`advisor control` asks before it begins, and at each reload.
+"""
 
 from __future__ import annotations
 

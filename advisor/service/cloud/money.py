@@ -1,4 +1,7 @@
-"""The cost of cloud nodes, the accounts that pay, and the cost to come, from queue and prices. Pure."""
+"""The cost of cloud nodes, the accounts that pay, and the cost to come, from queue and prices. Pure.
+
+The record of spending and the reports are fed by it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of the burst partition's nodes at one moment, as decisions see them."""
+"""The classes of the burst partition's nodes at one moment, as decisions see them; made at each poll."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Weights of nodes: ours are added to those of slurm.conf, and can always be recognised.
 
+The match loop and the portfolio loop set them.
+
 ``scontrol update nodename= weight=`` takes effect at once and lasts until the next ``scontrol reconfigure``
 or restart of slurmctld, which restore slurm.conf's weights. We add little (0 to `MAX_ADDED`): a weight
 within that much of a node's own is ours or its own, whether or not slurmctld took our last change; any other

@@ -1,6 +1,7 @@
 """Find the job for which slurmctld resumes each node, and those whose nodes do not come.
 
-A hand-over is the list of nodes that Slurm's ResumeProgram gives to `advisor control`. A job that starts as
+The provision loop asks before a launch. A hand-over is the list of nodes that Slurm's ResumeProgram gives to
+`advisor control`. A job that starts as
 soon as it is submitted is in no snapshot of Slurm yet, nor is a task that slurmctld has just split from an
 array. Its advice is unknown at that moment: if its nodes were launched at once, all would be on-demand, the
 only capacity that suits every job. A boot takes a minute or more, and Slurm is polled every few seconds, so

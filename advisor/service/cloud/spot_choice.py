@@ -1,4 +1,4 @@
-"""Choose the purchase option of each node to launch, and its spot pools.
+"""Choose the purchase option of each node that the provision loop launches, and its spot pools.
 
 The option is the one that its job was advised. The pools are those whose expected cost is low enough for the
 run. The nodes of one owner are spread over several pools.

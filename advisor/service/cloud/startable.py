@@ -1,4 +1,4 @@
-"""Which cloud nodes the account's quotas allow to be up: the others are as good as taken."""
+"""Which cloud nodes the account's quotas allow to be up, asked at each poll: others are as good as taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the features of `advisor control` are connected to, and what they share."""
+"""What the features of `advisor control` are connected to, and what they share.
+
+The process makes the connections; a rehearsal and tests make others, to a simulated site.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,18 @@ class Connections:
         breakers: Which pools the fleet leaves alone.
         prices: What nodes cost; None: what the settings say.
         account: What the AWS account has paid for already, others' instances, quotas.
+        block_ends: Keeps jobs from running past the end of a capacity block.
         spot: What EC2 says about the end of instances, and the jobs that are warned.
+        places: Submits and follows placeholders.
+        steering: Closes nodes and orders jobs for the portfolio loop.
+        pool_order: The order in which the fleet tries pools.
         preempting_qos: Which QOS preempt which; None where no such thing is known.
-        partitions_of_users: By user and account, the partitions to which associations are confined.
+        partitions_of_users: Of a cluster, by user and account: the partitions to which their associations
+            are confined.
         limits_in_partition: Limits of a partition and its QOS, by ``(cluster, partition, qos)``.
         nodes_in_topology: The nodes that topology.conf names.
-        has_deadline: Whether a job has one (``sbatch --deadline``).
+        nodes_asked: The features and nodes that a waiting job prefers or excludes.
+        has_deadline: Whether the job of an id has one (``sbatch --deadline``).
         ask_again: Asks about a job that waits, with its forecast wait and the one by limits, seconds, where
             they are known; None: by the submit server's socket.
         models: The store of models; None: that in ``paths.models``.

@@ -1,4 +1,4 @@
-"""The priorities with which new jobs of each user begin, learned from the jobs that wait.
+"""The priorities with which new jobs of each user begin, learned at each poll from the jobs that wait.
 
 With ``priority/multifactor`` a new job is not the last of the queue: its user's share, its QOS and its
 partition decide. Its age counts nothing yet. So a waiting job's priority less what its age has added is that

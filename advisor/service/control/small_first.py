@@ -1,4 +1,7 @@
-"""How many of the waiting jobs are before a small job that is submitted now: small jobs go first."""
+"""How many of the waiting jobs are before a small job that is submitted now: small jobs go first.
+
+Found at each poll; `advisor serve` forecasts the wait of a small job by it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hedged submissions that were announced and are not yet seen in the queue: when to poll Slurm for them."""
+"""Hedged submissions that were announced and are not yet seen in the queue: when the watch loop polls."""
 
 from __future__ import annotations
 

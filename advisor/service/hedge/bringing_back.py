@@ -1,5 +1,7 @@
 """Bring a job back on-premise: requeue and move it, give it the placeholder's slot, cancel the placeholder.
 
+The watch loop does so at the placeholder's start, or at the job's stop.
+
 Each step asks Slurm for the job's state first and does what is missing. So a return continues after a crash
 of this process or of slurmctld at any point.
 """

@@ -1,7 +1,8 @@
 """Start a job that has come back from the cloud there once more, where the price has fallen to its worth.
 
-It keeps its advice, and its placeholder goes on keeping its place. The intent is on disk before Slurm is
-told: a job that a crash, or slurmctld, leaves on-premise is one that has come back (`WatchLoop.follow`).
+The watch loop asks in each round. The job keeps its advice, and its placeholder goes on keeping its place.
+The intent is on disk before Slurm is told: a job that a crash, or slurmctld, leaves on-premise is one that
+has come back (`WatchLoop.follow`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Submit placeholders for hedged jobs: at each poll of the queue, and at once for announced jobs.
 
+A part of the watch loop.
+
 A placeholder's place in the queue begins with its submission. So a job that the submit server has announced
 is polled for at once, among the jobs of its user only.
 """

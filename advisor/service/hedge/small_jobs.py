@@ -1,7 +1,8 @@
 """The safeguard of the size classes: a job that ran first as small and still runs at the divider is large.
 
-It is requeued as large once, with the age of its first submission, if it may be requeued; otherwise it is
-left and counted. A wrong "small" then costs at most the divider (Zrigui et al. 2022, section 4.2).
+The watch loop checks in each round. The job is requeued as large once, with the age of its first submission,
+if it may be requeued; otherwise it is left and counted. A wrong "small" then costs at most the divider
+(Zrigui et al. 2022, section 4.2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs that ran both on-premise and in the cloud: s(c) = o*c + i is learned from them as jobs end."""
+"""Jobs that ran both on-premise and in the cloud: the learn loop learns s(c) = o*c + i from them."""
 
 from __future__ import annotations
 

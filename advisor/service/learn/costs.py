@@ -1,4 +1,7 @@
-"""The cost of jobs in the cloud: paid time and runs go into the history, and each job gets its share."""
+"""The cost of jobs in the cloud: paid time and runs go into the history, and each job gets its share.
+
+A step of the learn loop.
+"""
 
 from __future__ import annotations
 

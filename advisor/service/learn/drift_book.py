@@ -1,4 +1,4 @@
-"""Whether forecasts hold, by partition and day; partitions where they do not fall back to on-premise."""
+"""The learn loop's record of whether forecasts hold, by partition and day, and of partitions fallen back."""
 
 from __future__ import annotations
 

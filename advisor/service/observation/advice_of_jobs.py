@@ -1,4 +1,4 @@
-"""The advice of a job in the queue, read from its AdminComment. Pure."""
+"""What the loops of `advisor control` learn of a queued job's advice from its AdminComment. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The parts of a machine to which jobs are bound by their partition or by what they ask for. Pure."""
+"""The parts of a machine to which jobs are bound by their partition or by what they ask for. Pure.
+
+Forecasts of the on-premise queue keep them apart.
+"""
 
 from __future__ import annotations
 

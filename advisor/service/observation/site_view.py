@@ -1,6 +1,6 @@
 """Functions from a snapshot of Slurm to the states and nodes that decisions read, and a log of states.
 
-The functions are pure.
+The poll loop and the loops that act on nodes call them. They are pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which policy should lead: all of them, simulated hourly on the burst jobs that have ended.
 
-The method is that of a replay (:mod:`advisor.decide.portfolio.portfolio_replay`): scores begin with a prior
-from synthetic workloads; the policy with the best score is the champion, if its order of jobs also won more
-days; a selection leads only where it would have been clearly better.
+A loop beside the portfolio loop, since it takes long. The method is that of `advisor replay portfolio`
+(:mod:`advisor.decide.portfolio.portfolio_standing`): scores begin with a prior from synthetic
+workloads; the policy with the best score is the champion, if its order of jobs also won more days; a
+selection leads only where it would have been clearly better.
 """
 
 from __future__ import annotations

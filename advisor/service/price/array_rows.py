@@ -1,4 +1,4 @@
-"""How many tasks of arrays the forecast of a queue tells apart: simulating 200,000 takes hours. Pure."""
+"""How many tasks of arrays the forecast of the on-premise queue tells apart: 200,000 take hours. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run times that are expected of the jobs in the on-premise queue."""
+"""The run times that are expected of the on-premise queue's jobs, for the poll, the price and slices."""
 
 from __future__ import annotations
 

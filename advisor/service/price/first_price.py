@@ -1,4 +1,7 @@
-"""The demand with which the price begins: the site's last weeks, rehearsed at its budget."""
+"""The demand with which the price begins: the site's last weeks, rehearsed at its budget.
+
+The price loop does so once, as soon as the history has jobs enough and no demand is known.
+"""
 
 from __future__ import annotations
 

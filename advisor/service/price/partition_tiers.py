@@ -1,4 +1,4 @@
-"""Slurm's order of waiting jobs where partitions have different tiers (``PriorityTier``).
+"""Slurm's order of waiting jobs where partitions have different tiers (``PriorityTier``), for forecasts.
 
 The jobs of a higher tier are tried before all of a lower one, whatever their priorities are (slurm.conf(5)).
 So a tier is written into a job's priority, above the 32 bits that Slurm's has.

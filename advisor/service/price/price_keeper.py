@@ -1,5 +1,7 @@
 """The price in force and the tokens at hand, from the demand that was seen and the record of spending.
 
+The price loop keeps it; *tokens* are the dollars that may be committed now.
+
 What was spent and what is promised is the `SpendingBudget`'s and the cloud's to say: there is no second book
 of money here. The tokens follow from it (`advisor.decide.price.period_budget`).
 """

@@ -1,4 +1,7 @@
-"""The on-premise queue of a snapshot, and the forecast of its starts. Pure."""
+"""The on-premise queue of a snapshot, and the forecast of its starts. Pure.
+
+The poll hands the queue to `advisor serve`; the price loop and slices ask for the starts.
+"""
 
 from __future__ import annotations
 

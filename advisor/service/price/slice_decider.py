@@ -1,4 +1,4 @@
-"""The decision about a slice at its stop, and when its on-premise slot is available."""
+"""The decision about a slice at its stop, and when its on-premise slot is available: the watch loop asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value of the waiting jobs that may move, from forecast waits, run times and prices. Pure."""
+"""The price loop's value of the waiting jobs that may move: forecast waits, run times and prices. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The forecast survival of each cloud node, from Slurm's nodes, EC2's instances and the pools' survival."""
+"""The forecast survival of each cloud node, from Slurm's nodes, EC2's instances and the pools' survival.
+
+The match and acquire loops act on it; launches and question 4 use that of the pools.
+"""
 
 from __future__ import annotations
 

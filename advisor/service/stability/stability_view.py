@@ -1,4 +1,4 @@
-"""The queue and the nodes as input of the match: the same records as in the replay. Pure."""
+"""The queue and the nodes as input of the match loop: the same records as in the replay. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Budgets at one moment: what was spent and promised of each, and whether another node may start."""
+"""Budgets at one moment: what was spent and promised of each, and whether another node may start.
+
+The part of `advisor.service.state.budget` that judges.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The record of boots: how long they take in each pool, how often they fail, and which jobs wait for one."""
+"""The record of boots: how long they take in each pool, how often they fail, and which jobs wait for one.
+
+The loops of the cloud write it; decisions get boot times and failures from it at each poll.
+"""
 
 from __future__ import annotations
 

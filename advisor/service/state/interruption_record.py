@@ -1,4 +1,7 @@
-"""EC2's notices about the end of instances, and how often each job lost its node. Kept on disk."""
+"""EC2's notices about the end of instances, and how often each job lost its node. Kept on disk.
+
+The notice loop writes them down, the interruption loop acts on them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models for the submit server, from the store whose hashes are checked."""
+"""Models for the submit server, from the store whose hashes are checked: its watcher thread loads them."""
 
 from __future__ import annotations
 

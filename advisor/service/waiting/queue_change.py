@@ -1,4 +1,4 @@
-"""When the queue has changed so much that all waiting jobs are asked about again."""
+"""When the queue has changed so much that the price loop, or the `ask again` loop, asks about all jobs."""
 
 from __future__ import annotations
 
