@@ -112,7 +112,8 @@ class ClusterSettings(Section):
     )
     opt_in_comment: str = setting(
         "burst",
-        "The word in a job's `--comment` that lets it move in a partition whose mode is `opt-in`.",
+        "The word in a job's `--comment` that lets it move in a partition whose mode is `opt-in`; empty: no "
+        "job moves there.",
         why="It is the opposite of `no-burst`.",
         expert=True,
     )

@@ -29,7 +29,7 @@ class CapacitySettings(Section):
     spot_by_survival: bool = setting(
         True,
         "Choose spot or on-demand, and the pools of a launch, by how long instances of each instance type "
-        "and zone have lasted and by what a lost run costs. It holds once 20 spot instances were seen and "
+        "and subnet have lasted and by what a lost run costs. It holds once 20 spot instances were seen and "
         "EC2's prices are read; `spot_max_run_seconds` holds until then, or if this is false.",
         why="A fixed limit is too short for pools whose instances last, and too long for others.",
         expert=True,

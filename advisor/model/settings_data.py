@@ -28,8 +28,8 @@ class DataSettings(Section):
 
     bandwidth_mb_per_second: float = setting(
         100.0,
-        "How fast data gets to the cloud and back. Once the stage-in command has been measured three times, "
-        "what was measured holds for the way there.",
+        "How fast the data of one job gets to the cloud and back. Once the stage-in command has been "
+        "measured three times, what was measured holds for the way there.",
         why="It is what a line of 1 Gbit/s carries.",
         unit="MB/s",
         gt=0.0,

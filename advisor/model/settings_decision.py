@@ -56,13 +56,14 @@ class RuleSettings(Section):
     )
     opt_out_comment: str = setting(
         "no-burst",
-        "A job whose `--comment` contains this word never moves.",
+        "A job whose `--comment` contains this word never moves; empty: no word says so.",
         why="The word says what it does, and docs/users.md tells users about it.",
         expert=True,
     )
     opt_out_feature: str = setting(
         "onprem",
-        "A job that asks for this node feature (`--constraint`) never moves.",
+        "A job whose `--constraint` names this node feature never moves, whatever else it names. Empty: no "
+        "feature keeps a job here. sbatch accepts only features that nodes of slurm.conf have.",
         why="On-premise nodes often have such a feature, and cloud nodes do not.",
         expert=True,
     )
@@ -81,8 +82,8 @@ class RuleSettings(Section):
     move_gpu: bool = setting(
         False,
         "Whether a job that asks for GPUs (`--gres=gpu`, `--gpus`) may move to a class of nodes that has "
-        "them (`ec2.classes`). One that asks for other generic resources, by task or socket, or for "
-        "processors or memory of each GPU, stays.",
+        "them (`ec2.classes`). A job stays in any case if it asks for other generic resources, for GPUs by "
+        "task or socket, or for processors or memory by GPU.",
         why="An hour of such a node costs several times as much as others.",
         expert=True,
     )
@@ -133,7 +134,7 @@ class PlacementSettings(Section):
     max_time_limit_seconds: float = setting(
         math.inf,
         "The advisor never raises a moved job's time limit above this, nor above the MaxTime of the burst "
-        "partition.",
+        "partition; `inf` leaves it to MaxTime.",
         why="Most sites limit the run time by the partition alone.",
         unit="s",
         gt=0.0,
@@ -169,9 +170,9 @@ class PlacementSettings(Section):
     )
     cutoff_minutes: float = setting(
         0.0,
-        "`cunha2017`: the standard deviation of the wait that is tolerated for a job without overhead, "
-        "the square root of a in C = a*exp(-b*o*c). 0 lets the weekly backtest choose a and b; until the "
-        "first backtest it is 527 minutes.",
+        "`cunha2017`: the standard deviation of the wait that is tolerated for a job without overhead "
+        "(o*c = 0), the square root of a in C = a*exp(-b*o*c). 0 lets the weekly backtest choose a and b; "
+        "until the first backtest it is 527 minutes.",
         why="Cunha et al. 2017 give no number, and the best one differs from site to site.",
         unit="min",
         ge=0.0,

@@ -45,7 +45,8 @@ class EstimatorSettings(Section):
 
     neighbours: int = setting(
         16,
-        "k, the number of most similar jobs that are averaged, until `advisor tune` finds a better one.",
+        "`cunha2017`, `ambati2021`: k, the number of most similar jobs whose waits and run times are "
+        "averaged for a forecast, until `advisor tune` finds a better one.",
         why="Fewer follow single odd jobs, many more average over jobs that are not alike.",
         ge=1,
         le=1000,
@@ -53,8 +54,9 @@ class EstimatorSettings(Section):
     )
     kernel_width: float = setting(
         1.0,
-        "The width of the Gaussian kernel that weighs the neighbours, in units of the HEOM distance: a "
-        "larger one lets more distant jobs count. It is used until `advisor tune` finds a better one.",
+        "`cunha2017`, `ambati2021`: the width of the Gaussian kernel that weighs the neighbours, in units of "
+        "the HEOM distance: a larger one lets more distant jobs count. It is used until `advisor tune` finds "
+        "a better one.",
         why="Below about 0.8 the kernels of 16 typical neighbours sum up to less than 1: the variance is "
         "then undefined and the cutoff moves no job.",
         gt=0.0,
@@ -62,7 +64,8 @@ class EstimatorSettings(Section):
     )
     knowledge_base_jobs: int = setting(
         10_000,
-        "s, the number of finished jobs that are searched for neighbours; the oldest are dropped.",
+        "`cunha2017`, `ambati2021`: s, the number of finished jobs that are searched for neighbours; the "
+        "oldest are dropped. `advisor tune` finds a better one.",
         why="More are slower to search and rarely better, since users and programs change.",
         unit="jobs",
         ge=10,

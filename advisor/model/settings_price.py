@@ -15,7 +15,8 @@ class BudgetSettings(Section):
         0.0,
         "The money that the burst partition may spend in a `period`. The price of an hour rises and falls so "
         "that it lasts. Each start commits its worst cost, so that the budget is never exceeded. 0 means no "
-        "budget: a job then moves only if `usd_per_hour_saved` is set.",
+        "budget: under the policy `price` a job then moves only if `usd_per_hour_saved` is set, and the "
+        "published policies spend without a limit.",
         why="Only the site knows its budget.",
         unit="USD",
     )

@@ -25,8 +25,8 @@ class PromiseSettings(Section):
     )
     usd_per_job: Dollars = setting(
         5.0,
-        "The largest worst-case cost of one job with a promise; a promise that could cost more is not given. "
-        "The budgets hold as well.",
+        "The largest worst-case cost of one job with a promise: a job that could cost more is not started in "
+        "the cloud for it. At 0 only promises that cost nothing are given. The budgets hold as well.",
         why="It is the price of a few hours of a node, so that a user cannot spend a budget with one job.",
         unit="USD",
         expert=True,

@@ -98,7 +98,8 @@ class LoopSettings(Section):
 
     snapshot_seconds: float = setting(
         5.0,
-        "The period of the poll of squeue and sinfo. All loops share the result.",
+        "The period of the poll of squeue and sinfo; all loops share the result. It must be less than "
+        "`submit.snapshot_max_age_seconds`, better a few times less, or no job moves between two polls.",
         why="One squeue and one sinfo every five seconds are little load for slurmctld; clusters with "
         "50,000 queued jobs may need a longer period.",
         unit="s",
@@ -222,8 +223,8 @@ class WebSettings(Section):
     user_header: str = setting(
         "",
         "The header in which the site's proxy names the user that it has let in, such as `X-Remote-User`. "
-        "It is believed from `proxy_addresses` and from the Unix socket of advisor-web.socket alone. Empty: "
-        "only links of `advisor web link` let people in.",
+        "It is believed only in requests that come from `proxy_addresses`, or through the Unix socket of "
+        "advisor-web.socket. Empty: only links of `advisor web link` let people in.",
         why="Only the site knows whether its proxy sets one.",
         form="the name of a header, of letters, digits and -",
         pattern=r"^[A-Za-z0-9-]*$",
