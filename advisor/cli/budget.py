@@ -108,5 +108,9 @@ def _payer(account: str, user: str) -> str:
     from advisor.model.periods import user_payer
 
     if account and user:
-        raise BadInput("one budget at a time", where="--account, --user", mend="Give one of the two")
+        raise BadInput(
+            "a budget is an account's or a user's, and both are named",
+            where="--account, --user",
+            mend="Give one of the two",
+        )
     return user_payer(user) if user else account

@@ -85,7 +85,8 @@ def _run(*command: str) -> None:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise TellAdmin(
-            f"{command[0]}: {problem}. Mend this and run `advisor uninstall` again", code="uninstall.command"
+            f"`{' '.join(command)}` failed: {problem}. Mend this and run `advisor uninstall` again",
+            code="uninstall.command",
         ) from None
     if done.returncode:
         raise TellAdmin(

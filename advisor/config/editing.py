@@ -87,7 +87,9 @@ def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
             table = document.setdefault(section, tomlkit.table())
             if not isinstance(table, Table | OutOfOrderTableProxy):
                 raise BadInput(
-                    f"{section} is a value", where=str(path), mend=f"Make it a section: [{section}]"
+                    f"{section} has a value, and is a section of settings",
+                    where=str(path),
+                    mend=f"Write [{section}] on a line of its own and its settings below it",
                 )
             if value is None:
                 table.pop(name, None)

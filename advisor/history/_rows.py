@@ -89,7 +89,11 @@ def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
         "details": json.dumps(details) if details else None,
     }
     if any(row[name] is None for name in ("submit_time", "start_time", "end_time")):
-        raise BadInput("a time of the job is not a number", where=where, mend="Leave the job out")
+        raise BadInput(
+            "its submission, start or end is not a number",
+            where=where,
+            mend="Correct its record in the log, or leave the job out",
+        )
     return row
 
 
@@ -108,7 +112,11 @@ def storable(value: Any, where: str) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case int() if abs(value) > _MAX_INTEGER:
-            raise BadInput(f"the number {value} is out of range", where=where, mend="Leave the job out")
+            raise BadInput(
+                f"the number {value} has more than 64 bits",
+                where=where,
+                mend="Correct its record in the log, or leave the job out",
+            )
     return value
 
 

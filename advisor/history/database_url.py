@@ -42,7 +42,7 @@ def parse(url: str) -> tuple[URL, str]:
             return parsed.difference_update_query(["schema"]).set(drivername="postgresql+psycopg"), name
         raise BadInput(
             "PostgreSQL needs the psycopg package",
-            where="history database",
+            where="paths.database_url",
             mend="Install burst-advisor[postgresql]",
             code="history.url",
         )

@@ -120,7 +120,7 @@ def choose_fields(helpformat: str) -> tuple[str, ...]:
         raise BadInput(
             f"it has no columns {', '.join(missing)}",
             where="sacct --helpformat",
-            mend="Check that paths.slurm_bin names the folder of Slurm's own commands",
+            mend="Check that paths.slurm_bin names the folder of Slurm's own commands, of 22.05 or newer",
             code="sacct.fields",
         )
     chosen = tuple(name for name in WANTED if name in known)

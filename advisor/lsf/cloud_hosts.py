@@ -148,7 +148,9 @@ class CloudHosts:
         if template not in self.classes or count < 1:
             mend = "Name a class of ec2.classes, and at least one machine"
             raise BadInput(
-                f"{count} machines of the template {template[:60]!a}", where="requestMachines", mend=mend
+                f"{count} machines of the template {template[:60]!a} cannot be launched",
+                where="LSF's resource connector, requestMachines",
+                mend=mend,
             )
         with self._lock:
             free = [node for node in self.nodes_in(template) if node not in self._known.hosts][:count]

@@ -52,5 +52,8 @@ def fold(names: Iterable[str]) -> str:
 
 def _refused(expression: str, why: str) -> BadInput:
     return BadInput(
-        why, where=f"node list {expression[:80]!a}", mend="Check the node names in Slurm", code="slurm.nodes"
+        why,
+        where=f"node list {expression[:80]!a}",
+        mend="Correct it in slurm.conf, or in ec2.classes if it is from there",
+        code="slurm.nodes",
     )

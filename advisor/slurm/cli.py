@@ -303,7 +303,7 @@ def _checked(value: str, pattern: re.Pattern[str], what: str) -> str:
         raise BadInput(
             f"{value[:80]!a} cannot be passed to scontrol",
             where=what,
-            mend="Slurm's names must have letters, digits and _ . : - only",
+            mend="Rename it where it is set, in Slurm or in the settings: letters, digits and _ . : - only",
             code="slurm.value",
         )
     return value

@@ -126,16 +126,19 @@ class Commands:
         with output, tempfile.TemporaryFile() as errors, _readable(given) as source:
             code = self._run(name, arguments, (source, output, errors), timeout, limit)
             if code == -signal.SIGXFSZ or os.fstat(output.fileno()).st_size >= limit:
-                mend = ". Reduce MaxJobCount in slurm.conf" if name in {"squeue", "scontrol"} else ""
+                is_queue = name in {"squeue", "scontrol"}
+                mend = "Reduce MaxJobCount in slurm.conf" if is_queue else "Please report it"
                 raise RetryLater(
-                    f"{name}: its answer is longer than {limit} bytes and is not read{mend}",
+                    f"{_called(name, arguments)}: its answer is longer than {limit} bytes and is not read. "
+                    f"{mend}",
                     code="slurm.too_long",
                 )
             if code:
                 self._check_slurm_conf(name)
                 errors.seek(0)
                 message = errors.read(4 * _STDERR_CHARACTERS).decode("utf-8", "replace").strip()
-                told = f"{name} ended with {code}: {message[:_STDERR_CHARACTERS] or 'no message'}"
+                told = f"{_called(name, arguments)} ended with {code}: "
+                told += message[:_STDERR_CHARACTERS] or "no message"
                 if not message or "contact" in message:  # else slurmctld has said what it refuses
                     told += ". Run `scontrol ping` as the user of this service"
                 raise RetryLater(told, code="slurm.command_failed")
@@ -182,8 +185,8 @@ class Commands:
         except subprocess.TimeoutExpired:
             self._check_slurm_conf(name)
             raise RetryLater(
-                f"{name}: no answer within {timeout:g} s. `scontrol ping` says whether slurmctld answers, "
-                "`sacctmgr ping` whether slurmdbd does",
+                f"{_called(name, arguments)}: no answer within {timeout:g} s. `scontrol ping` says whether "
+                "slurmctld answers, `sacctmgr ping` whether slurmdbd does",
                 code="slurm.timeout",
             ) from None
         finally:
@@ -238,6 +241,12 @@ def _readable(given: bytes) -> IO[bytes]:
     file.write(given)
     file.seek(0)
     return file
+
+
+def _called(name: str, arguments: tuple[str, ...]) -> str:
+    """A command as messages name it: with its first words, without options."""
+    words = [word[:60] for word in arguments if not word.startswith("-")]
+    return " ".join((name, *words[:3]))
 
 
 def named(commands: Commands, job_ids: str) -> str:

@@ -135,7 +135,8 @@ class PyslurmBackend:
         began = self._monotonic()
         try:
             jobs = tuple(queued_job(job) for job in self._jobs())
-            nodes = tuple(node_of(node) for node in self._called(self._pyslurm.Nodes.load).values())
+            loaded = self._called("to show its nodes", self._pyslurm.Nodes.load)
+            nodes = tuple(node_of(node) for node in loaded.values())
         except (AttributeError, TypeError, ValueError) as error:
             self._turn_to_commands("snapshot", error)
             return self._commands.snapshot(now)
@@ -159,7 +160,8 @@ class PyslurmBackend:
 
     def _jobs(self) -> list[Any]:
         """Jobs that squeue would show."""
-        jobs = [job for job in self._called(self._pyslurm.Jobs.load).values() if job.state not in _ENDED]
+        loaded = self._called("to show its jobs", self._pyslurm.Jobs.load)
+        jobs = [job for job in loaded.values() if job.state not in _ENDED]
         self._single = frozenset(int(job.id) for job in jobs if not (job.array_id or job.heterogeneous_id))
         return jobs
 
@@ -211,7 +213,8 @@ class PyslurmBackend:
             attempts -= 1
             try:
                 self._called(
-                    lambda: self._pyslurm.Job(job_id).modify(self._pyslurm.JobSubmitDescription(**said))
+                    f"to change job {job_id}",
+                    lambda: self._pyslurm.Job(job_id).modify(self._pyslurm.JobSubmitDescription(**said)),
                 )
             except RetryLater:
                 if not attempts:
@@ -240,7 +243,9 @@ class PyslurmBackend:
             self._commands.update_node(nodes, **change)
             return
         changes = self._pyslurm.Node(**said)
-        self._called(lambda: self._pyslurm.Nodes(list(nodes)).modify(changes))
+        self._called(
+            f"to change {len(nodes)} nodes", lambda: self._pyslurm.Nodes(list(nodes)).modify(changes)
+        )
 
     def _pyslurm_refuses(self, said: Mapping[str, Any]) -> bool:
         try:
@@ -263,16 +268,17 @@ class PyslurmBackend:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         single, others = self._divided(job_ids)
         for job_id in single:
-            self._called(self._pyslurm.Job(job_id).release)
+            self._called(f"to release job {job_id}", self._pyslurm.Job(job_id).release)
         if others:
             self._commands.release(others)
 
-    def _called(self, call: Callable[[], Any]) -> Any:
+    def _called(self, asked: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
         except self._pyslurm.RPCError as error:
             raise RetryLater(
-                f"slurmctld refuses: {error}. Run `scontrol ping` as the user of this service",
+                f"slurmctld was asked {asked}, by pyslurm, and did not: {error}. If it does not answer, "
+                "`scontrol ping` says so; slurmctld's log has what it refuses",
                 code="slurm.command_failed",
             ) from error
 

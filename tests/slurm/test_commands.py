@@ -51,6 +51,16 @@ def test_a_command_that_fails(tmp_path: Path, said: str, *, is_silent: bool) -> 
     assert ("scontrol ping" in str(caught.value)) == is_silent
 
 
+def test_a_failed_change_names_what_was_to_be_changed(recorder: Path) -> None:
+    """slurmctld says "Invalid user id", of whichever of a thousand jobs."""
+    install(recorder, "scontrol", "echo 'Invalid user id' >&2; exit 1")
+    with pytest.raises(RetryLater) as caught:
+        Commands(recorder, None).text("scontrol", "--quiet", "update", "jobid=7", "comment=" + 80 * "x")
+    assert str(caught.value).startswith("scontrol update jobid=7 comment=xxx")
+    assert str(caught.value).endswith("xx ended with 1: Invalid user id")
+    assert len(str(caught.value)) < 130  # no more of a long change
+
+
 def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     install(tmp_path, "squeue", "exec sleep 60")
     with pytest.raises(RetryLater) as caught:

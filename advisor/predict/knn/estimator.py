@@ -62,7 +62,7 @@ class KnnEstimator:
             raise BadInput(
                 f"{len(parameters.weights)} weights for {len(schema)} features",
                 where=f"k-NN parameters for {schema.name!r}",
-                mend="Run `advisor tune` for this schema",
+                mend="Run `advisor tune`, which finds parameters for these features",
                 code="knn.parameters",
             )
         self.parameters = parameters

@@ -73,7 +73,8 @@ class FeatureSchema:
             raise BadInput(
                 f"unknown or repeated features {wrong}" if wrong else "no features",
                 where=f"feature schema {self.name!r}",
-                mend=f"Name each at most once, out of: {', '.join(known)}",
+                mend=f"Name each at most once, out of: {', '.join(known)}. If a saved model has them: it is "
+                "of another release, and `advisor control` builds a new one at its next start",
                 code="features.unknown",
             )
 

@@ -130,7 +130,8 @@ class ProvisionLoop:
             if nodes:
                 # in another order an old suspend would end the instance of a newer resume
                 raise RetryLater(
-                    f"{fold(nodes)}: an earlier hand-over of these nodes must be done first",
+                    f"{fold(nodes)[:200]}: an earlier hand-over of these nodes must be done first; the log "
+                    "of advisor-control says why it is not",
                     code="cloud.in_order",
                 )
             if self._act(waiting):
@@ -277,7 +278,8 @@ class ProvisionLoop:
             self._unsettled = True
             code = next(iter(for_now.values())).code
             raise RetryLater(
-                f"EC2 launched no instance for {fold(for_now)[:200]} for now ({code}): it is asked again",
+                f"EC2 launched no instance for {fold(for_now)[:200]} for now ({code}): it is asked again; "
+                "`advisor pools` says which pools are closed",
                 code="cloud.launch_later",
             )
 

@@ -92,7 +92,7 @@ class ResourceConnector:
         try:
             if call not in self._calls or not isinstance(asked, dict):
                 mend = f"Call one of {', '.join(self._calls)} with a JSON object (docs/lsf.md)"
-                raise BadInput(f"no call {call[:40]!a}", where="resource connector", mend=mend)
+                raise BadInput(f"there is no call {call[:40]!a}", where="resource connector", mend=mend)
             with self._lock:
                 self._settle()
                 return {"v": 1, "ok": True, "output": self._calls[call](asked)}

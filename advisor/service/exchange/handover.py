@@ -291,6 +291,7 @@ def _refused(why: str) -> BadInput:
     return BadInput(
         why,
         where="hand-over",
-        mend="Install slurm_hooks/resume and slurm_hooks/suspend of this release, which write the hand-overs",
+        mend="ResumeProgram, SuspendProgram and ResumeFailProgram write hand-overs: install those of this "
+        "release (slurm_hooks), and let nobody else write to the folder",
         code="handover.malformed",
     )

@@ -329,5 +329,9 @@ def _signature_of(path: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UseFallback(f"{path}: {error.strerror}", code="snapshot.unreadable") from error
+        raise UseFallback(
+            f"{path} cannot be read ({error.strerror}): every job stays on-premise. Let the user of "
+            "advisor-serve read paths.run; `advisor control` writes the file there",
+            code="snapshot.unreadable",
+        ) from error
     return status.st_mtime_ns, status.st_ino, status.st_size

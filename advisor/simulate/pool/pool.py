@@ -196,9 +196,9 @@ class Pool:
         if processors > self.processors or is_too_large:
             more = f". Of other resources it needs {needs}; the machine has {sizes}" if is_too_large else ""
             raise BadInput(
-                f"a job needs {processors} processors; the machine has {self.processors}{more}",
-                where="simulated cluster",
-                mend="Simulate a larger machine, or leave the job out",
+                f"it needs {processors} processors, and the machine has {self.processors}{more}",
+                where=f"simulated cluster, job in row {row} of those that are simulated",
+                mend="Simulate a larger machine (--nodes), or leave the job out of the log",
                 code="simulate.too_large",
             )
         job = self._arrays.jobs[row]

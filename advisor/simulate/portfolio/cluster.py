@@ -188,12 +188,15 @@ class RentedCluster:
 
 def _refuse_too_wide(jobs: JobTable, cloud: Cloud) -> None:
     """Raise BadInput for a job that needs more nodes than may be rented, or has no run time."""
-    if len(jobs) and (int(jobs.processors.max()) > cloud.max_nodes or float(jobs.run.min()) <= 0):
+    widest = int(jobs.processors.max(initial=0))
+    without = int(np.count_nonzero(jobs.run <= 0))
+    if widest > cloud.max_nodes or without:
         raise BadInput(
-            f"the widest job needs {int(jobs.processors.max())} nodes and {cloud.max_nodes} may be rented, "
-            "or a job has no run time",
+            f"{without} jobs have no run time"
+            if without
+            else f"the widest job needs {widest} nodes, and {cloud.max_nodes} may be rented",
             where=jobs.name or "jobs",
-            mend="Allow more nodes, or leave such jobs out",
+            mend="Leave such jobs out" if without else "Allow more nodes, or leave such jobs out",
             code="portfolio.too_wide",
         )
 

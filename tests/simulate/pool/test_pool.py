@@ -150,5 +150,5 @@ def test_a_job_is_killed_at_its_limit() -> None:
 
 
 def test_a_job_larger_than_the_machine_is_refused() -> None:
-    with pytest.raises(BadInput, match="needs 5 processors; the machine has 4"):
+    with pytest.raises(BadInput, match="needs 5 processors, and the machine has 4"):
         filled(Pool(4, 1), [(5, 1, 1)])
