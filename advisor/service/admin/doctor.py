@@ -122,7 +122,7 @@ def _settings(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[D
         )
     if not loaded.settings.cluster.moves_jobs:
         yield warning(
-            "every partition is in shadow mode, or less: jobs get advice, and none is moved",
+            "no partition has the mode act or opt-in: jobs get advice, and none is moved",
             'Set cluster.default_mode = "act" when the results in `advisor ledger` satisfy you',
         )
 
@@ -343,7 +343,8 @@ def _snapshot(settings: Settings) -> Iterator[Diagnosis]:
     protected = snapshot.state.cloud.protected
     if protected:
         mend = (
-            "For a file, make room on its disk; where nodes do not boot, read their boot logs; give "
-            "nodes that topology.conf lacks a switch of their own there"
+            "If a file is named, make room on its disk; if nodes do not boot, read their console output in "
+            "EC2; if topology.conf lacks them, give them a switch of their own there; if something has not "
+            "been read yet, `advisor status` says which loop fails"
         )
         yield error(f"no job is sent to the cloud: {protected}", mend)

@@ -112,8 +112,8 @@ def _cloud(report: Mapping[str, Any]) -> Iterator[Condition]:
     if why := cloud.get("protected"):
         yield Condition(
             key="cloud.protected",
-            text=f"no job is sent to the cloud: {why}. For a file, make room on its disk; where nodes do not "
-            "boot, `advisor nodes` and the console output of an instance show why",
+            text=f"no job is sent to the cloud: {why}. `advisor doctor` says how to mend it; where nodes do "
+            "not boot, `advisor nodes` and the console output of an instance show why",
         )
     for option, until in closed_by_ec2(cloud):
         yield Condition(
@@ -178,7 +178,8 @@ def _loops(report: Mapping[str, Any]) -> Iterator[Condition]:
             if not str(failure.get("code")).startswith("history."):
                 yield Condition(
                     key=f"loop.{name}.{step}",
-                    text=f"advisor control cannot {step}: {failure.get('message')} ({failure.get('code')}). "
+                    text=f"the step `{step}` of advisor control fails: {failure.get('message')} "
+                    f"({failure.get('code')}). "
                     "`journalctl -u advisor-control` says more",
                 )
 
@@ -191,7 +192,9 @@ def unremembered(found: Sequence[Condition], *, problem: str, known_at: float, n
     """
     if now - known_at < WAIT_SECONDS:
         return []
-    own = f"`advisor notify` cannot keep its record, so it tells of what it finds now: {problem}. Make room"
+    own = (
+        f"`advisor notify` cannot keep its record, so it tells what it finds now: {problem}. Make room there"
+    )
     return [Notice(key="notices.unkept", text=own), *(Notice(key=one.key, text=one.text) for one in found)]
 
 

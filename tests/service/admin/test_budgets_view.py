@@ -134,7 +134,7 @@ def test_a_budget_is_set_and_removed_in_the_file_that_keeps_its_comments(tmp_pat
     ("arguments", "why"),
     [
         ((), "nothing is to be changed"),
-        (("5", "--account", "chem", "--user", "ann"), "one budget at a time"),
+        (("5", "--account", "chem", "--user", "ann"), "an account's or a user's"),
         (("5", "--remove"), "set or removed"),
         (("5", "--period", "fortnight"), "is no period"),
     ],
