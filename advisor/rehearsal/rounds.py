@@ -1,4 +1,4 @@
-"""When the loops of control have their rounds on a virtual clock.
+"""When the loops of `advisor control` have their rounds in a rehearsal, on a virtual clock.
 
 A loop has its rounds at its own period, but for those in which it would see nothing new. A round is left out
 unless one of these holds:

@@ -1,4 +1,4 @@
-"""A simulated site: slurmctld and EC2 in memory, and the shipped submit server and control between them."""
+"""The site of `rehearse --shipped`: slurmctld and EC2 in memory, the shipped server and control between."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Choose the cutoff on past jobs: the (a, b) of ``C = a*exp(-b*o*c)`` that would have saved most.
 
+`advisor tune --weekly` does so with a site's jobs, replays with those of a log.
+
 The published rule as columns, for many jobs and many parameters at once. A test
 (``tests/replay/test_cutoff_choice.py``) compares it with `advisor.decide.submission.placement.published`.
 """

@@ -1,6 +1,6 @@
-"""Spot traces, as collected for "Can't Be Late": how many instances of one kind were alive at each tick.
+"""Spot traces (``--spot-trace``): how many instances of one kind were alive at each tick.
 
-Also what the files of the papers' replays are read with: their text, and the rows of a CSV.
+They were collected for "Can't Be Late". Also what the papers' replays read files with: text, and rows of a CSV.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find a job's advice in its AdminComment, and whether the job is heterogeneous."""
+"""Find a job's advice in its AdminComment, and whether the job is heterogeneous, for `advisor why`."""
 
 from __future__ import annotations
 

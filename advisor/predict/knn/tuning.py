@@ -1,4 +1,6 @@
-"""Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A): `advisor tune`.
+"""Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A).
+
+`advisor tune` and replays of the published rules search so.
 
 The operators are pymoo's: binary tournaments, simulated binary crossover, polynomial mutation. The loop is
 our own: it measures a generation's individuals on all cores, and draws from the caller's generator alone.

@@ -1,4 +1,4 @@
-"""A job as the experts know it: by numbers."""
+"""A job as the experts of `advisor.predict.run_times._histograms` know it: by numbers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Tree ensembles as arrays: trained by scikit-learn, evaluated by a compiled function, stored without pickle.
 
+The size model has one, which `advisor serve` asks at each submission.
+
 scikit-learn's own prediction takes milliseconds for one row; this takes microseconds.
 """
 

@@ -1,4 +1,4 @@
-"""The one price: each job's best slice in the cloud, bought where it saves enough time for its money."""
+"""The one price in a closed loop: each job's best slice in the cloud, where it saves enough for its money."""
 
 from __future__ import annotations
 

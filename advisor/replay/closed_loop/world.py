@@ -1,5 +1,7 @@
 """One site on a virtual clock: on-premise processors under EASY, a cloud with room for all, a budget.
 
+`advisor rehearse`, `whatif`, `recommend` and `plan` run one for each policy and budget.
+
 The world knows what happens; a :class:`Policy` decides. Time goes from event to event: a submission, a start,
 an end, the end of a slice, and a round of decisions every few minutes while jobs wait.
 """

@@ -1,4 +1,4 @@
-"""How well the forecasts hold: week by week, and by partition, which falls back where they do not."""
+"""The page Accuracy's data: how well forecasts hold by week and partition, and where one has fallen back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our marked lines in files of the site's: slurm.conf and job_submit.lua. Pure.
+"""Our marked lines in the site's slurm.conf and job_submit.lua, which `advisor uninstall` takes out. Pure.
 
 They stand between a line with ``BEGIN burst-advisor`` and one with ``END burst-advisor``, both comments.
 """

@@ -1,4 +1,7 @@
-"""How long jobs and idle nodes are assumed to cost money: the forecast, or the worst case under a budget."""
+"""How long jobs and idle nodes are assumed to cost money: the forecast, or the worst case under a budget.
+
+The promised money of each launch and of each running node follows from it.
+"""
 
 from __future__ import annotations
 

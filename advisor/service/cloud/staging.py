@@ -1,4 +1,7 @@
-"""The next step of a job whose data was copied to the cloud before its start, or could not be."""
+"""The next step of a job whose data was copied to the cloud before its start, or could not be.
+
+`advisor control` takes it when `prolog_slurmctld` tells it how the copying has ended.
+"""
 
 from __future__ import annotations
 

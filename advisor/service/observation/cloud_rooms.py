@@ -1,4 +1,4 @@
-"""When cloud nodes have room for another job, from one snapshot of Slurm. Pure.
+"""When cloud nodes have room for another job, found from each poll's snapshot. Pure.
 
 This gives a moved job's wait in the cloud's own queue (:mod:`advisor.decide.submission.cloud_terms`). A
 running job ends as forecast, and at its time limit at the latest. Waiting jobs are put on nodes in the order

@@ -1,4 +1,4 @@
-"""Nodes that take no new job, and what reservations take from the jobs of a machine. Pure."""
+"""Nodes that take no new job, and what reservations take from the jobs of a machine, for forecasts. Pure."""
 
 from __future__ import annotations
 

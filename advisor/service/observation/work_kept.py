@@ -1,5 +1,7 @@
 """What the earlier runs of jobs with checkpoints have kept, from polls and from the accounting.
 
+The decision about the next slice of such a job asks for it.
+
 A job whose user names the time between two checkpoints goes on from the last one when it is started again, so
 less is left of it to do (`advisor.model.checkpoint_word`). Slurm does not say how long its earlier runs were,
 nor when it was submitted first, from which a time such as ``by=+3h`` counts.

@@ -1,4 +1,4 @@
-"""What is free on each node of a machine, and what its running jobs give back when. Pure."""
+"""What is free on each node of a machine, and when its running jobs give back what, for forecasts. Pure."""
 
 from __future__ import annotations
 

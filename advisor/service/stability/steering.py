@@ -1,4 +1,4 @@
-"""Node preferences of long waiting jobs: soft, visible in Slurm, and with an end.
+"""Node preferences that the match loop gives long waiting jobs: soft, visible in Slurm, and with an end.
 
 A steered job *prefers* the feature of nodes that last (``Prefer=`` in ``scontrol show job``). slurmctld
 starts it on such a node if there is one at that moment and on any other if not, so a preference makes no job

@@ -1,8 +1,8 @@
 """The lives of our spot instances: from when until when, and whether EC2 took them back. Kept on disk.
 
-How long pools last is learned from it. The source is what EC2 lists and its notices. Only an end by EC2
-counts as taken. An instance that we terminated or that vanished unseen is known to have lived until it was
-last seen (a censored life).
+The match loop notes them, and learns from them how long pools last. The source is what EC2 lists and its
+notices. Only an end by EC2 counts as taken. An instance that we terminated or that vanished unseen is known
+to have lived until it was last seen (a censored life).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The waiting jobs about which advice may be asked again, and their users' options. Pure."""
+"""The waiting jobs about which the price or `ask again` loop may ask, and their users' options. Pure."""
 
 from __future__ import annotations
 
