@@ -4,8 +4,8 @@ The provision loop launches and terminates by it what slurmctld asks for; the re
 orphans.
 
 Instances are identified by id and cluster tag only, because new instances get old addresses and names again
-(F07). Their tags name their nodes (`advisor.ec2.tags`); the journal does so while EC2 does not list them yet
-(F06).
+(F07 in docs/faults.md). Their tags name their nodes (`advisor.ec2.tags`); the journal does so while EC2 does
+not list them yet (F06).
 """
 
 from __future__ import annotations

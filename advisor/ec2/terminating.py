@@ -1,4 +1,7 @@
-"""Terminate instances in batches; one bad id fails a whole call, so a failed batch is split (F08)."""
+"""Terminate instances in batches; one bad id fails a whole call, so a failed batch is split.
+
+That is F08 of docs/faults.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The advice of live jobs, on disk: LSF has no place for it in the job, as Slurm has the AdminComment."""
+"""The back end's advice of live jobs, on disk: a job of LSF has no place for it, as Slurm's AdminComment."""
 
 from __future__ import annotations
 

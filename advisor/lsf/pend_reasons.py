@@ -1,4 +1,4 @@
-"""Why jobs wait, as ``bjobs -p`` shows it, as reasons that `advisor.model.limits` knows. Pure.
+"""Why jobs wait, as ``bjobs -p`` shows it at a poll, as reasons that `advisor.model.limits` knows. Pure.
 
 The sentences are those of volclava and, for limits of lsb.resources, of IBM's releases. A sentence that is
 not known counts as no reason.

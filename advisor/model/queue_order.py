@@ -1,4 +1,4 @@
-"""How a scheduler orders the waiting jobs of one queue, where it does not show it as a number of each job."""
+"""How LSF orders the waiting jobs of a queue with shares: read at each poll, for forecasts of their starts."""
 
 from __future__ import annotations
 

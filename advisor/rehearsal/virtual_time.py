@@ -8,7 +8,7 @@ from advisor.service.running.clock import Clock
 
 
 class VirtualTime:
-    """Wall clock and monotonic clock, which agree.
+    """Wall clock and monotonic clock, which agree, since nobody sets a rehearsal's clock.
 
     Attributes:
         now: Epoch seconds.

@@ -1,4 +1,4 @@
-"""Algorithm 1 of Deng et al.: simulate policies within a budget of time and choose the one of least loss.
+"""Algorithm 1 of Deng et al.: simulate as many policies as time allows, and choose the one of least loss.
 
 The portfolio loop and replays choose so, by :mod:`advisor.decide.portfolio.portfolio_choice`.
 """

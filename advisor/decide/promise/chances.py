@@ -1,4 +1,4 @@
-"""Chances that a job is done by a time, on-premise or in the cloud. Compiled, pure.
+"""Chances that a job is done by a time, on-premise or in the cloud, for its price list. Compiled, pure.
 
 A run time is given as ``ended``: the probability that it is over by each edge of
 :data:`advisor.predict.run_times.grid.GRID`, shape ``(bins,)``, ascending to 1. A wait is given as likely

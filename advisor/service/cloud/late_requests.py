@@ -23,8 +23,8 @@ _MAX_AGE_SECONDS: Final = 1.0
 class LateRequests:
     """Finds the nodes that slurmctld uses in spite of an earlier request to end their machines.
 
-    Slurm is asked once a second in a round: a hundred suspends cost no hundred polls. Both questions raise
-    RetryLater when it does not answer: the request waits.
+    In a round Slurm is asked once a second at most: a hundred suspends cost no hundred polls. Both methods
+    raise RetryLater when it does not answer: the request waits.
     """
 
     def __init__(self, slurm: CloudScheduler, clock: Clock) -> None:
@@ -39,8 +39,8 @@ class LateRequests:
     def up_again(self, nodes: Collection[str]) -> frozenset[str]:
         """Nodes of a suspend that are up.
 
-        A slurmctld that is killed forgets its last seconds: it then takes a node that it has powered down for
-        one that is up, and starts jobs there. It asks for the suspend again when the node is idle.
+        A slurmctld that is killed forgets its last seconds, its order to power a node down among them. The
+        node is up to it, and gets jobs. It orders the same again when the node is idle.
         """
         up = frozenset(node.name for node in self._poll().nodes if node.power is NodePower.UP)
         found = up.intersection(nodes)

@@ -31,7 +31,7 @@ def model_loader(settings: Settings) -> LoadModel:
     return _Loader(
         ModelStore(folder=settings.paths.models),
         settings.size.probability_cut,
-        with_predictor=settings.cluster.policy != "price",
+        with_predictor=settings.cluster.policy != "price",  # which asks `submit.run_times` instead
     )
 
 
