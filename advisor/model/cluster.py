@@ -1,4 +1,4 @@
-"""The state of the cluster and its nodes at one moment."""
+"""The state of the cluster and its nodes at one moment, as a poll finds it and decisions read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions, each with its uncertainty."""
+"""Predictions about a job, each with its uncertainty: `advisor serve` makes them, decisions read them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Limits of users, accounts, QOS, arrays and licences that hold waiting jobs, read from Slurm's reasons.
 
-Those of LSF (:mod:`advisor.lsf.pend_reasons`) are of users, projects and queues.
+Those of LSF (:mod:`advisor.lsf.pend_reasons`) are of users, projects and queues. Forecasts of the queue let
+such jobs start when their limit has room.
 """
 
 from __future__ import annotations

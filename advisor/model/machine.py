@@ -1,6 +1,6 @@
 """Machines: groups of on-premise partitions that share nodes, and what a job takes of one.
 
-That is a number of processors, memory and GPUs.
+That is a number of processors, memory and GPUs. Waits are forecast for each machine by itself.
 """
 
 from __future__ import annotations

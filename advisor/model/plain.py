@@ -1,4 +1,4 @@
-"""Conversion of records, arrays and enums to JSON types."""
+"""Conversion of records, arrays and enums to JSON types, for ``--format json`` and the pages."""
 
 from __future__ import annotations
 

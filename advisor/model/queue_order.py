@@ -1,4 +1,4 @@
-"""How LSF orders the waiting jobs of a queue with shares: read at each poll, for forecasts of their starts."""
+"""How LSF orders the waiting jobs of a queue: read at each poll, for forecasts of their starts."""
 
 from __future__ import annotations
 

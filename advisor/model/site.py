@@ -1,4 +1,7 @@
-"""The state of the site that a decision may use: cluster, cloud, budgets, what was learned."""
+"""The state of the site that a decision may use: cluster, cloud, budgets, what was learned.
+
+`advisor control` publishes it with each snapshot, and `advisor serve` decides with it.
+"""
 
 from __future__ import annotations
 

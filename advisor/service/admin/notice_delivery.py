@@ -1,4 +1,4 @@
-"""Delivery of notices by webhook and by mail."""
+"""Delivery of the notices of `advisor notify` by webhook and by mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan of the cluster's size in words."""
+"""The plan of `advisor plan`, the cluster's size, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recommended budget in words."""
+"""The budget of `advisor recommend` in words."""
 
 from __future__ import annotations
 

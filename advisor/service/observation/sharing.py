@@ -1,4 +1,4 @@
-"""How Slurm shares nodes among jobs, from its configuration."""
+"""How Slurm shares nodes among jobs, from its configuration, which the poll loop reads each minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stored state of hedged jobs. Each change is on disk before anything is done in Slurm.
+"""The watch loop's stored state of hedged jobs. Each change is on disk before anything is done in Slurm.
 
 A hedged job runs in the cloud while another job of its user, its placeholder, keeps its place in the
 on-premise queue. Its slot is the on-premise start that becomes possible when the placeholder starts.

@@ -1,4 +1,4 @@
-"""What was spent on each day of UTC, by account and by user."""
+"""What was spent on each day of UTC, by account and by user: a part of `advisor.service.state.budget`."""
 
 from __future__ import annotations
 

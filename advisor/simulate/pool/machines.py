@@ -1,4 +1,4 @@
-"""Several machines on one clock: a job waits for the processors of its own machine alone."""
+"""The machines of a closed loop on one clock: a job waits for the processors of its own machine alone."""
 
 from __future__ import annotations
 
