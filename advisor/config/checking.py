@@ -1,7 +1,4 @@
-"""Checks of the settings against each other and against the cluster.
-
-`advisor config check`, the doctor, and each command that changes settings ask for them.
-"""
+"""Checks of the settings against each other and the cluster: `config check`, the doctor, every change."""
 
 from __future__ import annotations
 

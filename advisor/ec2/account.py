@@ -1,7 +1,4 @@
-"""The AWS account beside the cluster's instances: paid capacity, others' instances, quotas. Records only.
-
-`advisor.ec2.reading_account` fills them.
-"""
+"""The AWS account as `advisor.ec2.reading_account` reads it: paid capacity, others' instances, quotas."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Divide nodes without an instance into launches: whole jobs, then paid capacity, the rest in batches.
-
-`advisor.ec2.fleet` hands the nodes over that are to be launched.
-"""
+"""Divide the nodes that `Fleet` is to launch: whole jobs, then paid capacity, the rest in batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Terminate instances in batches; one bad id fails a whole call, so a failed batch is split.
-
-That is F08 of docs/faults.md.
-"""
+"""Terminate instances in batches; one bad id fails a call, so that batch is split (F08 in docs/faults.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Limits of the burst partition alone, at which slurmctld refuses a job, or holds it for ever.
-
-`advisor control` reads them, question 1 asks about them.
-"""
+"""Limits of the burst partition alone, for question 1: slurmctld refuses a job there or holds it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Accounts that a partition's lists let in or keep out (``AllowAccounts``), with those below them.
-
-The back ends read them with the partitions, for question 1.
-"""
+"""Accounts that a partition lets in or keeps out (AllowAccounts), with those below them; for question 1."""
 
 from __future__ import annotations
 

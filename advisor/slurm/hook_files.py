@@ -1,6 +1,6 @@
 """Find this release's Slurm programs: the hook, resume, suspend, resume_fail, prolog_slurmctld.
 
-`advisor init`, the doctor and `uninstall` compare the installed ones with them.
+`advisor init`, the doctor and `uninstall` know the installed ones by them.
 """
 
 from __future__ import annotations

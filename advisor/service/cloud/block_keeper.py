@@ -1,7 +1,4 @@
-"""Lets no job start on a node of a capacity block that would run past the block's end.
-
-A step of the provision loop.
-"""
+"""The provision loop's step that keeps jobs from running past the end of a capacity block on its nodes."""
 
 from __future__ import annotations
 

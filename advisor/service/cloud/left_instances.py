@@ -1,7 +1,4 @@
-"""Refuse settings under which instances that run would be neither ended nor counted.
-
-`advisor control` asks before it begins, and at each reload.
-"""
+"""Refuse settings, at a start or reload, under which running instances would be neither ended nor counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The cost of cloud nodes, the accounts that pay, and the cost to come, from queue and prices. Pure.
-
-The record of spending and the reports are fed by it.
-"""
+"""What cloud nodes cost and will cost, and who pays: for the record of spending and for reports. Pure."""
 
 from __future__ import annotations
 

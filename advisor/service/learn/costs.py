@@ -1,7 +1,4 @@
-"""The cost of jobs in the cloud: paid time and runs go into the history, and each job gets its share.
-
-A step of the learn loop.
-"""
+"""The learn loop's step for money: paid time and runs go into the history, and each job gets its share."""
 
 from __future__ import annotations
 

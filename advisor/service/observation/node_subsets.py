@@ -1,7 +1,4 @@
-"""The parts of a machine to which jobs are bound by their partition or by what they ask for. Pure.
-
-Forecasts of the on-premise queue keep them apart.
-"""
+"""The parts of a machine to which jobs are bound by partition or request, for queue forecasts. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The actions of a policy at this moment: one tick of the simulated cluster on the real nodes and queue.
-
-The portfolio loop asks for them in each round.
-"""
+"""The portfolio loop's actions now: one tick of the simulated cluster on the real nodes and queue."""
 
 from __future__ import annotations
 
