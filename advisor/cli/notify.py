@@ -74,7 +74,7 @@ def notify(
     result = {"told": [{"key": one.key, "text": one.text, "is_over": one.is_over} for one in notices]}
     emit(result, output, lambda console: _draw(console, result))
     for why in refused:
-        stderr.print(Text(f"not told this way: {why}"))
+        stderr.print(Text(f"not told this way: {why}. Once mended, `advisor notify --test` tries it"))
     if problem:
         stderr.print(Text(problem))
     if refused or problem:
@@ -86,7 +86,8 @@ def _unwritten(state: StateFile[ToldNotices], record: ToldNotices) -> str:
     try:
         state.write(record)
     except OSError as error:
-        return f"{state.path} cannot be written ({error.strerror})"
+        mend = "Make room on its disk, or give it to the service's user"
+        return f"{state.path} cannot be written ({error.strerror}). {mend}"
     return ""
 
 

@@ -142,7 +142,8 @@ def _current(store: ModelStore) -> SizeModel | None:
     try:
         return SizeModel.from_arrays(arrays, meta)
     except BadInput as error:
-        stderr.print(f"The model in force cannot be compared: {error}", markup=False, highlight=False)
+        text = f"The new model is judged alone, for the one in force cannot be read: {error}"
+        stderr.print(text, markup=False, highlight=False)
         return None
 
 

@@ -192,9 +192,7 @@ def unremembered(found: Sequence[Condition], *, problem: str, known_at: float, n
     """
     if now - known_at < WAIT_SECONDS:
         return []
-    own = (
-        f"`advisor notify` cannot keep its record, so it tells what it finds now: {problem}. Make room there"
-    )
+    own = f"`advisor notify` cannot keep its record, so it tells what it finds now: {problem}"
     return [Notice(key="notices.unkept", text=own), *(Notice(key=one.key, text=one.text) for one in found)]
 
 
