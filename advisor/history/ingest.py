@@ -110,7 +110,8 @@ def ingest_sacct(
     runs = sacct.parse(lines, fields, delimited_by, report)
     last_end = float("-inf")
     while batch := list(islice(runs, _BATCH_JOBS)):
-        outcomes, attempts = _join_runs(batch, store.attempts([run.job_id for run in batch], source=source))
+        known_runs = store.attempts([run.job_id for run in batch], source=source)
+        outcomes, attempts = _join_runs(batch, known_runs, report)
         if attempts:
             store.add_attempts(attempts, source=source)
         report.read += len(outcomes)
@@ -132,8 +133,13 @@ def _last_end(cursor: str | None) -> float | None:
     return None if math.isnan(found) else found
 
 
-def _join_runs(runs: list[sacct.EndedRun], known: list[Attempt]) -> tuple[list[JobOutcome], list[Attempt]]:
-    """Give each run its job's first submission: a run is submitted in the second in which the last ended."""
+def _join_runs(
+    runs: list[sacct.EndedRun], known: list[Attempt], report: IngestReport
+) -> tuple[list[JobOutcome], list[Attempt]]:
+    """Give each run its job's first submission: a run is submitted in the second in which the last ended.
+
+    Of a run that began before its submission and that follows none the first submission is not known.
+    """
     before = {(attempt.job_id, attempt.end_time): attempt for attempt in known}
     outcomes: list[JobOutcome] = []
     attempts: list[Attempt] = []
@@ -142,8 +148,10 @@ def _join_runs(runs: list[sacct.EndedRun], known: list[Attempt]) -> tuple[list[J
         if previous is not None and previous.submit_time == run.submit_time:
             previous = None  # a run that ended in the second of its submission does not follow itself
         first = previous.first_submit_time if previous else run.submit_time
-        restarts = previous.restarts + 1 if previous else 0
-        if run.outcome is not None:
+        restarts = previous.restarts + (not run.was_resized) if previous else 0
+        if run.was_resized and previous is None:
+            report.never_started += 1
+        elif run.outcome is not None:
             job = replace(run.outcome.job, submit_time=first)
             counted = max(restarts, run.outcome.restarts)
             ineligible = 0.0 if previous else run.outcome.ineligible_seconds

@@ -56,7 +56,7 @@ _NOT_IN_EVERY_RELEASE: Final = frozenset(
 )
 _LAST_RESORT: Final = "ElapsedRaw"  # also a number; every release in use has it
 
-ENDED_STATES: Final = ("CD", "F", "CA", "TO", "OOM", "NF", "PR", "RQ", "BF", "DL")
+ENDED_STATES: Final = ("CD", "F", "CA", "TO", "OOM", "NF", "PR", "RQ", "BF", "DL", "RS")
 ENVIRONMENT: Final = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
 """Environment for sacct: times in epoch seconds, so that no time zone is guessed."""
 
@@ -94,8 +94,9 @@ class EndedRun:
     Attributes:
         outcome: None for a run that was certainly not the last (state ``REQUEUED``).
         job_id: Slurm's raw id, also for an array task or a component.
-        submit_time, end_time: Epoch seconds of this run. After a requeue SubmitTime is the requeue's.
-        start_time: None when it never started.
+        submit_time, end_time: Epoch seconds of this run. After a requeue SubmitTime is the requeue's, after a
+            resize (``scontrol update NumNodes=`` of a running job) the resize's.
+        start_time: None when it never started. A resize does not change it, so it is before `submit_time`.
         may_continue: Whether another run of the same job may follow.
     """
 
@@ -107,6 +108,11 @@ class EndedRun:
     may_continue: bool
     partition: str | None = None
     nodes: str | None = None
+
+    @property
+    def was_resized(self) -> bool:
+        """Whether it is the rest of a run that was resized."""
+        return self.start_time is not None and self.start_time < self.submit_time
 
 
 def choose_fields(helpformat: str) -> tuple[str, ...]:
@@ -204,7 +210,7 @@ def _run_of(record: dict[str, str], report: IngestReport) -> EndedRun | None:
         why = ", ".join(f"{name}={record[name][:40]!a}" for name in ("JobIDRaw", "State", "Submit", "End"))
         report.malformed_record(why)
         return None
-    started = start is not None and submit <= start <= end
+    started = start is not None and max(submit, start) <= end
     if state in _INTERRUPTED:
         outcome = None
     elif _is_placeholder(record, job_id, start, end):  # it only slept: nothing to learn

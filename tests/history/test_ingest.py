@@ -147,6 +147,29 @@ def test_runs_of_a_requeued_job_are_one_outcome(
     assert (outcome.restarts, outcome.state) == (2, JobState.COMPLETED)
 
 
+RESIZED_TWICE = [  # as slurmdbd 22.05 tells it: SubmitTime is the resize's, the start stays
+    run(5, "RESIZING", 1000, 1010, 1100),
+    run(5, "RESIZING", 1100, 1010, 1200),
+    run(5, "COMPLETED", 1200, 1010, 1400),
+]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_job_that_was_resized_is_one_run(store: HistoryStore, *, apart: bool) -> None:
+    for part in [[line] for line in RESIZED_TWICE] if apart else [RESIZED_TWICE]:
+        feed(store, part)
+    assert (feed(store, RESIZED_TWICE).never_started, store.count()) == (0, 1)
+    (outcome,) = store.outcomes()
+    assert (outcome.job.submit_time, outcome.start_time, outcome.end_time) == (1000.0, 1010.0, 1400.0)
+    assert (outcome.restarts, outcome.wait_seconds) == (0, 10.0)
+
+
+def test_of_a_resized_job_no_wait_is_made_up(store: HistoryStore) -> None:
+    """Its first submission comes with the record before the resize."""
+    report = feed(store, RESIZED_TWICE[-1:])
+    assert (report.never_started, store.count()) == (1, 0)
+
+
 def test_a_failed_node_is_the_end_until_another_run_ends(store: HistoryStore) -> None:
     feed(store, [run(5, "NODE_FAIL", 1000, 1010, 1100)])
     (outcome,) = store.outcomes()
