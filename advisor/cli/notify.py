@@ -38,7 +38,7 @@ def notify(
     from advisor.model.errors import BadInput
     from advisor.service.admin.model_troubles import seen_of_models
     from advisor.service.admin.notice_delivery import deliver
-    from advisor.service.admin.notices import WAIT_SECONDS, Notice, conditions, decide, unremembered
+    from advisor.service.admin.notices import WAIT_SECONDS, Notice, conditions, decide, unkept, unremembered
     from advisor.service.admin.status_report import ask_serve, status_report
     from advisor.service.state.state_files import NOTICES
 
@@ -55,22 +55,25 @@ def notify(
         refused = [] if dry_run else deliver(notices, settings.notices, settings.cluster.name)
         problem = ""
     else:
-        state = NOTICES.at(settings.paths.state)
         report = status_report(settings, now, ask_serve(settings))
         found = conditions(report | seen_of_models(settings))
         repeat_seconds = 3600.0 * settings.notices.repeat_hours
+        state = NOTICES.at(settings.paths.state)
+        problem = "" if dry_run else _unwritten(state)
+        is_kept = not (dry_run or problem)
+        if problem:
+            found = [unkept(problem), *found]
+            state, is_kept = _instead(state, NOTICES.at(settings.paths.run))
         before = state.read(sets_aside=not dry_run)
         notices, told = decide(found, before, now=now, repeat_seconds=repeat_seconds)
-        problem = "" if dry_run else _unwritten(state, before)
-        if problem:  # what is not remembered would be told each minute
-            known_at = state.path.stat().st_mtime if state.path.exists() else now
-            notices = unremembered(found, problem=problem, known_at=known_at, now=now)
+        if problem and not is_kept:  # what is not remembered would be told each minute
+            notices = unremembered(found, known_at=_known_at(state, now), now=now)
         refused = [] if dry_run else deliver(notices, settings.notices, settings.cluster.name)
-        if problem and notices:
+        if is_kept:
+            state.write(told)
+        elif problem and notices:
             again_at = now + repeat_seconds - WAIT_SECONDS
             os.utime(state.path, (again_at, again_at))  # a full disk has room for that
-        elif not (dry_run or problem):
-            state.write(told)
     result = {"told": [{"key": one.key, "text": one.text, "is_over": one.is_over} for one in notices]}
     emit(result, output, lambda console: _draw(console, result))
     for why in refused:
@@ -81,14 +84,28 @@ def notify(
         raise typer.Exit(1)
 
 
-def _unwritten(state: StateFile[ToldNotices], record: ToldNotices) -> str:
+def _unwritten(state: StateFile[ToldNotices]) -> str:
     """Why the record of notices cannot be written; empty if it can."""
     try:
-        state.write(record)
+        state.write(state.read())
     except OSError as error:
-        mend = "Make room on its disk, or give it to the service's user"
+        mend = "Mount its folder, make room on its disk, or give it to the service's user"
         return f"{state.path} cannot be written ({error.strerror}). {mend}"
     return ""
+
+
+def _instead(
+    state: StateFile[ToldNotices], other: StateFile[ToldNotices]
+) -> tuple[StateFile[ToldNotices], bool]:
+    """The record where the first one cannot be written, and whether it can: the other one where no first is.
+
+    `paths.state` may be missing, as when it is not mounted.
+    """
+    return (state, False) if state.path.exists() else (other, not _unwritten(other))
+
+
+def _known_at(state: StateFile[ToldNotices], now: float) -> float:
+    return state.path.stat().st_mtime if state.path.exists() else now
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:

@@ -184,7 +184,15 @@ def _loops(report: Mapping[str, Any]) -> Iterator[Condition]:
                 )
 
 
-def unremembered(found: Sequence[Condition], *, problem: str, known_at: float, now: float) -> list[Notice]:
+def unkept(problem: str) -> Condition:
+    """What to tell where the record of notices cannot be written in `paths.state`."""
+    return Condition(
+        key="notices.unkept",
+        text=f"`advisor notify` cannot keep its record, so it tells what it finds now: {problem}",
+    )
+
+
+def unremembered(found: Sequence[Condition], *, known_at: float, now: float) -> list[Notice]:
     """The notices to send while their record cannot be written: all, when that has lasted for a while.
 
     Args:
@@ -192,8 +200,7 @@ def unremembered(found: Sequence[Condition], *, problem: str, known_at: float, n
     """
     if now - known_at < WAIT_SECONDS:
         return []
-    own = f"`advisor notify` cannot keep its record, so it tells what it finds now: {problem}"
-    return [Notice(key="notices.unkept", text=own), *(Notice(key=one.key, text=one.text) for one in found)]
+    return [Notice(key=one.key, text=one.text) for one in found]
 
 
 def decide(

@@ -315,6 +315,32 @@ def test_a_full_disk_is_told_once_a_day_while_it_lasts(
     assert NOTICES.at(tmp_path).read().notices.keys() >= {"serve.down", "control.down"}
 
 
+def test_a_folder_that_is_not_there_is_told_once_a_day(
+    tmp_path: Path, posts: tuple[int, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that is not mounted takes the record of notices with it."""
+    config, folder = tmp_path / "advisor.toml", tmp_path / "shared" / "advisor"
+    hook = hook_file(tmp_path, f"http://127.0.0.1:{posts[0]}")
+    config.write_text(
+        f'[paths]\nstate = "{folder}"\nrun = "{tmp_path}"\n[notices]\nwebhook_file = "{hook}"\n'
+    )
+    begun = time.time()
+
+    def told_after(seconds: float) -> set[str]:
+        posts[1].clear()
+        monkeypatch.setattr(time, "time", lambda: begun + seconds)
+        run(config)
+        return {post["key"] for post in posts[1]}
+
+    assert told_after(0.0) == set()
+    assert {"notices.unkept", "control.down"} <= told_after(WAIT_SECONDS + 1.0)
+    assert f"{folder}/notices.json cannot be written (No such file or directory)" in posts[1][0]["text"]
+    assert told_after(WAIT_SECONDS + 61.0) == set()
+    assert "notices.unkept" in told_after(WAIT_SECONDS + DAY + 2.0)
+    folder.mkdir(parents=True)
+    assert run(config).exit_code == 0
+
+
 FAILED = {"retrain": {"began": NOW - 60.0, "ended": NOW, "failed": "MemoryError: ", "refused": ""}}
 KILLED = {"retrain": {"began": NOW - 5 * 3600.0, "ended": None, "failed": "", "refused": ""}}
 WORSE = {"retrain": {"began": NOW - 60.0, "ended": NOW, "failed": "", "refused": "it classes worse"}}
