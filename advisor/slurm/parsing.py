@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -366,3 +366,23 @@ def config(text: str) -> dict[str, str]:
         if match:
             values.setdefault(match[1], match[2].strip())
     return values
+
+
+class Ageing(NamedTuple):
+    """What a job's age adds to its priority: ``weight`` times its share of ``seconds``, at most once."""
+
+    weight: float
+    seconds: float
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> Ageing | None:
+        """As Slurm is configured; None where each new job is the last. Without slurmdbd no job ages."""
+        if not config.get("PriorityType", "").endswith("multifactor"):
+            return None
+        ages = "slurmdbd" in config.get("AccountingStorageType", "")
+        weight = records.whole(config.get("PriorityWeightAge", "")) if ages else None
+        return cls(float(weight or 0), records.seconds(config.get("PriorityMaxAge", "")) or math.inf)
+
+    def of_a_job(self, age_seconds: float) -> float:
+        """What it adds to the priority of a job that has waited for so long."""
+        return self.weight * min(1.0, max(0.0, age_seconds) / self.seconds)

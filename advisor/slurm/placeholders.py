@@ -259,12 +259,8 @@ class Placeholders:
 
     def age_points(self, seconds: float) -> int:
         """Priority that a job gains by waiting so long, rounded to whole points; none without slurmdbd."""
-        conf = self._conf.values()
-        if not self.knows_site_factors or "slurmdbd" not in conf.get("AccountingStorageType", ""):
-            return 0
-        weight = records.whole(conf.get("PriorityWeightAge", "")) or 0
-        longest = records.seconds(conf.get("PriorityMaxAge", "")) or math.inf
-        return round(weight * min(max(seconds, 0.0) / longest, 1.0))
+        ageing = parsing.Ageing.of(self._conf.values())
+        return 0 if ageing is None else round(ageing.of_a_job(seconds))
 
     def _row(self, job_id: int, columns: tuple[str, ...], *, states: str = "") -> dict[str, str] | None:
         layout = Layout.of(columns)

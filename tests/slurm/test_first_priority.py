@@ -13,12 +13,13 @@ from msgspec import structs
 
 from advisor.arrays import Floats
 from advisor.model import Job
-from advisor.service.control.first_priorities import Ageing, FirstPriorities
+from advisor.service.control.first_priorities import FirstPriorities
 from advisor.service.price.queue_view import OnPremiseQueue, on_premise_queue, seen_queues
 from advisor.service.submit.recent import QueueForecast
 from advisor.service.submit.state_holder import profiles_of
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
+from advisor.slurm.parsing import Ageing
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 from tests.decide.cases import make_settings

@@ -8,37 +8,18 @@ of a new job of the same user, account, QOS and partition.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from advisor.model.job import ANYBODY
 from advisor.model.snapshot import QueuedJob
 from advisor.service.control.small_first import was_put_first
-from advisor.slurm import records
+from advisor.slurm.parsing import Ageing
 
 _KEPT_SECONDS: Final = 86_400.0
 _MAX_KEYS: Final = 5_000
 _LEAST_KEYS: Final = 10
 """Fewer do not tell where a user begins who has had no job."""
-
-
-class Ageing(NamedTuple):
-    """What a job's age adds to its priority: ``weight`` times its share of ``seconds``, at most once."""
-
-    weight: float
-    seconds: float
-
-    @classmethod
-    def of(cls, config: Mapping[str, str]) -> Ageing | None:
-        """As Slurm is configured; None where each new job is the last."""
-        if not config.get("PriorityType", "").endswith("multifactor"):
-            return None
-        weight = records.whole(config.get("PriorityWeightAge", "")) or 0
-        return cls(float(weight), records.seconds(config.get("PriorityMaxAge", "")) or _KEPT_SECONDS)
-
-    def of_a_job(self, age_seconds: float) -> float:
-        """What it adds to the priority of a job that has waited for so long."""
-        return self.weight * min(1.0, max(0.0, age_seconds) / self.seconds)
 
 
 class FirstPriorities:

@@ -30,7 +30,7 @@ from advisor.service.cloud.node_classes import class_states
 from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.startable import startable, without_room
-from advisor.service.control.first_priorities import Ageing, FirstPriorities
+from advisor.service.control.first_priorities import FirstPriorities
 from advisor.service.control.small_first import rows_before_small
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.seen_queue import SeenQueue
@@ -64,6 +64,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import AskClosedOptions, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
+from advisor.slurm.parsing import Ageing
 
 _CONFIG_SECONDS: Final = 60.0
 _RESERVED_AHEAD_SECONDS: Final = 86_400.0

@@ -11,12 +11,14 @@ from msgspec import structs
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.job import ANYBODY
 from advisor.model.snapshot import QueuedJob
-from advisor.service.control.first_priorities import Ageing, FirstPriorities
+from advisor.service.control.first_priorities import FirstPriorities
+from advisor.slurm.parsing import Ageing
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 from tests.service.doubles import make_queued
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
+MULTIFACTOR = {"PriorityType": "priority/multifactor"}
 AGEING = Ageing(weight=1000.0, seconds=10 * DAY)
 
 
@@ -40,10 +42,12 @@ def first(*jobs: QueuedJob, ageing: Ageing | None = AGEING, offset: int = 0) -> 
                 "PriorityType": "priority/multifactor",
                 "PriorityWeightAge": "1000",
                 "PriorityMaxAge": "7-00:00:00",
+                "AccountingStorageType": "accounting_storage/slurmdbd",
             },
             Ageing(1000.0, 7 * DAY),
         ),
-        ({"PriorityType": "priority/multifactor", "PriorityWeightAge": "0"}, Ageing(0.0, DAY)),
+        # without slurmdbd no job's priority grows: tried with 22.05
+        ({**MULTIFACTOR, "PriorityWeightAge": "1000", "PriorityMaxAge": "1-00:00:00"}, Ageing(0.0, DAY)),
     ],
 )
 def test_the_configuration_says_what_age_adds(config: dict[str, str], ageing: Ageing | None) -> None:
