@@ -353,6 +353,12 @@ def suspend_seconds(text: str) -> float | None:
     return float(word) if word.isdigit() else None
 
 
+def idle_seconds(partition: Partition | None, config: Mapping[str, str]) -> float | None:
+    """SuspendTime of a partition's nodes, seconds: its own, else that of slurm.conf; None: not known."""
+    own = None if partition is None else partition.suspend_seconds
+    return suspend_seconds(config.get("SuspendTime", "")) if own is None else own
+
+
 def _minutes(text: str) -> int | None:
     limit = records.seconds(text)
     return None if limit is None else int(limit // 60)

@@ -177,12 +177,11 @@ class BurstSteering:
     def power_saving(self, partition: str) -> PowerSaving:
         """Power saving of a partition's nodes."""
         values = self._conf.values()
-        own = parsing.pairs_of(self._commands.text("scontrol", "-o", "show", "partition", partition))
-        times = (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
-        known = (seconds for text in times if (seconds := parsing.suspend_seconds(text)))
+        shown = self._commands.text("scontrol", "-o", "show", "partition", partition)
+        own = next(iter(parsing.partitions(shown)), None)
         return PowerSaving(
-            idle_seconds=next(known, None),  # the partition's own comes first
-            excluded=never_powered_down(values, partition, own.get("Nodes", "")),
+            idle_seconds=parsing.idle_seconds(own, values),
+            excluded=never_powered_down(values, partition, "" if own is None else own.nodes),
         )
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:

@@ -10,7 +10,7 @@ from advisor.model.node_sets import expand, fold
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, warning
-from advisor.slurm.parsing import suspend_seconds
+from advisor.slurm.parsing import idle_seconds
 from advisor.slurm.records import leading
 from advisor.slurm.steering import never_powered_down
 
@@ -23,10 +23,9 @@ def power_saving(
     if kept := _never_powered_down(config, burst):
         by = "SuspendExcNodes, SuspendExcParts or SuspendExcStates"
         yield warning(f"{kept} stay up and are paid for while idle: {by}", "Take them out of it")
-    of_all = suspend_seconds(config.get("SuspendTime", ""))
-    said = of_all if burst.suspend_seconds is None else burst.suspend_seconds
+    said = idle_seconds(burst, config)
     if said is not None and math.isinf(said):
-        others = (of_all, *(one.suspend_seconds for one in partitions.values()))
+        others = (idle_seconds(one, config) for one in (None, *partitions.values()))
         yield from _never_suspended(settings, is_off=all(one is None or math.isinf(one) for one in others))
     elif said is not None:
         yield from _too_soon(settings, said)

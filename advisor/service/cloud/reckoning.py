@@ -14,7 +14,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.money import expected_seconds, worst_seconds
 from advisor.service.running.clock import Clock
-from advisor.slurm.parsing import suspend_seconds
+from advisor.slurm.parsing import idle_seconds
 
 AskStop = Callable[[int], float | None]
 """Function from a job id to the present stop of its hedge, seconds in the cloud; None: it has none."""
@@ -62,10 +62,8 @@ class Reckoning:
     def _suspend_seconds(self) -> float:
         burst = self._settings.cluster.burst_partition
         try:
-            own = (one.suspend_seconds for one in self._slurm.partitions() if one.name == burst)
-            found = next((one for one in own if one is not None), None)
-            if found is None:  # the partition has that of slurm.conf
-                found = suspend_seconds(self._slurm.config().get("SuspendTime", ""))
+            partition = next((one for one in self._slurm.partitions() if one.name == burst), None)
+            found = idle_seconds(partition, self._slurm.config())
         except AdvisorError:
             return self._idle
         return min(_UNKNOWN_IDLE_SECONDS if found is None else found, _MAX_IDLE_SECONDS)
