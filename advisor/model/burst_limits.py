@@ -1,4 +1,4 @@
-"""Limits of the burst partition alone, for question 1: slurmctld refuses a job there or holds it."""
+"""Limits of the burst and of a job's own partition, for question 1: slurmctld refuses a job or holds it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         max_jobs_of_association: The same of users who have an association for the partition, by `whose`.
         jobs: Those that do, of each payer (`Job.payers`), of all together (`ANYBODY`), and by `whose`.
         since: Those that were sent there since.
+        home: The same of on-premise partitions with a QOS of their own: a job that is over these limits could
+            not come home. Only limits of a job's size count.
     """
 
     max_seconds: float = math.inf
@@ -52,13 +54,29 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_jobs_of_association: dict[str, float] = {}
     jobs: dict[str, int] = {}
     since: dict[str, int] = {}
+    home: dict[str, BurstLimits] = {}
 
     def keeps_out(self, job: Job) -> str:
         """Slurm's name of a limit that a job would exceed there; empty: it would exceed none."""
         return next(self._exceeded(job), "")
 
     def _exceeded(self, job: Job) -> Iterator[str]:
-        nodes, seconds = job.nodes or 1, job.requested_time or math.inf
+        yield from self.exceeded_by_size(job, job.requested_time or math.inf)
+        yield from self._exceeded_by_number(job)
+        if self.home and not job.qos:  # one that its user named may lift a limit of the partition's
+            names = (job.queue or "").split(",")
+            at_home = [self._exceeded_at_home(name, job) for name in names]
+            if all(at_home):
+                yield f"{at_home[0]} of the partition {names[0]}"
+
+    def _exceeded_at_home(self, partition: str, job: Job) -> str:
+        own = self.home.get(partition)
+        # Slurm gives a job without a time limit what the limits leave
+        return "" if own is None else next(own.exceeded_by_size(job, job.requested_time or 0.0), "")
+
+    def exceeded_by_size(self, job: Job, seconds: float) -> Iterator[str]:
+        """Slurm's names of the limits of a job alone that it exceeds with this time limit."""
+        nodes = job.nodes or 1
         if seconds > self.max_seconds:
             yield "MaxWall"
         if job.processors < self.min_processors or nodes < self.min_nodes:
@@ -71,7 +89,6 @@ class BurstLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ):
             if any(taken and taken * times > each for taken, each in zip(takes, most, strict=True)):
                 yield limit
-        yield from self._exceeded_by_number(job)
 
     def _exceeded_by_number(self, job: Job) -> Iterator[str]:
         if self._jobs_of(ANYBODY) + job.array_tasks > self.max_jobs:

@@ -55,8 +55,13 @@ def partitions_of_users(commands: Commands, cluster: str) -> Mapping[tuple[str, 
     return {key: frozenset() if "" in names else frozenset(names) for key, names in found.items()}
 
 
-def limits_in_partition(commands: Commands, cluster: str, partition: str, qos: str) -> BurstLimits:
+def limits_in_partition(
+    commands: Commands, cluster: str, partition: str, qos: str, home: Mapping[str, str]
+) -> BurstLimits:
     """The limits of a partition's QOS, if it has one, and how many jobs the associations for it allow.
+
+    Args:
+        home: The QOS of each on-premise partition that has one.
 
     Raises:
         RetryLater: slurmdbd does not say.
@@ -68,14 +73,15 @@ def limits_in_partition(commands: Commands, cluster: str, partition: str, qos: s
         for user, account, *limits in rows
         if user and any(limits)
     }
-    found = _limits_of(qos, commands.text(*_LIMITS)) if qos else BurstLimits()
-    return structs.replace(found, max_jobs_of_association=of_users)
+    said = commands.text(*_LIMITS) if qos or home else ""
+    there = {name: own for name, of in home.items() if (own := _limits_of(of, said)) != BurstLimits()}
+    return structs.replace(_limits_of(qos, said), max_jobs_of_association=of_users, home=there)
 
 
 def _limits_of(qos: str, said: str) -> BurstLimits:
     for line in said.splitlines():
         found, *words = line.split("|")
-        if found == qos and len(words) == _LIMITS[-1].count(","):
+        if qos and found == qos and len(words) == _LIMITS[-1].count(","):
             wall, of_all_walls, least, *most, of_all, of_user, of_account = words
             return BurstLimits(
                 max_seconds=min(_limit(records.seconds(wall)), _limit(records.seconds(of_all_walls))),

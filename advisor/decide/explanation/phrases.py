@@ -30,7 +30,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         Reason.PREEMPTS: "It may preempt running jobs: {preemptable} are free to it, and it needs no cloud.",
         Reason.NO_ASSOCIATION: "Its user's associations in account {detail} leave out the burst partition.",
-        Reason.BURST_LIMITS: "It is over a limit that holds in the burst partition alone: {detail}.",
+        Reason.BURST_LIMITS: "It is over a limit of the burst partition, or of its own: {detail}.",
         Reason.FALLEN_BACK: "The forecasts for its partition have not held for a week: {detail}.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
         Reason.KEEPS_A_PLACE: "By its name it is the placeholder of another job: {detail}.",

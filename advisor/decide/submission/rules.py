@@ -66,9 +66,9 @@ def let_in(job: Job, kept_out: Collection[tuple[str, str]]) -> Answer:
 
 
 def within_limits(job: Job, limits: BurstLimits) -> Answer:
-    """Question 1 of a job that no rule keeps: it stays if it is over a limit of the burst partition alone.
+    """Question 1 of a job that no rule keeps: it stays if it is over a limit of the two partitions.
 
-    slurmctld would refuse it in ``sbatch``, or hold it there for ever.
+    slurmctld would refuse it in ``sbatch``, or hold it there, or here once it has come home, for ever.
     """
     limit = limits.keeps_out(job)
     return _no(Reason.BURST_LIMITS, limit) if limit else _MAY_MOVE

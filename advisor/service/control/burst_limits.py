@@ -1,9 +1,9 @@
-"""Limits that hold in the burst partition alone: those of its own QOS, and of its associations."""
+"""Limits of the burst partition's own QOS and associations, and of the QOS of on-premise partitions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import structs
 
@@ -15,8 +15,8 @@ from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Poll, ReadFirst
 
-AskLimits = Callable[[str, str, str], BurstLimits]
-"""Gives the limits, by Slurm's name of the cluster, the partition and its QOS."""
+AskLimits = Callable[[str, str, str, Mapping[str, str]], BurstLimits]
+"""Gives the limits, by Slurm's name of the cluster, the partition, its QOS, and those of partitions here."""
 
 
 class BurstLimitsFeature(ReadFirst):
@@ -26,6 +26,7 @@ class BurstLimitsFeature(ReadFirst):
 
     def __init__(self, settings: Settings, slurm: Scheduler, limits: AskLimits, clock: Clock) -> None:
         self._burst = settings.cluster.burst_partition
+        self._here = settings.cluster.on_premise_partitions
         unread = f"the limits of partition {self._burst} have not been read yet"
         super().__init__(clock, step="read the limits there", unread=unread, period_seconds=60.0)
         self._slurm = slurm
@@ -44,8 +45,10 @@ class BurstLimitsFeature(ReadFirst):
         enforced = config.get("AccountingStorageEnforce", "")
         found = BurstLimits()
         if "limits" in enforced or "safe" in enforced:
-            self._qos = next((one.qos for one in self._slurm.partitions() if one.name == self._burst), "")
-            found = self._ask(config["ClusterName"], self._burst, self._qos)
+            qos_of = {one.name: one.qos for one in self._slurm.partitions() if one.qos}
+            self._qos = qos_of.get(self._burst, "")
+            home = {name: qos_of[name] for name in self._here if name in qos_of}
+            found = self._ask(config["ClusterName"], self._burst, self._qos, home)
         self._limits = None if found == BurstLimits() else found
 
     def publish_read(self, site: SiteState) -> SiteState:

@@ -49,7 +49,7 @@ class Connections:
         preempting_qos: Which QOS preempt which; None where no such thing is known.
         partitions_of_users: Of a cluster, by user and account: the partitions to which their associations
             are confined.
-        limits_in_partition: Limits of a partition and its QOS, by ``(cluster, partition, qos)``.
+        limits_in_partition: Limits of a partition and its QOS, by ``(cluster, partition, qos, home)``.
         nodes_in_topology: The nodes that topology.conf names.
         nodes_asked: The features and nodes that a waiting job prefers or excludes.
         has_deadline: Whether the job of an id has one (``sbatch --deadline``).
@@ -70,7 +70,7 @@ class Connections:
     pool_order: PoolOrder | None = None
     preempting_qos: Callable[[], Mapping[str, frozenset[str]]] | None = None
     partitions_of_users: Callable[[str], Mapping[tuple[str, str], frozenset[str]]] | None = None
-    limits_in_partition: Callable[[str, str, str], BurstLimits] | None = None
+    limits_in_partition: Callable[[str, str, str, Mapping[str, str]], BurstLimits] | None = None
     nodes_in_topology: Callable[[], frozenset[str]] | None = None
     nodes_asked: NodeConstraintSource | None = None
     has_deadline: Callable[[int], bool] | None = None

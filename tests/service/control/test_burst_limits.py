@@ -52,7 +52,7 @@ OF_USERS = {"chem\nuser eve": 2.0, "phys\nuser eve": 1.0}
 
 
 def limits_of(said: Any, qos: str) -> BurstLimits:
-    return limits_in_partition(said, "here", "burst", qos)
+    return limits_in_partition(said, "here", "burst", qos, {})
 
 
 def test_the_limits_of_a_partition() -> None:
@@ -101,6 +101,27 @@ def test_what_keeps_a_job_here(changes: dict[str, Any], limit: str) -> None:
     jobs = {"user ann": 1, "user bob": 3, "chem": 5, "phys\nuser eve": 1, "": 6}
     limits = structs.replace(limits_of(cast("Any", Said("")), "there"), jobs=jobs)
     asked = {"processors": 4, "requested_time": 60.0, "user": "ann", "account": "phys"} | changes
+    answer = within_limits(make_job(**asked), limits)
+    assert (answer.reason, answer.detail) == (Reason.BURST_LIMITS if limit else Reason.MAY_MOVE, limit)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({}, ""),
+        ({"requested_time": 172_801.0}, "MaxWall of the partition short"),
+        ({"processors": 17}, "MaxTRES of the partition short"),
+        ({"requested_time": None}, ""),  # slurmctld gives it what MaxWall leaves
+        ({"requested_time": 172_801.0, "qos": "long"}, ""),  # which may have OverPartQOS
+        ({"requested_time": 172_801.0, "queue": "short,main"}, ""),
+        ({"requested_time": 172_801.0, "queue": "main"}, ""),
+    ],
+)
+def test_a_job_that_could_not_come_home_stays(changes: dict[str, Any], limit: str) -> None:
+    """It is over a limit of the QOS of its own partition, by which Slurm would hold it here."""
+    home = {"short": "there", "main": "normal"}
+    limits = limits_in_partition(cast("Any", Said("")), "here", "burst", "", home)
+    asked = {"processors": 4, "requested_time": 60.0, "queue": "short"} | changes
     answer = within_limits(make_job(**asked), limits)
     assert (answer.reason, answer.detail) == (Reason.BURST_LIMITS if limit else Reason.MAY_MOVE, limit)
 
