@@ -75,6 +75,7 @@ class QueuedJob:
         nodes: Node list expression; empty while it waits.
         admin_comment: Slurm's AdminComment, in which the hook records the advice; it is not trusted.
         memory_mb, gpus: What it asks for, or has, on all nodes together; memory in MiB. 0: not known.
+        node_memory_mb: What a waiting job asks for on each node, MiB; 0: not by nodes, or not known.
         is_of_array: Whether Slurm says that it is one task, or some, of an array; also if no other is left.
     """
 
@@ -89,6 +90,7 @@ class QueuedJob:
     nodes: str = ""
     admin_comment: str = ""
     memory_mb: int = 0
+    node_memory_mb: int = 0
     gpus: int = 0
     is_of_array: bool = False
 
@@ -97,7 +99,8 @@ class QueuedJob:
         """What it, or one task of an array, takes of a machine."""
         job, memory, gpus = self.job, self.memory_mb, self.gpus
         first, several = self.partitions[0], self.partitions if len(self.partitions) > 1 else ()
-        of_node = memory if job.processors == 1 else 0  # more processors may be on several nodes
+        # more processors may be on several nodes
+        of_node = self.node_memory_mb or (memory if job.processors == 1 else 0)
         return Asked(
             job.processors,
             job.nodes or 1,

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import structs
 
@@ -35,6 +35,8 @@ JOB_COLUMNS: Final = (
     "Reason",
     "NumCPUs",
     "NumNodes",
+    "NumTasks",
+    "MinMemory",
     "TimeLimit",
     "SubmitTime",
     "StartTime",
@@ -63,7 +65,6 @@ JOB_COLUMNS: Final = (
 )
 SUBMITTED_COLUMNS: Final = (
     *JOB_COLUMNS[:-1],
-    "MinMemory",
     "tres-per-job",
     "tres-per-task",
     "tres-per-socket",
@@ -139,6 +140,10 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         return None
     start = records.whole(row["StartTime"])
     job, tres = _job(row, job_id, float(submit), partitions[0]), tres_of(row)
+    memory, of_node = mebibytes(tres.get("mem", "")) or 0, 0
+    if state == PENDING and _is_of_nodes(row, tres):  # slurmctld adds up those of the fewest nodes
+        of_node = mebibytes(row["MinMemory"]) or 0
+        memory = of_node * (job.nodes or 1)
     return QueuedJob(
         job=job,
         state=state,
@@ -151,7 +156,8 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         reason=records.text(row["Reason"], 100) or "",
         nodes=records.text(row["NodeList"], 65536) or "",
         admin_comment=records.text(row["admin_comment"], 4096) or "",
-        memory_mb=mebibytes(tres.get("mem", "")) or 0,
+        memory_mb=memory,
+        node_memory_mb=of_node,
         gpus=_gpus(tres, job),
         is_of_array=records.text(row["ArrayTaskID"]) is not None,
     )
@@ -160,6 +166,27 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
 def tres_of(row: Mapping[str, str]) -> dict[str, str]:
     """What a job has, or asks for while it waits, such as ``cpu=4,mem=400M,node=1,gres/gpu=1``."""
     return dict(part.split("=", 1) for part in row["tres-alloc"].strip().split(",") if "=" in part)
+
+
+def _is_of_nodes(row: Mapping[str, str], tres: Mapping[str, str]) -> bool:
+    """Whether a waiting job asks for memory by nodes; not by processors, nor for all (``--mem=0``)."""
+    least = mebibytes(row["MinMemory"]) or 0
+    return least > 0 and least * _least_nodes(tres) == mebibytes(tres.get("mem", ""))
+
+
+def _least_nodes(tres: Mapping[str, str]) -> int:
+    return records.leading(tres.get("node", "")) or 1
+
+
+def _nodes(row: Mapping[str, str]) -> int | None:
+    """Nodes that a job has, or that slurmctld expects it to get: without ``--nodes`` no more than its tasks.
+
+    Where a core has two threads, slurmctld 22.05 expects two nodes for ``-n1 -c8``, which gets one.
+    """
+    nodes, tasks = records.leading(row["NumNodes"]), records.leading(row["NumTasks"])
+    if nodes is None or not tasks or state_of(row["State"]) != PENDING:
+        return nodes
+    return max(_least_nodes(tres_of(row)), min(nodes, tasks))
 
 
 def _gpus(tres: Mapping[str, str], job: Job) -> int:
@@ -172,7 +199,7 @@ def _gpus(tres: Mapping[str, str], job: Job) -> int:
 
 def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> Job:
     processors = max(1, records.leading(row["NumCPUs"]) or 1)
-    nodes = records.leading(row["NumNodes"])
+    nodes = _nodes(row)
     constraint = records.text(row["Feature"])
     return Job(
         job_id=job_id,
@@ -210,14 +237,13 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
         return None
     tres = tres_of(row)
     memory, min_memory = mebibytes(tres.get("mem", "")), mebibytes(row["MinMemory"])
-    nodes = records.leading(tres.get("node", "")) or 1  # the least that was asked for; NumNodes is estimated
-    is_of_nodes = min_memory is not None and min_memory * nodes == memory  # else of processors
+    nodes = _least_nodes(tres)  # NumNodes is estimated
     job = structs.replace(
         queued.job,
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
         memory_mb=(memory or None) if min_memory else None,
-        memory_mb_per_node=min_memory if is_of_nodes or min_memory == 0 else None,
+        memory_mb_per_node=min_memory if min_memory == 0 or _is_of_nodes(row, tres) else None,
         gres=_resources(row, nodes),
         node_processors=of_node if (of_node := records.leading(row["MinCpus"]) or 0) > 1 else None,
         tmp_disk=mebibytes(row["MinTmpDisk"]) or None,
@@ -372,23 +398,3 @@ def config(text: str) -> dict[str, str]:
         if match:
             values.setdefault(match[1], match[2].strip())
     return values
-
-
-class Ageing(NamedTuple):
-    """What a job's age adds to its priority: ``weight`` times its share of ``seconds``, at most once."""
-
-    weight: float
-    seconds: float
-
-    @classmethod
-    def of(cls, config: Mapping[str, str]) -> Ageing | None:
-        """As Slurm is configured; None where each new job is the last. Without slurmdbd no job ages."""
-        if not config.get("PriorityType", "").endswith("multifactor"):
-            return None
-        ages = "slurmdbd" in config.get("AccountingStorageType", "")
-        weight = records.whole(config.get("PriorityWeightAge", "")) if ages else None
-        return cls(float(weight or 0), records.seconds(config.get("PriorityMaxAge", "")) or math.inf)
-
-    def of_a_job(self, age_seconds: float) -> float:
-        """What it adds to the priority of a job that has waited for so long."""
-        return self.weight * min(1.0, max(0.0, age_seconds) / self.seconds)

@@ -27,6 +27,7 @@ from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands, SlurmConf
 from advisor.slurm.protocol import state_of
 from advisor.slurm.records import Layout, Unread
+from advisor.slurm.steering import Ageing
 from advisor.slurm.submit_room import shares_left
 
 _VIEW_COLUMNS: Final = (
@@ -259,7 +260,7 @@ class Placeholders:
 
     def age_points(self, seconds: float) -> int:
         """Priority that a job gains by waiting so long, rounded to whole points; none without slurmdbd."""
-        ageing = parsing.Ageing.of(self._conf.values())
+        ageing = Ageing.of(self._conf.values())
         return 0 if ageing is None else round(ageing.of_a_job(seconds))
 
     def _row(self, job_id: int, columns: tuple[str, ...], *, states: str = "") -> dict[str, str] | None:

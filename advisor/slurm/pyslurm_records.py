@@ -42,6 +42,7 @@ def queued_job(job: Any) -> QueuedJob:
         nodes=job.allocated_nodes or "",
         admin_comment=(job.admin_comment or "")[:4096],
         memory_mb=_memory(job),
+        node_memory_mb=int(job.memory_per_node or 0) if state == PENDING else 0,
         gpus=_gpus(job.gres_per_node) * int(job.num_nodes or 1),
         is_of_array=bool(job.array_id),
     )

@@ -6,11 +6,12 @@ and slurmctld opens the nodes again. docs/designs/0014-portfolio-live.md compare
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from advisor.model.errors import RetryLater
 from advisor.model.job_words import mebibytes
@@ -46,6 +47,26 @@ class Priority:
     def own(self) -> int:
         """The priority without the site factor."""
         return self.total - self.site_factor
+
+
+class Ageing(NamedTuple):
+    """What a job's age adds to its priority: ``weight`` times its share of ``seconds``, at most once."""
+
+    weight: float
+    seconds: float
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> Ageing | None:
+        """As Slurm is configured; None where each new job is the last. Without slurmdbd no job ages."""
+        if not config.get("PriorityType", "").endswith("multifactor"):
+            return None
+        ages = "slurmdbd" in config.get("AccountingStorageType", "")
+        weight = records.whole(config.get("PriorityWeightAge", "")) if ages else None
+        return cls(float(weight or 0), records.seconds(config.get("PriorityMaxAge", "")) or math.inf)
+
+    def of_a_job(self, age_seconds: float) -> float:
+        """What it adds to the priority of a job that has waited for so long."""
+        return self.weight * min(1.0, max(0.0, age_seconds) / self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from advisor.service.submit.recent import QueueForecast
 from advisor.service.submit.state_holder import profiles_of
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
-from advisor.slurm.parsing import Ageing
+from advisor.slurm.steering import Ageing
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 from tests.decide.cases import make_settings

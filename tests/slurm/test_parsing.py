@@ -97,6 +97,29 @@ def test_a_constraint_is_plain_when_its_words_are_joined_by_and(constraint: str,
     assert jobs[7].job.plain_constraint is is_plain
 
 
+@pytest.mark.parametrize(
+    ("columns", "nodes", "memory", "of_node"),
+    [  # what squeue 22.05 shows of waiting jobs, and what they got when they started
+        ({"NumNodes": "2", "NumTasks": "4", "MinMemory": "1000M", "mem": "1000M"}, 2, 2000, 1000),
+        ({"NumNodes": "2", "NumTasks": "4", "MinMemory": "500M", "mem": "2000M"}, 2, 2000, 0),
+        ({"NumNodes": "1", "NumTasks": "4", "MinMemory": "1000M", "mem": "1000M"}, None, 1000, 1000),
+        # -n1 -c4 where a core has two threads
+        ({"NumNodes": "2", "NumTasks": "1", "MinMemory": "1000M", "mem": "1000M"}, None, 1000, 1000),
+        ({"NumNodes": "1", "NumTasks": "1", "MinMemory": "0", "mem": "8000M"}, None, 8000, 0),
+        ({"NumNodes": "1", "NumTasks": "1", "MinMemory": "0", "mem": "1000M"}, None, 1000, 0),
+    ],
+)
+def test_a_waiting_job_takes_what_it_will_get(
+    columns: dict[str, str], nodes: int | None, memory: int, of_node: int
+) -> None:
+    tres = f"cpu=4,mem={columns.pop('mem')},node=1,billing=4"
+    jobs, _ = recorded_jobs(one_job(State="PENDING", **columns, **{"tres-alloc": tres}))
+    assert (jobs[7].job.nodes, jobs[7].memory_mb, jobs[7].node_memory_mb) == (nodes, memory, of_node)
+    assert jobs[7].asked.node_memory_mb == of_node
+    has, _ = recorded_jobs(one_job(State="RUNNING", **columns, **{"tres-alloc": tres}))
+    assert has[7].memory_mb == int(tres.partition("mem=")[2].partition("M")[0])
+
+
 def submitted(**columns: str):
     shown = {"tres-alloc": "cpu=4,mem=400M,node=1,billing=4", "MinMemory": "100M", "EligibleTime": "150"}
     row = dict.fromkeys(parsing.SUBMITTED_COLUMNS, "N/A") | {

@@ -14,7 +14,7 @@ from typing import Final
 from advisor.model.job import ANYBODY
 from advisor.model.snapshot import QueuedJob
 from advisor.service.control.small_first import was_put_first
-from advisor.slurm.parsing import Ageing
+from advisor.slurm.steering import Ageing
 
 _KEPT_SECONDS: Final = 86_400.0
 _MAX_KEYS: Final = 5_000

@@ -64,7 +64,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.state.cloud_record import AskClosedOptions, CloudRecord
 from advisor.service.waiting.unadvised import before_unadvised
-from advisor.slurm.parsing import Ageing
+from advisor.slurm.steering import Ageing
 
 _CONFIG_SECONDS: Final = 60.0
 _RESERVED_AHEAD_SECONDS: Final = 86_400.0

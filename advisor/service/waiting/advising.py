@@ -203,7 +203,7 @@ class AdvisingLoop(Feature):
                 if changes is None:
                     self._leave(job_id)
                     continue
-                self._advised[job_id] = _Advised(user_words(one.queued.job), changes)
+                self._advised[job_id] = _Advised(user_words(one.queued), changes)
                 waited = self._clock.wall() - one.queued.job.submit_time
                 self.slowest_seconds = max(self.slowest_seconds, waited)
 
@@ -284,7 +284,7 @@ class AdvisingLoop(Feature):
             if now is None or job_id in begun:
                 self._leave(job_id)
                 changed.add(job_id)
-            elif user_words(now.queued.job) != one.words or now.queued.partitions != before.partitions:
+            elif user_words(now.queued) != one.words or now.queued.partitions != before.partitions:
                 del self._advised[job_id]  # it is asked about as it is now
                 changed.add(job_id)
         return changed

@@ -48,15 +48,17 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
     where the job waits in other partitions than it was submitted to, as a user or admin has chosen them, or
     is the last task of an array, which looks like a plain job.
     """
-    now = queued.job
+    now, of_node, of_all = queued.job, submitted.memory_mb_per_node, submitted.memory_mb
+    if of_all and queued.node_memory_mb:  # one that asked for none has what the burst partition gives
+        of_node, of_all = queued.node_memory_mb, queued.memory_mb
     if submitted.array_tasks > 1 or (submitted.queue or "").split(",") != list(queued.partitions):
         return None
     return replace(
         now,
         queue=submitted.queue,
         group=submitted.group,
-        memory_mb=submitted.memory_mb,
-        memory_mb_per_node=submitted.memory_mb_per_node,
+        memory_mb=of_all,
+        memory_mb_per_node=of_node,
         node_processors=submitted.node_processors,
         tmp_disk=submitted.tmp_disk,
         layout=submitted.layout,
@@ -75,9 +77,13 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
     )
 
 
-def user_words(job: Job) -> str:
-    """The fields of a waiting job that its user may change and that affect its advice, as JSON."""
+def user_words(queued: QueuedJob) -> str:
+    """What the user of a waiting job may change and what affects its advice, as JSON."""
+    job = queued.job
     words = (
+        job.processors,
+        job.nodes,
+        queued.memory_mb,
         job.name,
         job.account,
         job.qos,

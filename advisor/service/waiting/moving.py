@@ -110,7 +110,7 @@ class Moves:
         self._moving[job_id] = Move(
             advice_id=reply.id,
             was=list(queued.partitions),
-            words=user_words(queued.job),
+            words=user_words(queued),
             changes=changes,
             time=self._clock.wall(),
         )
@@ -153,7 +153,7 @@ class Moves:
                 self._give_up(job_id, "it has started, is held, or has ended")
             elif list(queued.partitions) != intent.was:
                 self._give_up(job_id, "its partition was changed")
-            elif user_words(queued.job) != intent.words:
+            elif user_words(queued) != intent.words:
                 self._give_up(job_id, "it was changed, and is asked about again")
             else:
                 self._slurm.update_job([job_id], intent.changes)

@@ -12,7 +12,7 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.job import ANYBODY
 from advisor.model.snapshot import QueuedJob
 from advisor.service.control.first_priorities import FirstPriorities
-from advisor.slurm.parsing import Ageing
+from advisor.slurm.steering import Ageing
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 from tests.service.doubles import make_queued
 

@@ -187,6 +187,21 @@ def test_the_question_has_what_the_hook_saw_and_what_the_user_changed_since(worl
     assert job.submit_time == world.slurm.jobs[7].job.submit_time  # since when it has waited
 
 
+@pytest.mark.parametrize(("memory", "asked"), [(500, 9000), (None, None)])
+def test_the_question_has_the_memory_that_its_user_asks_for_by_now(
+    world: World, memory: int | None, asked: int | None
+) -> None:
+    """With that of its submission it moved to nodes without room for it (tried: MinMemoryNode=)."""
+    world.moves = False
+    world.slurm.put(7)
+    world.slurm.jobs[7] = dataclasses.replace(world.slurm.jobs[7], memory_mb=9000, node_memory_mb=9000)
+    # who asked for none gets what the burst partition gives
+    world.submitted = replace(world.submitted, memory_mb=memory, memory_mb_per_node=memory)
+    world.round()
+    (job,) = world.asked
+    assert (job.memory_mb, job.memory_mb_per_node) == (asked, asked)
+
+
 @pytest.mark.parametrize("submitted", [{"queue": "other"}, {"array_tasks": 3}])
 def test_a_job_whose_partition_was_changed_by_hand_or_an_arrays_last_task_is_left_alone(
     world: World, submitted: dict[str, Any]
@@ -278,6 +293,7 @@ def test_f32_a_move_is_finished_where_the_clock_was_set_back(world: World) -> No
         {"features": ("x86",)},
         {"requested_time": 60.0},
         {"node_list": "node1"},
+        {"processors": 8},
     ],
 )
 def test_what_has_changed_since_the_intent_wins(world: World, since: dict[str, Any]) -> None:
