@@ -287,6 +287,7 @@ class Partition:
         default_minutes: Time limit of a job that gives none; None: ``max_minutes``.
         default_memory: Memory of a job that asks for none, MiB: of a node and of a processor.
         whole_nodes: Whether jobs get whole nodes (``OverSubscribe=EXCLUSIVE``).
+        forced: How many jobs share each processor (``OverSubscribe=FORCE:2``).
         qos: The partition's own QOS; empty for none.
         tier, is_preempted: Jobs of a higher tier are tried first, and may preempt those of a lower one.
         allowed, denied: Lists of ``accounts`` and ``qos`` in lower case; one that is not there lets all in.
@@ -309,6 +310,7 @@ class Partition:
     max_memory_per_processor_mb: int | None = None
     default_memory: tuple[int | None, int | None] = (None, None)
     whole_nodes: bool = False
+    forced: int = 1
     qos: str = ""
     tier: int = 1
     is_preempted: bool = False

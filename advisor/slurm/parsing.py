@@ -342,6 +342,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 max_memory_per_processor_mb=records.whole(pairs.get("MaxMemPerCPU", "")),
                 default_memory=default_memory(pairs),
                 whole_nodes=pairs.get("OverSubscribe") == "EXCLUSIVE" or pairs.get("Exclusive") == "NODE",
+                forced=records.whole(pairs.get("OverSubscribe", "").removeprefix("FORCE:")) or 1,
                 qos=records.text(pairs.get("QoS", "")) or "",
                 tier=records.whole(pairs.get("PriorityTier", "1")) or 0,
                 is_preempted=pairs.get("PreemptMode", "OFF") != "OFF",
@@ -379,22 +380,17 @@ def suspend_seconds(text: str) -> float | None:
     return float(word) if word.isdigit() else None
 
 
-def idle_seconds(partition: Partition | None, config: Mapping[str, str]) -> float | None:
-    """SuspendTime of a partition's nodes, seconds: its own, else that of slurm.conf; None: not known."""
-    own = None if partition is None else partition.suspend_seconds
-    return suspend_seconds(config.get("SuspendTime", "")) if own is None else own
-
-
 def _minutes(text: str) -> int | None:
     limit = records.seconds(text)
     return None if limit is None else int(limit // 60)
 
 
 def config(text: str) -> dict[str, str]:
-    """Values of ``scontrol show config`` by name; of several (from 24.05 on ``NAME[0]``, ...) the first."""
+    """Values of ``scontrol show config`` by name; the first of several, ``NAME[0]``, also as ``NAME``."""
     values: dict[str, str] = {}
     for line in text.splitlines():
-        match = re.match(r"\s*([A-Za-z0-9_/]+)(?:\[[0-9]+\])?\s*=(.*)", line)
+        match = re.match(r"\s*([A-Za-z0-9_/]+)(\[[0-9]+\])?\s*=(.*)", line)
         if match:
-            values.setdefault(match[1], match[2].strip())
+            for name in (match[1], match[1] + (match[2] or "")):
+                values.setdefault(name, match[3].strip())
     return values

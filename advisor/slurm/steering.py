@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from advisor.model.errors import RetryLater
 from advisor.model.job_words import mebibytes
 from advisor.model.node_sets import expand, fold
+from advisor.model.snapshot import Partition
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands, SlurmConf, delete_reservation, reservations_of, reserve_nodes
 from advisor.slurm.records import Layout, Unread
@@ -201,7 +202,7 @@ class BurstSteering:
         shown = self._commands.text("scontrol", "-o", "show", "partition", partition)
         own = next(iter(parsing.partitions(shown)), None)
         return PowerSaving(
-            idle_seconds=parsing.idle_seconds(own, values),
+            idle_seconds=idle_seconds(own, values),
             excluded=never_powered_down(values, partition, "" if own is None else own.nodes),
         )
 
@@ -214,6 +215,12 @@ class BurstSteering:
             # scontrol has changed the other jobs of the list
             if "already finished" not in str(error) and "Invalid job id" not in str(error):
                 raise
+
+
+def idle_seconds(partition: Partition | None, config: Mapping[str, str]) -> float | None:
+    """SuspendTime of a partition's nodes, seconds: its own, else that of slurm.conf; None: not known."""
+    own = None if partition is None else partition.suspend_seconds
+    return parsing.suspend_seconds(config.get("SuspendTime", "")) if own is None else own
 
 
 def never_powered_down(config: Mapping[str, str], partition: str, nodes: str) -> frozenset[str]:

@@ -10,9 +10,8 @@ from advisor.model.node_sets import expand, fold
 from advisor.model.settings import Settings
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Diagnosis, error, warning
-from advisor.slurm.parsing import idle_seconds
 from advisor.slurm.records import leading
-from advisor.slurm.steering import never_powered_down
+from advisor.slurm.steering import idle_seconds, never_powered_down
 
 
 def power_saving(

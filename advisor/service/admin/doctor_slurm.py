@@ -12,6 +12,7 @@ from typing import Final
 
 from advisor.decide.explanation.display import duration
 from advisor.decide.submission.capacity import is_never_spot
+from advisor.model.advice import Mode
 from advisor.model.cluster import Node
 from advisor.model.errors import BadInput
 from advisor.model.node_sets import expand
@@ -55,6 +56,7 @@ class SlurmExamination:
         yield from guarded("slurm.conf", self._slurm_conf())
         yield from guarded("rights", self._rights())
         yield from guarded("partitions", unmanaged_partitions(self._settings, self.partitions))
+        yield from guarded("partitions", shared_processors(self._settings, self.partitions))
         yield from guarded("hook", self._hook())
         if self._has_no_cloud_yet():
             none = ok("not needed: no partition has any, and shadow mode moves no job")
@@ -356,6 +358,21 @@ def unmanaged_partitions(settings: Settings, partitions: Mapping[str, Partition]
         )
     else:
         yield ok("no other partition has nodes of the on-premise ones")
+
+
+def shared_processors(settings: Settings, partitions: Mapping[str, Partition]) -> Iterator[Diagnosis]:
+    """Name the partitions whose jobs share processors, which neither forecasts nor prices know."""
+    cluster = settings.cluster
+    moving = [name for name in cluster.on_premise_partitions if cluster.mode_of(name) is not Mode.OFF]
+    for name in (*moving, cluster.burst_partition):
+        most = partitions[name].forced if name in partitions else 1
+        if most > 1:
+            off = f', or the mode of its jobs to off: cluster.modes = {{{name} = "off"}}'
+            yield warning(
+                f"OverSubscribe=FORCE:{most} of partition {name} lets jobs share processors: forecasts take "
+                "each for one job's, and jobs that would start here at once move for money",
+                f"Set it to NO in slurm.conf{off if name in moving else ''}",
+            )
 
 
 def _nodes(partition: Partition) -> frozenset[str]:

@@ -14,7 +14,7 @@ from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.money import expected_seconds, worst_seconds
 from advisor.service.running.clock import Clock
-from advisor.slurm.parsing import idle_seconds
+from advisor.slurm.steering import idle_seconds
 
 AskStop = Callable[[int], float | None]
 """Function from a job id to the present stop of its hedge, seconds in the cloud; None: it has none."""

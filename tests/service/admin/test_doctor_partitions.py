@@ -6,7 +6,8 @@ import pytest
 
 from advisor.model.snapshot import Partition
 from advisor.service.admin.doctor import Level
-from advisor.service.admin.doctor_slurm import unmanaged_partitions
+from advisor.service.admin.doctor_slurm import shared_processors, unmanaged_partitions
+from advisor.slurm import parsing
 from tests.decide.cases import make_settings
 
 
@@ -32,3 +33,20 @@ def test_partitions_that_share_nodes_are_named(others: dict[str, str], named: st
     managed = make_settings(cluster={"on_premise_partitions": ["onprem", "short", "scavenger", "gpu"]})
     (found,) = unmanaged_partitions(managed, every)
     assert found.level is Level.OK
+
+
+def test_partitions_whose_jobs_share_processors_are_named() -> None:
+    shown = {
+        "gang": "FORCE:2",
+        "main": "NO",
+        "old": "FORCE:4",
+        "burst": "FORCE:2",
+        "one": "FORCE:1",
+        "may": "YES:4",
+    }
+    text = "\n".join(f"PartitionName={name} State=UP OverSubscribe={word}" for name, word in shown.items())
+    partitions = {one.name: one for one in parsing.partitions(text)}
+    ours = ["gang", "main", "old", "one", "gone"]
+    settings = make_settings(cluster={"on_premise_partitions": ours, "modes": {"old": "off"}})
+    found = [one.what.partition(" lets")[0] for one in shared_processors(settings, partitions)]
+    assert found == [f"OverSubscribe=FORCE:2 of partition {name}" for name in ("gang", "burst")]

@@ -18,7 +18,7 @@ from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import HOOK_DEFAULTS
 from advisor.service.admin.doctor_slurm import SlurmExamination
-from advisor.slurm import hook_files
+from advisor.slurm import hook_files, parsing
 from tests.service.doubles import make_look, make_node
 
 SOUND = {
@@ -484,7 +484,7 @@ def test_g20_2_a_site_without_the_hook_is_sound(
 
 
 def test_what_a_second_controller_lacks_is_said(tmp_path: Path) -> None:
-    two = SOUND | {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2(10.0.0.2)"}
+    two = SOUND | parsing.config("SlurmctldHost[0]  = ctl1\nSlurmctldHost[1]  = ctl2(10.0.0.2)\n")
     shared = Settings(paths=PathSettings(state=tmp_path, shared=True))
 
     def said(settings: Settings, config: dict[str, str]) -> list[str]:
