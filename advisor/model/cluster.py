@@ -91,6 +91,7 @@ class Node:
     are kept; policy uses the predicates below and ignores the rest (docs/faults.md, F16). Jobs are matched
     with ``active_features``, a subset of ``features``. Slurm fills nodes of low ``weight`` first. None: not
     known. ``gpus``: The number of its GPUs, of any type; ``gpu_types``: Those that have a name.
+    ``threads``: Processors of a core.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Node:
     weight: int | None = None
     gpus: int = 0
     gpu_types: tuple[str, ...] = ()
+    threads: int = 1
 
     @property
     def is_cloud(self) -> bool:

@@ -46,10 +46,12 @@ class Sharing(NamedTuple):
     Attributes:
         memory: Whether a job waits for memory too.
         partitions: Those whose terms are known.
+        by_core: Whether a job gets whole cores.
     """
 
     memory: bool = False
     partitions: Mapping[str, PartitionTerms] = {}
+    by_core: bool = False
 
 
 NOT_KNOWN: Final = Sharing()
@@ -67,6 +69,7 @@ class Asked(NamedTuple):
         partitions: All of them, where there are several.
         words: What binds it to some nodes beside its partitions: :func:`words_of`.
         node_processors, node_memory_mb: What one of its nodes must have; 0: as far as is known any will do.
+        whole_cores: Whether none of its processors may share a core.
     """
 
     processors: int
@@ -79,6 +82,7 @@ class Asked(NamedTuple):
     words: tuple[str, ...] = ()
     node_processors: int = 0
     node_memory_mb: int = 0
+    whole_cores: bool = False
 
     def on(self, nodes: int) -> Asked:
         """The part of the request on so many of its nodes; each has an equal share."""
@@ -107,6 +111,7 @@ class Asked(NamedTuple):
             words_of(job),
             job.node_processors or 0,
             job.node_memory_mb(),
+            job.whole_cores,
         )
 
 
@@ -176,6 +181,7 @@ class Machine(NamedTuple):
         memory_mb: MiB; 0: jobs do not wait for memory.
         terms: Of each partition; empty: they are not known.
         subsets: Those of its nodes to which some jobs are bound.
+        threads: Processors of each core, where jobs get whole cores.
     """
 
     partitions: tuple[str, ...]
@@ -185,6 +191,7 @@ class Machine(NamedTuple):
     gpus: int = 0
     terms: tuple[PartitionTerms, ...] = ()
     subsets: tuple[Subset, ...] = ()
+    threads: int = 1
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -243,7 +250,11 @@ class Machine(NamedTuple):
         return (*found, gpus) if self.gpus else found
 
     def _here(self, asked: Asked) -> Asked:
-        """The same request; of several partitions only those of this machine."""
+        """The same request on whole cores; of several partitions only those of this machine."""
+        if self.threads > 1:
+            of_node = -(-asked.processors // asked.nodes)
+            cores = of_node if asked.whole_cores else -(-of_node // self.threads)
+            asked = asked._replace(processors=cores * self.threads * asked.nodes)
         names = tuple(name for name in asked.partitions if name in self.partitions)
         if not names or len(names) == len(asked.partitions):
             return asked

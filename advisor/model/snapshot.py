@@ -111,6 +111,7 @@ class QueuedJob:
             several,
             words_of(job),
             node_memory_mb=of_node,
+            whole_cores=job.whole_cores,
         )
 
     @property

@@ -36,6 +36,7 @@ JOB_COLUMNS: Final = (
     "NumCPUs",
     "NumNodes",
     "NumTasks",
+    "Threads",
     "MinMemory",
     "TimeLimit",
     "SubmitTime",
@@ -91,6 +92,7 @@ NODE_COLUMNS: Final = (
     "Reason",
     "features_act",
     "Gres",
+    "SocketCoreThread",
     "Weight",  # last: a number
 )
 _TELLS_EXCLUSIVE: Final = (26, 5)
@@ -227,6 +229,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         heterogeneous=(records.whole(row["HetJobID"]) or 0) > 0,
         plain_constraint=is_plain(constraint),
         whole_nodes=asks_whole_nodes(row),
+        whole_cores=row["Threads"].strip() == "1",
     )
 
 
@@ -313,6 +316,7 @@ def _node(row: Mapping[str, str]) -> Node | None:
         weight=records.whole(row["Weight"]),
         gpus=gpu_count(records.text(row["Gres"]) or ""),
         gpu_types=gpu_types(records.text(row["Gres"]) or ""),
+        threads=max(1, processors // cores) if (cores := records.cores(row["SocketCoreThread"])) else 1,
     )
 
 

@@ -115,3 +115,9 @@ def seconds(value: str) -> float | None:
         return None
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + rest)
+
+
+def cores(shown: str) -> int:
+    """Cores of a node, by its sockets, cores and threads such as ``2:64:2``; 0: not known."""
+    counts = [whole(word) or 0 for word in shown.strip().split(":")]
+    return counts[0] * counts[1] if len(counts) == 3 else 0

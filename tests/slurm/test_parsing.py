@@ -120,6 +120,29 @@ def test_a_waiting_job_takes_what_it_will_get(
     assert has[7].memory_mb == int(tres.partition("mem=")[2].partition("M")[0])
 
 
+@pytest.mark.parametrize(
+    ("processors", "shown", "threads"),
+    [
+        ("16", "2:4:2", 2),
+        ("8", "2:4:2", 1),
+        ("8", "2:4:1", 1),
+        ("4", "4:1:1", 1),
+        ("4", "N/A", 1),
+        ("4", "0:1:1", 1),
+    ],
+)
+def test_how_many_processors_a_core_has(processors: str, shown: str, threads: int) -> None:
+    """With CPUs= of the cores alone Slurm gives each as one processor."""
+    nodes, _ = recorded_nodes(one_node(CPUs=processors, SocketCoreThread=shown))
+    assert nodes["burst1"].threads == threads
+
+
+@pytest.mark.parametrize(("shown", "whole"), [("1", True), ("2", False), ("*", False), ("N/A", False)])
+def test_a_job_without_multithreading_has_whole_cores(shown: str, *, whole: bool) -> None:
+    jobs, _ = recorded_jobs(one_job(Threads=shown))
+    assert jobs[7].job.whole_cores is whole
+
+
 def submitted(**columns: str):
     shown = {"tres-alloc": "cpu=4,mem=400M,node=1,billing=4", "MinMemory": "100M", "EligibleTime": "150"}
     row = dict.fromkeys(parsing.SUBMITTED_COLUMNS, "N/A") | {

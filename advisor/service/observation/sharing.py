@@ -13,7 +13,8 @@ def sharing_of(config: Mapping[str, str], partitions: Iterable[Partition]) -> Sh
     """What ``SelectType``, its parameters and the partitions say.
 
     Jobs wait for memory where ``SelectTypeParameters`` names it (``CR_Core_Memory``). They get whole nodes
-    under ``select/linear`` and in partitions with ``OverSubscribe=EXCLUSIVE``.
+    under ``select/linear`` and in partitions with ``OverSubscribe=EXCLUSIVE``, and else whole cores unless it
+    names the processor (``CR_CPU``).
     """
     is_linear = config.get("SelectType", "").endswith("linear")
     of_all = default_memory(config)
@@ -32,4 +33,5 @@ def sharing_of(config: Mapping[str, str], partitions: Iterable[Partition]) -> Sh
             partition.denied.get("accounts", frozenset()),
             partition.tier,
         )
-    return Sharing("MEMORY" in config.get("SelectTypeParameters", "").upper(), terms)
+    parameters = config.get("SelectTypeParameters", "").upper()
+    return Sharing("MEMORY" in parameters, terms, "CR_CORE" in parameters or "CR_SOCKET" in parameters)

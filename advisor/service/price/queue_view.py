@@ -164,6 +164,7 @@ def _machines(
                 sum(node.gpus for node in nodes),
                 tuple(snapshot.sharing.partitions.get(name, PartitionTerms()) for name in names),
                 tuple(one.subset for one in subsets),
+                min((node.threads for node in nodes), default=1) if snapshot.sharing.by_core else 1,
             )
         )
         members = tuple(one.nodes for one in subsets)

@@ -74,6 +74,30 @@ def test_gpus_of_all_nodes_together_are_counted_once(gres: str, gpus: int) -> No
     assert asked.gpus == gpus
 
 
+@pytest.mark.parametrize(
+    ("asks", "nodes", "takes"),
+    [  # processors of a waiting job, and those that it got of slurmctld 22.05 (CR_Core, two threads a core)
+        ({"processors": 1}, None, 2),
+        ({"processors": 3}, None, 4),
+        ({"processors": 10}, None, 10),
+        ({"processors": 2}, 2, 4),
+        ({"processors": 4, "whole_cores": True}, None, 8),
+        ({"processors": 8, "whole_cores": True}, None, 16),
+    ],
+)
+def test_a_job_takes_whole_cores(asks: dict[str, Any], nodes: int | None, takes: int) -> None:
+    two = tuple(replace(node, threads=2) for node in NODES)
+    settings = make_settings(cluster={"on_premise_partitions": ["cpu"]})
+    job = waits(2, **asks)
+    job = replace(job, job=structs.replace(job.job, nodes=nodes))
+    for by_core, processors in ((True, takes), (False, asks["processors"])):
+        look = replace(make_look(NOW, two, (job,)), sharing=Sharing(by_core=by_core))
+        (machine,) = on_premise_queue(look, settings).machines
+        assert machine.needs(job.asked)[0] == machine.needs(Asked.by(job.job))[0] == processors
+    mixed = replace(look, nodes=(two[0], NODES[1]), sharing=Sharing(by_core=True))
+    assert on_premise_queue(mixed, settings).machines[0].threads == 1
+
+
 def test_a_job_on_several_whole_nodes_takes_as_many_as_it_names() -> None:
     machine = queue_of(sharing=replace_terms(whole_nodes=True)).machines[0]
     assert machine.sizes == (16, 2000, 4)
