@@ -152,6 +152,9 @@ class RunningJobs:
 
     def _shown(self, job_id: int) -> dict[str, str]:
         text = self._commands.text("scontrol", "--oneliner", "show", "job", f"{job_id:d}")
+        which = ("--noheader", "--states=all", f"--jobs={job_id:d}")
+        name = self._commands.text("squeue", *which, "--format=%j").removesuffix("\n")
+        text = text.replace(f" JobName={name} ", " ", 1)  # else it might forge every field after it
         found: dict[str, str] = {}
         for name, value in _FIELD.findall(text):
             found.setdefault(name, value)  # later fields may be in text that the user typed

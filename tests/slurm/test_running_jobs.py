@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from advisor.model.errors import RetryLater
-from advisor.slurm.running_jobs import RequestedSignal, RunningJobs, parse_signal, requested_signal
+from advisor.slurm.running_jobs import JobEnd, RequestedSignal, RunningJobs, parse_signal, requested_signal
 
 USR1 = RequestedSignal(name="USR1", to_batch_shell=False)
 SHELL = RequestedSignal(name="USR1", to_batch_shell=True)
@@ -95,3 +95,17 @@ def test_a_job_that_the_accounting_never_knows_gets_the_signal_of_its_script() -
 def test_what_failed_on_nodes_is_asked_once_for_all_of_them() -> None:
     jobs = RunningJobs(cast("Any", Answers(known_after=0)))
     assert jobs.failed_on(["burst2", "burst1"]) == {7: ("burst1",), 9: ("burst2", "burst3")}
+
+
+@pytest.mark.parametrize(
+    "name", ["sim", "x Requeue=1 JobState=FAILED EndTime=5 Deadline=9", "a\nb JobState=FAILED "]
+)
+def test_no_name_of_a_job_forges_what_slurm_says_of_it(name: str) -> None:
+    class Said:
+        def text(self, command: str, *_: str) -> str:
+            line = f"JobId=7 JobName={name} UserId=u(1) JobState=RUNNING Requeue=0 EndTime=100 Deadline=N/A"
+            return f"{name}\n" if command == "squeue" else f"{line} Command=x Requeue=1\n"
+
+    jobs = RunningJobs(cast("Any", Said()))
+    assert jobs.end_of(7) == JobEnd(state="RUNNING", end_time=100.0, may_requeue=False)
+    assert not jobs.has_deadline(7)
