@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import field_validator, model_validator
@@ -55,6 +55,13 @@ Policy: TypeAlias = Literal["price", "cunha2017", "zrigui2022", "ambati2021", "d
 """The rule that decides about jobs and nodes (`advisor.decide.submission.policy`)."""
 
 
+_NAMED_BY_SLURM: Final = {
+    "cluster": ("pilot_accounts",),
+    "budget": ("accounts",),
+    "rules": ("allow_accounts", "deny_accounts", "deny_qos"),
+    "data": ("accounts",),
+}
+"""The settings of each section that name accounts or QOS."""
 SCHEMA_WORD: Final = "schema="
 """Of the query of a PostgreSQL URL: the schema that the history is in."""
 
@@ -320,6 +327,16 @@ class Settings(Section):
     drift: DriftSettings = DriftSettings()
     notices: NoticeSettings = NoticeSettings()
 
+    @model_validator(mode="after")
+    def _as_slurm_writes_names(self) -> Settings:
+        """Accounts and QOS in lower case, as slurmctld and slurmdbd have them however they were typed."""
+        for name, fields in _NAMED_BY_SLURM.items() if self.cluster.scheduler == "slurm" else ():
+            section = getattr(self, name)
+            found = {field: _in_lower_case(getattr(section, field)) for field in fields}
+            if any(getattr(section, field) != value for field, value in found.items()):
+                object.__setattr__(self, name, section.model_copy(update=found))  # the model is frozen
+        return self
+
     @property
     def speculates(self) -> bool:
         """Whether jobs of uncertain length run in the cloud for t first (Ambati et al. 2021)."""
@@ -332,3 +349,9 @@ class Settings(Section):
         if not url.startswith("postgres") or SCHEMA_WORD in url:
             return url
         return f"{url}{'&' if '?' in url else '?'}{SCHEMA_WORD}{self.cluster.name}"
+
+
+def _in_lower_case(names: tuple[str, ...] | dict[str, Any]) -> tuple[str, ...] | dict[str, Any]:
+    if isinstance(names, dict):
+        return {name.lower(): value for name, value in names.items()}
+    return tuple(map(str.lower, names))

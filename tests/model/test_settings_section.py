@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from advisor.model import Mode
-from advisor.model.settings import ClusterSettings, PathSettings, PlacementSettings, Settings, WebSettings
+from advisor.model.settings import (
+    BudgetSettings,
+    ClusterSettings,
+    PathSettings,
+    PlacementSettings,
+    Settings,
+    WebSettings,
+)
 from advisor.model.settings_section import Section, for_reading
 
 
@@ -61,3 +68,16 @@ def test_they_are_for_reading_only() -> None:
         quick.cluster.burst_partition = "other"
     with pytest.raises(AttributeError):
         quick.no_such_section  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_slurms_accounts_are_in_lower_case_and_lsfs_projects_as_they_are() -> None:
+    budget = BudgetSettings(accounts={"Chem": 5.0, "*": 1.0}, users={"Ann": 2.0})
+    slurm, lsf = (
+        Settings(budget=budget, cluster=ClusterSettings(scheduler=scheduler, pilot_accounts=("Chem",)))
+        for scheduler in ("slurm", "lsf")
+    )
+    assert slurm.budget.accounts == {"chem": 5.0, "*": 1.0}
+    assert slurm.cluster.pilot_accounts == ("chem",)
+    assert slurm.budget.users == {"Ann": 2.0}
+    assert lsf.budget == budget
+    assert lsf.cluster.pilot_accounts == ("Chem",)

@@ -77,14 +77,26 @@ def requested_seconds(request: AdviseRequest) -> float | None:
     return None if minutes is None else 60.0 * minutes
 
 
-def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]) -> Job:
+def job_of(
+    request: AdviseRequest,
+    *,
+    now: float,
+    default_queue: str,
+    group_names: Mapping[int, str],
+    in_lower_case: bool = True,
+) -> Job:
     """Build the job a request describes.
 
     Args:
+        in_lower_case: Whether the scheduler writes the names of accounts and QOS in lower case, as slurmctld
+            does once the hook has seen them as they were typed.
         now: Time of submission, seconds since the epoch.
         default_queue: Partition of a job that names none, when the hook does not know it either.
         group_names: Names of group ids; an unknown one is None in the job.
     """
+    account, qos = request.account, request.qos
+    if in_lower_case:
+        account, qos = account and account.lower(), qos and qos.lower()
     # Fifteen keywords: of more CPython makes a dictionary first, which costs seven times as much.
     job = Job(
         job_id=0,
@@ -96,8 +108,8 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         requested_time=requested_seconds(request),
         nodes=nodes_of(request),
         name=request.name,
-        account=request.account,
-        qos=request.qos,
+        account=account,
+        qos=qos,
         requeue=request.requeue,
         explicit_partition=request.partition is not None,
         explicit_time_limit=request.time_limit is not None,

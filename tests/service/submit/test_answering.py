@@ -102,6 +102,24 @@ def test_an_explicit_partition_and_an_opt_out_are_respected(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("rules", "asked", "reason"),
+    [
+        ({"deny_accounts": ("secret",)}, {"account": "SECRET"}, "rule.account_denied"),
+        ({"deny_accounts": ("Secret",)}, {"account": "secret"}, "rule.account_denied"),
+        ({"deny_qos": ("Debug",)}, {"qos": "DEBUG"}, "rule.qos_denied"),
+    ],
+)
+def test_accounts_and_qos_count_however_they_are_typed(
+    tmp_path: Path, rules: dict[str, Any], asked: dict[str, str], reason: str
+) -> None:
+    """slurmctld shows the hook what was typed, and takes it for the name in lower case."""
+    answered = answer_one(tmp_path, ask(**asked), rules=rules)
+    assert answered.reply.reason == reason
+    found = (answered.record.job.account, answered.record.job.qos)
+    assert set(found) - {None} == {value.lower() for value in asked.values()}
+
+
+@pytest.mark.parametrize(
     ("asked", "reason"),
     [
         ({"held": True}, "rule.deferred"),
