@@ -8,9 +8,11 @@ import os
 import stat
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from advisor.decide.explanation.reply_texts import admin_comment
@@ -79,7 +81,12 @@ def login(tmp_path: Path, tool: str) -> LoginNode:
 
 
 def moved() -> Advice:
-    return ask(make_job(queue="onprem"), make_estimates(wait=7200.0))
+    return at_ten(ask(make_job(queue="onprem"), make_estimates(wait=7200.0)))
+
+
+def at_ten(advice: Advice, *, later: float = 0.0) -> Advice:
+    """An advice given so many seconds after the submission that Slurm shows."""
+    return structs.replace(advice, time=datetime(2026, 11, 24, 10, tzinfo=UTC).timestamp() + later)
 
 
 def test_it_is_written_for_python_3_6(tool: str) -> None:
@@ -136,7 +143,7 @@ def test_a_name_in_latin_1_and_a_terminal_of_ascii_hide_nothing(login: LoginNode
 
 
 def test_when_it_starts(login: LoginNode) -> None:
-    stays = ask(make_job(queue="onprem"), make_estimates(wait=7200.0, run=1e6, run_variance=1e12))
+    stays = at_ten(ask(make_job(queue="onprem"), make_estimates(wait=7200.0, run=1e6, run_variance=1e12)))
     login.shows(admin_comment(stays), start="2026-11-24T13:30:00")
     said = login.run("burst-when", "12345").stdout
     assert "expected to start here about 2026-11-24 12:00" in said or "about 12:00" in said
@@ -167,7 +174,8 @@ def test_what_a_sooner_end_would_have_cost(login: LoginNode) -> None:
 def test_the_interval_is_that_of_the_forecast(login: LoginNode) -> None:
     """One wait and one interval, whichever tool is asked; Slurm's own plan says why it is later."""
     wait = Estimate(seconds=180.0, variance=1e6, lower=0.0, upper=2400.0)
-    comment = admin_comment(ask(make_job(queue="onprem"), make_estimates(wait=180.0)), wait=wait)
+    stays = at_ten(ask(make_job(queue="onprem"), make_estimates(wait=180.0)))
+    comment = admin_comment(stays, wait=wait)
     login.shows(comment, start="2026-11-24T10:50:00")
     said = login.run("burst-when", "12345").stdout.replace("2026-11-24 ", "").splitlines()
     assert said[0] == (
@@ -194,10 +202,18 @@ def test_a_job_that_was_moved_is_not_expected_here(login: LoginNode) -> None:
 def test_times_are_those_of_the_price_list(login: LoginNode) -> None:
     """sbatch said "done by 10:04 ...; 2026-12-24 18:00 is promised", at half a second past ten."""
     values = {"deadline_in": 2_620_799.5, "soonest_in": 225.0, "soonest_costs": 0.076, "confidence": 0.95}
-    login.shows(admin_comment(ask(make_job(comment="no-burst")), values=values))
+    login.shows(admin_comment(at_ten(ask(make_job(comment="no-burst")), later=0.5), values=values))
     said = login.run("burst-when", "12345").stdout
     assert "It is to be done by 2026-12-24 18:00." in said
     assert "done by 2026-11-24 10:04 for about" in said or "done by 10:04 for about" in said
+
+
+@pytest.mark.parametrize("hours", [5.0, -3.0])
+def test_a_time_counts_from_the_advice(login: LoginNode, hours: float) -> None:
+    """The job was moved five hours after its submission; or Slurm shows the time of its requeue."""
+    values = {"deadline_in": 8.0 * 3600.0 - 3600.0 * hours}
+    login.shows(admin_comment(at_ten(ask(make_job()), later=3600.0 * hours), values=values), "RUNNING")
+    assert "It is to be done by 2026-11-24 18:00." in login.run("burst-when", "12345").stdout
 
 
 @pytest.mark.parametrize(
@@ -238,6 +254,7 @@ def test_a_slurm_that_does_not_answer_knows_no_job_is_not_said(login: LoginNode)
         '{"burst_advisor":1,"n":7,"why":"\\u001b[2J"}',
         '{"n":{"a":1}}',
         '{"burst_advisor":1,"wait":[1e300,"a",null],"n":{"soonest_in":1e300}}',
+        '{"burst_advisor":1,"t":NaN,"n":{"deadline_in":5}}',
     ],
 )
 def test_a_damaged_comment_shows_nothing_odd(login: LoginNode, comment: str) -> None:
