@@ -119,7 +119,7 @@ def admin_comment(
     }
     if advice.capacity:
         words["on"] = advice.capacity
-    # its times count from then: a job may be advised anew long after its submission, which a requeue sets anew
+    # its times count from then: a job may be advised long after its submission, and a requeue sets that anew
     text = f'{_ascii_json(words)[:-1]},"t":{advice.time:.0f}'
     if limit := advice.time_limit:
         # never cut either: without it a wrong user's limit would be learned from the accounting
