@@ -273,4 +273,5 @@ class PriceLoop:
 
 
 def _key(queued: QueuedJob) -> str:
-    return f"{queued.job.job_id}@{queued.job.submit_time:.0f}"
+    """The submission as demand: each task of an array has the array's time, and its cost as a whole."""
+    return f"{queued.array_job_id}@{queued.job.submit_time:.0f}"

@@ -307,6 +307,12 @@ def test_jobs_that_moved_at_their_submission_count_as_demand(tmp_path: Path) -> 
     )
     world.round()
     assert len(world.keeper._demand.kept().seen) == 1
+    # tasks of an array are shown apart once they run, and what they were advised to cost is that of all
+    world.slurm.put(20, queue="burst", admin_comment=comment, array_tasks=8, array_job_id=20)
+    for task in (21, 22):
+        world.slurm.put(task, "RUNNING", queue="burst", admin_comment=comment, array_job_id=20)
+    world.round()
+    assert len(world.keeper._demand.kept().seen) == 2
 
 
 def test_a_job_that_names_a_time_is_asked_about_at_each_poll_whatever_an_hour_costs(tmp_path: Path) -> None:
