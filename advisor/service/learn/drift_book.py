@@ -97,9 +97,12 @@ class DriftBook:
             day.inside += holds(given.lower, truth, given.upper)
 
     def _promised(self, record: AdviceRecord, outcome: JobOutcome) -> float | None:
-        """Seconds that a job was forecast to be done sooner; None where the forecasts did not move it."""
+        """Seconds that a job was forecast to be done sooner; None where the forecasts did not move it.
+
+        None of an array: its later tasks may wait for the nodes of the first ones, there as here.
+        """
         advice, estimates = record.advice, record.estimates
-        is_moved = advice.placement is Placement.BURST and advice.mode is Mode.ACT
+        is_moved = advice.placement is Placement.BURST and advice.mode is Mode.ACT and record.is_of_one_job
         if not is_moved or outcome.restarts or advice.decisive.reason == Reason.EXPLICIT_BURST:
             return None
         if not (estimates.wait.is_usable and estimates.run.is_usable):

@@ -111,14 +111,17 @@ def test_waits_out_of_their_intervals_for_a_week_send_the_partition_back_and_it_
     assert desk.book.current == {}
 
 
-def test_the_waits_of_an_arrays_later_tasks_do_not_send_it_back(desk: Desk) -> None:
-    record, outcome = advised(NOW, 1), ended(NOW, 1, wait=9_000.0)
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_the_waits_of_an_arrays_later_tasks_do_not_send_it_back(desk: Desk, *, is_moved: bool) -> None:
+    record = advised(NOW, 1, is_moved=is_moved)
+    outcome = ended(NOW, 1, wait=9 * HOUR, partition="burst" if is_moved else "onprem")
     array = structs.replace(record, job=structs.replace(record.job, array_tasks=1000))
     for _ in range(100):
         desk.book.judge(array, outcome)
     desk.book.decide()
     (day,) = DRIFT.at(desk.folder).read().days["onprem"]
-    assert (day.judged, day.inside) == (100, 100)  # the run times alone
+    count = 0 if is_moved else 100  # the run times alone
+    assert (day.judged, day.inside, day.moved, day.saved_seconds) == (count, count, 0, 0.0)
 
 
 def test_waits_for_another_job_do_not_send_it_back(desk: Desk) -> None:
