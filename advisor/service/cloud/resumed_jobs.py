@@ -31,6 +31,8 @@ _PATIENCE_SECONDS: Final = 20.0
 
 slurmctld waits a minute or more for a node.
 """
+_CLOCKS_SECONDS: Final = 30.0
+"""By so much the clocks of two controllers may differ."""
 _FAILED_BOOTS: Final = 2
 
 
@@ -55,11 +57,12 @@ class ResumedJobs:
             self._recall_boots()
 
     def asked_at(self, hand_over: HandOver) -> float:
-        """When slurmctld asked, monotonic seconds.
+        """When slurmctld asked, monotonic seconds; later where the clock of its host may be behind ours.
 
-        A poll is older or newer than that whatever the wall clock was set to between the two (F32).
+        A poll is older or newer than that whatever the wall clock was set to between the two (F32). One that
+        is taken for newer and is not would show the nodes powered down: they would never be launched.
         """
-        age = max(0.0, self._clock.wall() - hand_over.time)
+        age = max(0.0, self._clock.wall() - hand_over.time - _CLOCKS_SECONDS)
         return self._asked_at.setdefault(hand_over.identity, self._clock.monotonic() - age)
 
     def wanted(self, hand_over: HandOver) -> list[str]:

@@ -47,6 +47,7 @@ def test_a_new_task_of_an_array_gets_what_the_array_was_advised(rig: Rig) -> Non
 
 def test_a_job_that_has_left_the_queue_is_not_waited_for(rig: Rig) -> None:
     rig.hand_over("resume", "burst1", {7: "burst1"})
+    assert resumed(rig) == []
     rig.hands.pass_by(0.2)
     rig.look()
     assert resumed(rig) == [{}]
@@ -114,3 +115,15 @@ def test_f32_a_poll_from_before_a_clock_was_set_does_not_answer_for_a_hand_over(
     )
     assert resumed(rig) == [{}, {"burst2": Capacity.SPOT}]
     assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",), ("burst2",)]
+
+
+@pytest.mark.parametrize("behind", [0.0, 5.0, 25.0])
+def test_f32_the_clock_of_the_other_controller_makes_no_poll_younger(rig: Rig, behind: float) -> None:
+    """Of a hand-over that slurmctld's host leaves in the shared folder, the time is by its own clock."""
+    rig.look([make_node("burst1", "IDLE", "POWERED_DOWN")])
+    rig.hands.pass_by(3.0)
+    rig.hands.wall -= behind
+    rig.hand_over("resume", "burst1")
+    rig.hands.wall += behind
+    assert resumed(rig) == [{}]
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",)]
