@@ -55,8 +55,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             on (`AdviceRecord.wait_of`); NaN for arrays, requeued jobs, those that might not start at once,
             and runs that were cut short.
         saved_seconds_estimate: Predicted on-premise wait minus actual wait of a moved job, both from its
-            advice on: an *estimate* of the wait avoided. None for other jobs, and for one that was brought
-            back.
+            advice on: an *estimate* of the wait avoided. Of an array both are its first task's: the others
+            wait for one another there as here. None for other jobs, and for one that was brought back.
         predicted_start_seconds, actual_start_seconds: From the advice of a moved job to its start in the
             cloud. None for others, and where nothing was predicted.
         cost_usd: Its cost in US dollars, including earlier runs in the cloud; None when unknown.
@@ -100,8 +100,21 @@ def ended_jobs(connection: Connection, wanted: sa.ColumnElement[bool]) -> list[L
         .order_by(job.c.submit_time, job.c.job_id)
     )
     ended = connection.execute(query).all()
-    rows = [_row(one) for one in ended]
+    rows = _with_first_of_array([_row(one) for one in ended])
     return _with_starts(connection, rows, [float(one.start_time) for one in ended])
+
+
+def _with_first_of_array(rows: list[LedgerRow]) -> list[LedgerRow]:
+    first: dict[str, float] = {}
+    for row in rows:
+        if row.saved_seconds_estimate is not None:
+            first[row.advice_id] = max(row.saved_seconds_estimate, first.get(row.advice_id, -math.inf))
+    return [
+        replace(row, saved_seconds_estimate=first[row.advice_id])
+        if row.saved_seconds_estimate not in {None, first.get(row.advice_id)}
+        else row
+        for row in rows
+    ]
 
 
 def _with_starts(connection: Connection, rows: list[LedgerRow], started: list[float]) -> list[LedgerRow]:

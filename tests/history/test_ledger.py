@@ -242,6 +242,19 @@ def test_forecasts_are_judged_by_the_waits_that_they_could_know(
     assert [number for number, (_, run) in judged.items() if math.isnan(run)] == [6]
 
 
+def test_the_later_tasks_of_an_array_save_what_its_first_one_does(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    store.add_advice([record()])
+    waits = {7: 130.0, 8: 130.0, 9: 90_000.0}  # there is room for two at a time
+    store.add(
+        make_outcome(number, submit=1000.0, wait=wait, advice_id="a-1", queue="burst")
+        for number, wait in waits.items()
+    )
+    assert {row.job_id: row.actual_wait_seconds for row in store.ledger()} == waits
+    assert [row.saved_seconds_estimate for row in store.ledger()] == [370.0] * 3
+
+
 def test_a_job_its_user_placed_in_the_cloud_is_nobodys_saving(
     store: HistoryStore, make_outcome: Make
 ) -> None:
