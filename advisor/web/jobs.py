@@ -17,7 +17,7 @@ from advisor.history.ledger_rows import LedgerRow
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
 from advisor.model.job import JobOutcome
-from advisor.model.job_id import JobId
+from advisor.model.job_id import JobId, array_of
 from advisor.service.admin.why_view import ledger_advice
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.asking import job_id_of
@@ -66,7 +66,7 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
 def _known(site: Site, job_id: JobId) -> tuple[AdviceRecord | None, list[LedgerRow], JobOutcome | None]:
     """The newest advice of a job, what became of the jobs of that advice, and how the job itself ended."""
     with site.history() as store:
-        record = store.advice_of(job_id.job)
+        record = store.advice_of(job_id.job) or store.advice_of(array_of(job_id.job))  # advised as a whole
         outcomes = [] if record is None else store.outcomes_of(record.advice.advice_id)
         return record, outcomes, store.of_job(job_id.job)
 

@@ -155,6 +155,7 @@ def test_a_job_that_was_never_advised_says_so(client: TestClient) -> None:
     assert "never advised" in client.get("/jobs/7").text
     assert data_of(client, "/jobs/7")["finished"]["end_time"] > 0
     assert "has not ended" in client.get("/jobs/13").text
+    assert data_of(client, "/jobs/13[2]")["advice"]["advice_id"] == "advice-13"  # LSF's, advised as a whole
     missing = client.get("/jobs/99")
     assert missing.status_code == 404
     assert "nothing is known of job 99" in missing.text
