@@ -522,6 +522,14 @@ def test_a_placeholder_gets_no_place_and_is_no_small_job(world: World) -> None:
     assert world.queue.requeued == [8]
 
 
+def test_the_last_task_of_an_array_is_not_requeued_as_large(world: World) -> None:
+    """It has the array's own id: a change of its priority would be one of all tasks."""
+    world.clock.pass_by(100.0)
+    last = world.job(8, comment=small_comment(), partition="onprem")
+    world.look(dataclasses.replace(last, is_of_array=True))
+    assert world.queue.requeued == []
+
+
 def test_a_small_job_held_while_it_runs_is_not_requeued(world: World) -> None:
     world.clock.pass_by(100.0)
     small = world.job(8, comment=small_comment(), partition="onprem")
