@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from advisor.service.price.feature import PriceFeature
     from advisor.service.stability.feature import StabilityFeature
     from advisor.service.waiting.asking import Asking
+    from advisor.service.waiting.moving import Moves
 
 
 class Features:
@@ -54,6 +55,7 @@ class Features:
         self._shared = shared
         self.learn = self._learn()
         self.expected_runs = self._expected_runs()
+        self.moves: Moves | None = None  # of waiting jobs, by whichever feature makes them
         self.price: PriceFeature | None = None  # made below, of the hedges, which ask it later
         self.preempting = self._preempting()
         self.hedge = self._hedge()
@@ -219,7 +221,7 @@ class Features:
         from advisor.service.waiting.moving import Moves
 
         settings, shared, nodes_asked = self._settings, self._shared, self._connections.nodes_asked
-        moves = Moves(
+        moves = self.moves = Moves(
             settings,
             **self._common,
             state=MOVES.at(settings.paths.state),

@@ -25,7 +25,7 @@ from advisor.model.machine import NOT_KNOWN, PartitionTerms
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
-from advisor.model.snapshot import ClusterSnapshot, Reservation
+from advisor.model.snapshot import ClusterSnapshot, QueuedJob, Reservation
 from advisor.service.cloud.node_classes import class_states
 from advisor.service.cloud.paid_now import AskAccount, PaidNow
 from advisor.service.cloud.pricing import AskPrices
@@ -81,6 +81,7 @@ class PollLoop:
         prices: Prices in force; the settings' own without it.
         stop_of: The stop of a job that keeps a place.
         renew: Promises nodes the money of jobs that have begun on them since the poll before.
+        foreseen: Returns a queue as it is once the moves under way are made.
     """
 
     name = "poll"
@@ -102,6 +103,7 @@ class PollLoop:
         account: AskAccount = Account,
         stop_of: Callable[[int], float | None] = lambda _: None,
         renew: Callable[[], object] = lambda: None,
+        foreseen: Callable[[Sequence[QueuedJob]], Sequence[QueuedJob]] = lambda jobs: jobs,
     ) -> None:
         self._settings = settings
         self.period_seconds = settings.loops.snapshot_seconds
@@ -118,6 +120,7 @@ class PollLoop:
         self._account = account
         self._stop_of = stop_of
         self._renew = renew
+        self._foreseen = foreseen
         self._paid = PaidNow(settings, account, self._prices)
         self._class_of = class_of_nodes(settings.ec2)
         self._last: Poll | None = None
@@ -148,7 +151,7 @@ class PollLoop:
         self._view.update(snapshot, cluster)
         self._renew()
         cloud = self.cloud_state(burst_nodes(snapshot, self._settings), snapshot.reservations)
-        cloud = with_committed(cloud, snapshot.jobs, self._settings, self._stop_of)
+        cloud = with_committed(cloud, self._foreseen(snapshot.jobs), self._settings, self._stop_of)
         self._last = Poll(snapshot=snapshot, cluster=cluster, cloud=cloud)
 
     def hand_over(self) -> None:

@@ -108,7 +108,7 @@ class Control:
         )
 
     def _poll_loop(self) -> PollLoop:
-        cloud, hedge = self._named.cloud, self._named.hedge
+        cloud, hedge, moves = self._named.cloud, self._named.hedge, self._named.moves
         return PollLoop(
             self.settings,
             slurm=self._connections.slurm,
@@ -124,6 +124,7 @@ class Control:
             account=self.account,
             stop_of=(lambda _: None) if hedge is None else hedge.watch.stop_of,
             renew=(lambda: None) if cloud is None else cloud.renew,
+            foreseen=(lambda jobs: jobs) if moves is None else moves.foreseen,
         )
 
     def prices(self) -> Prices:

@@ -7,9 +7,11 @@ Each step polls Slurm first, so that a kill at any point loses nothing and repea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
+from msgspec import structs
 
 from advisor.files.state_file import StateFile
 from advisor.model.job import Job
@@ -69,6 +71,14 @@ class Moves:
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._moving
+
+    def foreseen(self, jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
+        """The queue as it is once the moves under way are made; for any thread.
+
+        A poll that falls between an advice and its move shows the job here: its money must not be free.
+        """
+        moving = self._moving.copy()
+        return [_as_moved(queued, moving.get(queued.job.job_id)) for queued in jobs] if moving else jobs
 
     def finish(self) -> None:
         """Repeat what a crash, or a slurmctld that did not answer, may have left undone."""
@@ -173,3 +183,11 @@ class Moves:
 
     def _write(self) -> None:
         self._state.write(MovesUnderWay(moving=self._moving))
+
+
+def _as_moved(queued: QueuedJob, intent: Move | None) -> QueuedJob:
+    if intent is None or list(queued.partitions) != intent.was:
+        return queued
+    there, comment = intent.changes["partition"], intent.changes.get("admincomment", "")
+    job = structs.replace(queued.job, queue=there)
+    return replace(queued, job=job, partitions=(there,), admin_comment=comment)

@@ -24,6 +24,9 @@ from advisor.service.exchange import snapshot as snapshots
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.state.cloud_record import ClosedOptions, CloudRecord
+from advisor.service.state.records import Move, MovesUnderWay
+from advisor.service.state.state_files import MOVES
+from advisor.service.waiting.moving import Moves
 from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_instance, make_look, make_node, make_queued
 
@@ -51,7 +54,9 @@ SPOT_CLOSED = ClosedOptions(spot=ClosedCapacity(until=2e9, code="UnauthorizedOpe
 
 
 def make_loop(folder: Path, *features: Feature, closings: ClosedOptions = OPEN, **settings: Any) -> PollLoop:
-    parts = {name: settings.pop(name) for name in ("instances", "account", "slurm") if name in settings}
+    parts = {
+        name: settings.pop(name) for name in ("instances", "account", "slurm", "foreseen") if name in settings
+    }
     hands = Hands()
     cloud = CloudRecord(folder, hands.clock)
     for seconds in (40.0, 50.0, 60.0):
@@ -96,6 +101,30 @@ def test_what_was_committed_is_not_forgotten_by_a_poll(
             step()
         published = snapshots.read(tmp_path / "snapshot.msgpack").state
         assert (published.cloud.promised_usd > 0.0) == bool(jobs)
+
+
+def test_a_poll_between_an_advice_and_its_move_does_not_free_the_money(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows the job here; the submit server counts it until then, and the next poll shows it there."""
+    changes = {"partition": "burst", "admincomment": admin_comment(ask())}
+    moves = MovesUnderWay(
+        moving={7: Move(advice_id="a", was=["onprem"], words="", changes=changes, time=1.8e9)}
+    )
+    MOVES.at(tmp_path).write(moves)
+    nothing: Any = None
+    foreseen = Moves(
+        Settings(), slurm=nothing, view=nothing, clock=nothing, state=MOVES.at(tmp_path)
+    ).foreseen
+    promised = []
+    for queue in ("onprem", "elsewhere", "burst"):
+        comment = admin_comment(ask()) if queue == "burst" else ""
+        monkeypatch.setattr(Slurm, "jobs", (make_queued(7, queue=queue, admin_comment=comment),))
+        loop = make_loop(tmp_path, foreseen=foreseen)
+        for step in (loop.poll, loop.publish):
+            step()
+        promised.append(snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.promised_usd)
+    assert promised[0] == promised[2] > promised[1] == 0.0
 
 
 def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
