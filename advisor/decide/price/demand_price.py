@@ -123,9 +123,13 @@ class DemandPrice:
         """
         return min(_AHEAD_SHARE * period_days, (now - self._since) / DAY) if self._is_scarce else 0.0
 
-    def _read(self, now: float, per_day: float) -> None:
+    def forget(self, now: float) -> None:
+        """Forget what was seen before the last weeks."""
         oldest = now - self.pace.window_days * DAY
         self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
+
+    def _read(self, now: float, per_day: float) -> None:
+        self.forget(now)
         if not self._seen:
             return
         _, indices, costs = np.array(list(self._seen.values())).T

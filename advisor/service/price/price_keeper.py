@@ -155,6 +155,7 @@ class PriceKeeper:
             OSError: It could not be written; the previous one stays.
         """
         with self._lock:
+            self._demand.forget(self._clock.wall())  # a fixed price is never read off it
             kept = self._demand.kept()
         newest = sorted(kept.seen.items(), key=lambda item: item[1][0])[-_MAX_SEEN:]
         self._state.write(

@@ -70,6 +70,17 @@ def test_the_price_rises_with_demand(world: World) -> None:
     assert 1000.0 < scarce.seconds_per_usd * scarce.tokens_usd / planned <= 1049.0
 
 
+@pytest.mark.parametrize("fixed", [0.0, 2.0])
+def test_the_demand_of_past_months_is_forgotten(tmp_path: Path, fixed: float) -> None:
+    """Also where no price is read off it: it would grow with each job for ever."""
+    world = World(tmp_path, budget={"usd": 240.0, "period": "day", "usd_per_hour_saved": fixed})
+    for number in range(3):
+        world.keeper.note(f"{number}@0", index=500.0, usd=1.0, now=world.hands.wall)
+        world.round()
+        assert world.keeper.report()["slices_seen"] == 1
+        world.hands.pass_by(365 * 24 * HOUR)
+
+
 def test_the_price_of_an_account_falls_as_its_money_is_left(tmp_path: Path) -> None:
     for number, (said, expected) in enumerate(
         (({}, 0.25), ({"usd_per_hour_saved": 2.0}, 1.0), ({"carry_over": True}, 1.0))
