@@ -229,7 +229,7 @@ class Answerer:
             now=now,
             default_queue=knowledge.settings.cluster.on_premise_partitions[0],
             group_names=knowledge.group_names,
-            in_lower_case=knowledge.settings.cluster.scheduler == "slurm",
+            is_slurm=knowledge.settings.cluster.scheduler == "slurm",
         )
 
     def _estimates(

@@ -24,6 +24,7 @@ _RESERVED: Final = Capacity.RESERVED
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
 """The largest number that MessagePack and the database hold."""
+_DEFAULT_QOS: Final = "normal"
 _AS_SAID: Final = ("comment", "licenses", "reservation", "dependency", "burst_buffer", "tmp_disk")
 """Rare fields that a job has as its request has them."""
 _said: Final = attrgetter(*_AS_SAID)
@@ -83,20 +84,20 @@ def job_of(
     now: float,
     default_queue: str,
     group_names: Mapping[int, str],
-    in_lower_case: bool = True,
+    is_slurm: bool = True,
 ) -> Job:
     """Build the job a request describes.
 
     Args:
-        in_lower_case: Whether the scheduler writes the names of accounts and QOS in lower case, as slurmctld
-            does once the hook has seen them as they were typed.
+        is_slurm: Whether Slurm schedules it. slurmctld writes accounts and QOS in lower case, once the hook
+            has seen them as they were typed, and gives QOS normal to a job that has none.
         now: Time of submission, seconds since the epoch.
         default_queue: Partition of a job that names none, when the hook does not know it either.
         group_names: Names of group ids; an unknown one is None in the job.
     """
     account, qos = request.account, request.qos
-    if in_lower_case:
-        account, qos = account and account.lower(), qos and qos.lower()
+    if is_slurm:
+        account, qos = account and account.lower(), (qos or _DEFAULT_QOS).lower()
     # Fifteen keywords: of more CPython makes a dictionary first, which costs seven times as much.
     job = Job(
         job_id=0,

@@ -17,6 +17,7 @@ from advisor.model import (
     Mode,
     Placement,
 )
+from advisor.model.cluster import Limit
 from advisor.service.exchange.protocol import REPLY_BYTES, AdviseRequest, encode_line
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answered
@@ -115,8 +116,20 @@ def test_accounts_and_qos_count_however_they_are_typed(
     """slurmctld shows the hook what was typed, and takes it for the name in lower case."""
     answered = answer_one(tmp_path, ask(**asked), rules=rules)
     assert answered.reply.reason == reason
-    found = (answered.record.job.account, answered.record.job.qos)
-    assert set(found) - {None} == {value.lower() for value in asked.values()}
+    for name, typed in asked.items():
+        assert getattr(answered.record.job, name) == typed.lower()
+
+
+@pytest.mark.parametrize(("qos", "stays"), [(None, True), ("normal", True), ("long", False)])
+def test_a_limit_of_the_default_qos_counts_jobs_that_name_none(
+    tmp_path: Path, qos: str | None, *, stays: bool
+) -> None:
+    """The hook sees no QOS of a job that asks for none, where its association has no DefaultQOS."""
+    held = Limit("ann", qos="normal", reason="QOSMaxJobsPerUserLimit")
+    snapshot = make_snapshot()
+    snapshot = replace(snapshot, state=structs.replace(snapshot.state, limits=(held,)))
+    reply = answer_one(tmp_path, ask(user="ann", qos=qos), snapshot=snapshot).reply
+    assert (reply.reason == "rule.limited") is stays
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_g20_2_decisions_equal_those_of_the_hook(world: World, name: str) -> Non
     seen, said = SUBMISSIONS[name]
     hook = world.new_answerer()
     inside = hook.answer(ask(default_partition="onprem", **({"time_limit": 60} | said)))
-    world.submit(7, user="alice", **seen)
+    world.submit(7, user="alice", qos="normal", **seen)  # as slurmctld shows a job without one
     world.round()
     ((found),) = world.answered
     ignored = {"advice_id": "", "time": 0.0}
