@@ -114,6 +114,7 @@ class LiveDay:
             slowdown=SLOWDOWN,
             loss_weight=1.0,
             has_slices=slices,
+            node_processors=NODE_PROCESSORS,
         )
         kept = rehearsed_demand(here, (Machine(("onprem",), PROCESSORS),), terms, now)
         if kept is None:

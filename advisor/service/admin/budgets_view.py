@@ -112,7 +112,7 @@ def budget_words(result: Mapping[str, Any]) -> list[str]:
         )
     for row in result["budgets"]:
         may = result["may_commit_usd"]
-        if not row["payer"] and may is not None and 0.0 < row["left"] and row["left"] - may >= _ROUNDING:
+        if not row["payer"] and may is not None and row["left"] > 0.0 and row["left"] - may >= _ROUNDING:
             said.append(
                 f"{max(0.0, may):,.2f} USD of what is left to the site may be committed now: moved jobs wait "
                 "for the rest, or it comes as it accrues, as demand or the budget is new in this period."

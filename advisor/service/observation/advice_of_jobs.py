@@ -28,7 +28,7 @@ def predicted_cloud_seconds(queued: QueuedJob) -> float | None:
 
 
 def limit_there(job: Job, moved: RecordedAdvice | None) -> float | None:
-    """The time limit with which a job will run in the cloud, seconds, also before it is raised; None: none."""
+    """The time limit that a job has in the cloud, seconds, also before it is raised there; None: none."""
     raised = None if moved is None else moved.time_limit
     if raised is not None and job.requested_time == raised.asked_seconds:
         return raised.given_seconds

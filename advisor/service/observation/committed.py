@@ -53,12 +53,14 @@ def with_committed(
             job = replace(job, memory_mb=queued.memory_mb)
         if capacity is Capacity.RESERVED:
             reserved[nodes.class_name] += job.array_tasks * nodes.nodes_at_most(job)
-        run = moved.numbers.get("predicted_cloud_run", math.nan)
         if settings.budget.limits_spending:
             run = longest_seconds(job, moved, stop_of(job.job_id), unlimited=math.nan)
-        cost = cost_usd(job, run, capacity, nodes, settings)
-        if settings.budget.limits_spending and capacity is Capacity.SPOT:  # its launch may be on-demand
-            cost = max(cost, cost_usd(job, run, Capacity.ON_DEMAND, nodes, settings))
+            # the launch of a spot job may be on-demand
+            options = {capacity, Capacity.ON_DEMAND if capacity is Capacity.SPOT else capacity}
+            cost = max(cost_usd(job, run, option, nodes, settings) for option in options)
+        else:
+            run = moved.numbers.get("predicted_cloud_run", math.nan)
+            cost = cost_usd(job, run, capacity, nodes, settings)
         if math.isfinite(cost):
             usd += cost
             for payer in job.payers:
