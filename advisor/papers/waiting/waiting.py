@@ -94,7 +94,6 @@ def report(
         longest_wait_seconds=b,
         skip_below=learner.skip_trial_below,
         dispatch=options.dispatch,
-        costs=costs,
     )
     learned = Lockstep(case, options.learning).run(tell)
     outcomes[LEARNER] = learned.real.outcome()

@@ -72,7 +72,6 @@ class Case:
         short_seconds, longest_wait_seconds: t and b.
         skip_below: No trial for jobs less likely to be short.
         dispatch: Which waiting job is next.
-        costs: Prices; ``spot`` is what the trials cost.
     """
 
     workload: Workload
@@ -81,7 +80,6 @@ class Case:
     longest_wait_seconds: float
     skip_below: float
     dispatch: Dispatch
-    costs: CostModel
 
     def world(self, wait: Wait, *, keep_every: int = 0, learns: bool = False, room: int = 1) -> Simulation:
         """A world that speculates."""
@@ -173,7 +171,7 @@ class Lockstep:
         """Score the week's predictions, then grow a forest of each kind."""
         self._score()
         run = self._case.workload.run
-        ended = np.flatnonzero(self._real.ended(now, slice(None)))
+        ended = np.flatnonzero(self._real.ended(now))
         ended = ended[np.argsort(self._real.jobs["end"][ended], kind="stable")]
         newest = ended[-self._options.forest.most_jobs :]
         self._runs.grow(self._real.run_samples[newest], run[newest], seed=seed)

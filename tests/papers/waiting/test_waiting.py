@@ -91,7 +91,6 @@ def learned(table, workload):
         longest_wait_seconds=B,
         skip_below=0.1,
         dispatch=Dispatch.FCFS,
-        costs=CostModel(),
     )
     return Lockstep(case, LEARNING).run()
 
@@ -101,7 +100,7 @@ def test_nothing_is_known_before_its_time(table):
     workload = workload_from(table, CostModel(), 1)
     before = learned(table, workload)
     moment = float(np.quantile(workload.submit, 0.75))
-    unknown = ~before.real.ended(moment, slice(None))
+    unknown = ~before.real.ended(moment)
     assert 0.2 < unknown.mean() < 0.5
     after = learned(
         table, replace(workload, run=np.where(unknown, 3.0 * workload.run + 50_000.0, workload.run))

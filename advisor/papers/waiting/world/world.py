@@ -232,9 +232,9 @@ class Simulation:
         """The kernel's records, for reading."""
         return self._world.job  # type: ignore[no-any-return]
 
-    def ended(self, by: float, rows: slice) -> Bools:
-        """Which of these jobs have ended by a moment, wherever they ran."""
-        job = self._world.job[rows]
+    def ended(self, by: float) -> Bools:
+        """Which jobs have ended by a moment, wherever they ran."""
+        job = self._world.job
         found: Bools = (job["where"] >= RUNNING) & (job["end"] <= by)
         return found
 
