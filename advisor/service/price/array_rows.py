@@ -1,4 +1,4 @@
-"""How many tasks of arrays the forecast of the on-premise queue tells apart: 200,000 take hours. Pure."""
+"""How many tasks of arrays the queue forecast tells apart: simulating 200,000 of them takes hours. Pure."""
 
 from __future__ import annotations
 
