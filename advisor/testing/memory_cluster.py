@@ -317,6 +317,8 @@ class MemoryCluster:
         self.program("suspend", tuple(node.name for node in nodes), {})
 
     def _start(self, job: MemoryJob, now: float) -> None:
+        if ON_PREMISE in job.partition.split(","):
+            job.partition = ON_PREMISE
         if job.partition == ON_PREMISE:
             if self.on_premise is None:
                 job.state, job.start_time, job.runs = RUNNING, now, job.runs + 1

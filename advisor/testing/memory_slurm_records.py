@@ -125,7 +125,7 @@ class MemoryJob(_Shown):
         seconds, cloud_seconds: How long it really runs on-premise and, where that differs, in the cloud.
         submit_time, queued_at: Epoch seconds; the second is of its last requeue, which Slurm shows as its
             submission.
-        partition, account, admin_comment: As in Slurm.
+        partition, account, admin_comment: As in Slurm; of a list of partitions the one where it starts.
         fails: Whether it ends with an exit code of its own that is not 0.
         signal: The signal it asked to be warned by (``--signal``); empty for none.
         may_requeue: False for ``--no-requeue``.
@@ -223,8 +223,8 @@ class MemoryJob(_Shown):
             RetryLater: Slurm would refuse it.
             ValueError: It is not known here.
         """
-        if (unknown := changes.keys() - _JOB_FIELDS) or "," in changes.get("partition", ""):
-            msg = f"no {sorted(unknown) or 'list of partitions'} of a job here"
+        if unknown := changes.keys() - _JOB_FIELDS:
+            msg = f"scontrol update job knows no {sorted(unknown)} here"
             raise ValueError(msg)
         self.check_not_ended()
         if self.state != PENDING and changes.keys() & _PENDING_FIELDS:
@@ -288,7 +288,7 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
             nodes=job.nodes_wanted if job.nodes_wanted > 1 else said.nodes,
         ),
         state=job.state,
-        partitions=(job.partition,),
+        partitions=tuple(job.partition.split(",")),
         array_job_id=job.array_job_id or job.job_id,
         start_time=job.start_time,
         restarts=job.restarts,

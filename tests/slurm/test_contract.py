@@ -300,6 +300,20 @@ def test_a_waiting_job_may_change_its_partition(site: Site) -> None:
         site.slurm.update_job([waiting], {"partition": "burst"})  # it has ended
 
 
+def test_a_job_may_wait_for_several_partitions_and_runs_in_one(site: Site) -> None:
+    running(site, nodes=3)
+    waiting = site.submit(LONG)
+    site.slurm.update_job([waiting], {"partition": "burst,onprem", "starttime": "now+900"})
+    found = job(site, waiting)
+    assert found is not None
+    assert (found.state, found.partitions) == ("PENDING", ("burst", "onprem"))
+    site.slurm.update_job([waiting], {"starttime": "now"})
+    site.until(lambda: state(site, waiting) == "RUNNING")
+    found = job(site, waiting)
+    assert found is not None
+    assert found.partitions == ("onprem",)
+
+
 COMMENT = '{"burst_advisor":1,"id":"it\'s \\"a b\\" \\\\"}'
 
 
