@@ -132,16 +132,13 @@ def test_the_next_round_of_spot_pools_is_tried_where_the_first_has_no_room(emula
 
 
 def test_a_closed_pool_is_one_type_in_one_zone_of_one_market(emulator, start, subnets):
-    emulator.capacity({"c5.xlarge|us-east-1a|spot": 0, "m5.xlarge|us-east-1b|spot": 0})
-    emulator.capacity({"r5.xlarge|*|spot": 0})
+    emulator.capacity({"c5.xlarge|us-east-1a|spot": 1, "r5.xlarge|*|spot": 0})
     fleet = start()
-    fleet.resume(nodes(1), capacity_of=spot(1))
-    closed = fleet.unavailable.unavailable()
-    assert f"spot|c5.xlarge|{subnets['us-east-1b']}" not in closed
-    assert not any(name.startswith("on-demand") for name in closed)
-    emulator.faults([])
-    fleet.resume(["mid2"], capacity_of={"mid2": Capacity.SPOT})
-    assert {item["type"] for item in alive(emulator).values()} <= {"c5.xlarge", "m5.xlarge"}
+    fleet.resume(nodes(2), capacity_of=spot(2))
+    assert list(fleet.unavailable.unavailable()) == [f"spot|c5.xlarge|{subnets['us-east-1a']}"]
+    fleet.resume(["mid3"], capacity_of={"mid3": Capacity.SPOT})
+    made = alive(emulator)["mid3"]
+    assert (made["type"], made["zone"], made["option"]) == ("c5.xlarge", "us-east-1b", "spot")
 
 
 def test_a_pool_of_a_fleet_opens_again(emulator, start, clock):
