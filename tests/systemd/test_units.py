@@ -265,6 +265,14 @@ def test_only_what_an_upgrade_will_migrate_replaces_the_copy_of_the_history(
     assert ("newer release" in done.stderr) is (version == "9999")
 
 
+def test_a_purge_leaves_no_settings_to_the_next_user_of_that_id() -> None:
+    """dpkg knows none of the files in /etc/advisor; that of the notices' webhook has a secret."""
+    postrm = (UNITS.parent / "packaging" / "debian" / "postrm").read_text()
+    purge = postrm[postrm.index("= purge") : postrm.index("userdel")]
+    paths = Settings().paths
+    assert {"/etc/advisor", str(paths.state), str(paths.run)} <= set(purge.split())
+
+
 def test_the_rpm_brings_compiled_modules() -> None:
     """The service's user can write none there: `advisor status` took three times as long."""
     spec = (UNITS.parent / "packaging" / "burst-advisor.spec").read_text()
