@@ -112,6 +112,8 @@ class Remnants:
         def undo() -> None:
             runs = self.host.systemd.is_dir()
             self.host.run("systemctl", "disable", *(["--now"] if runs else []), *names)
+            if runs:  # root's helper waits half an hour for the next question
+                self.host.run("systemctl", "stop", "advisor-places@*.service")
             for path in own:
                 if path.is_file():
                     path.unlink()

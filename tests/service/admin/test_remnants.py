@@ -246,7 +246,11 @@ def test_units_are_stopped_and_those_of_a_package_stay_files(world: World) -> No
     (world.folder / "systemd").mkdir()
     left = world.undo()
     names = ("advisor-serve.service", "advisor-control.service")
-    assert world.ran == [("systemctl", "disable", "--now", *names), ("systemctl", "daemon-reload")]
+    assert world.ran == [
+        ("systemctl", "disable", "--now", *names),
+        ("systemctl", "stop", "advisor-places@*.service"),
+        ("systemctl", "daemon-reload"),
+    ]
     assert not (world.folder / "own" / "advisor-serve.service").exists()
     assert (world.folder / "package" / "advisor-control.service").exists()
     assert any("apt-get remove" in one.how for one in left)
