@@ -145,6 +145,11 @@ def test_daemons_say_when_they_are_ready_and_alive(name: str) -> None:
     assert settings["Restart"] == ["always"]
 
 
+def test_what_ends_instances_is_started_until_it_runs() -> None:
+    """After 20 failures in five minutes, as with settings that it may not read, nothing started it any more."""
+    assert settings_of(UNITS / "advisor-control.service")["StartLimitIntervalSec"] == ["0"]
+
+
 def test_the_control_socket_can_be_given_to_a_group() -> None:
     """`submit.socket_group`: chown is among the privileged calls, for which systemd kills the process."""
     allowed = set[str]()
