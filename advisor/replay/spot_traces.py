@@ -1,6 +1,6 @@
 """Spot traces (``--spot-trace``): how many instances of one kind were alive at each tick.
 
-They were collected for "Can't Be Late". Also what the papers' replays read files with: text, and rows of a CSV.
+They were collected for "Can't Be Late". Also what the papers' replays read files with: text, rows of a CSV.
 """
 
 from __future__ import annotations

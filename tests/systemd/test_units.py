@@ -146,7 +146,7 @@ def test_daemons_say_when_they_are_ready_and_alive(name: str) -> None:
 
 
 def test_what_ends_instances_is_started_until_it_runs() -> None:
-    """After 20 failures in five minutes, as with settings that it may not read, nothing started it any more."""
+    """After 20 failures in five minutes, as with unreadable settings, nothing started it any more."""
     assert settings_of(UNITS / "advisor-control.service")["StartLimitIntervalSec"] == ["0"]
 
 

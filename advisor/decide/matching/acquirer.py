@@ -7,9 +7,9 @@ exchanged that is expected to be as good as a new one. The paper exchanges it; t
 in its life, and one that has just changed is worse than a new one of the provider's (section 4.3). On EC2 the
 last change is the launch, and the youngest node would be exchanged for a fresh one of the same kind.
 
-The paper retires a tenth of the nodes; `AcquirerRules`, with which `advisor replay stability` runs, a fifth at
-most. The acquire loop (`advisor.service.stability.acquirer`) exchanges a tenth of the kept nodes, at least one,
-and lets their number follow their use.
+The paper retires a tenth of the nodes; `AcquirerRules`, with which `advisor replay stability` runs, a fifth
+at most. The acquire loop (`advisor.service.stability.acquirer`) exchanges a tenth of the kept nodes, at least
+one, and lets their number follow their use.
 """
 
 from __future__ import annotations

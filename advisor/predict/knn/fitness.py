@@ -58,7 +58,7 @@ class TuningProblem:
         at: int | None = None,
         entries: int = TEST_ENTRIES,
     ) -> TuningProblem:
-        """Take the last test entries known at row ``at``, and as cases all jobs known before the first of them.
+        """Take the last test entries known at row ``at``, and as cases all jobs known before the first one.
 
         A wait is known once the job has started, a run time once it has ended.
 
@@ -73,7 +73,8 @@ class TuningProblem:
         """
         known = Known.of(table, target)
         is_over = at is None or at >= len(table)
-        test = np.sort(known.rows if is_over else known.rows[known.before(table.submit[at])])[-entries:]
+        over = known.rows if is_over else known.rows[known.before(float(table.submit[at]))]
+        test = np.sort(over)[-entries:]
         before = known.before(table.submit[test[0]]) if len(test) == entries else slice(0, 0)
         base = known.rows[before]
         if len(base) == 0:
