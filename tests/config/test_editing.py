@@ -64,7 +64,7 @@ def test_a_broken_file_is_reported_not_overwritten(tmp_path):
         write_back(path, {"cluster.name": "hpc"})
     assert path.read_text() == "[cluster\n"
     path.write_text("cluster = 3\n")
-    with pytest.raises(BadInput, match="Make it a section"):
+    with pytest.raises(BadInput, match=r"Write \[cluster\] on a line of its own"):
         write_back(path, {"cluster.name": "hpc"})
 
 
