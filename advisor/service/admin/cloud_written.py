@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from advisor.history.store import HistoryStore
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput, UseFallback
 from advisor.model.settings import Settings
 from advisor.service.exchange import status_file
+
+if TYPE_CHECKING:
+    from advisor.history.store import HistoryStore
 
 _NOTHING_YET: Final = "status.nothing_yet"
 
