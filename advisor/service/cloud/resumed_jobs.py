@@ -46,6 +46,7 @@ class ResumedJobs:
         self._asked_at: dict[str, float] = {}  # hand-over: when slurmctld asked, monotonic seconds
         self._newest: dict[str, str] = {}  # node: its newest hand-over
         self._job_of: dict[str, int] = {}  # node that boots: its job
+        self._read_at = -math.inf  # when the hand-overs were read last, monotonic seconds
         self._knows_boots = False  # also those that an earlier process has begun
 
     def note_newest(self, waiting: Iterable[HandOver]) -> None:
@@ -53,6 +54,7 @@ class ResumedJobs:
         waiting = tuple(waiting)
         self._newest = {node: asked.identity for asked in waiting for node in asked.nodes}
         self._asked_at = {asked.identity: self.asked_at(asked) for asked in waiting}
+        self._read_at = self._clock.monotonic()
         if not self._knows_boots:
             self._recall_boots()
 
@@ -63,7 +65,8 @@ class ResumedJobs:
         is taken for newer and is not would show the nodes powered down: they would never be launched.
         """
         age = max(0.0, self._clock.wall() - hand_over.time - _CLOCKS_SECONDS)
-        return self._asked_at.setdefault(hand_over.identity, self._clock.monotonic() - age)
+        asked = max(self._clock.monotonic() - age, self._read_at)  # else it had been read then
+        return self._asked_at.setdefault(hand_over.identity, asked)
 
     def wanted(self, hand_over: HandOver) -> list[str]:
         """Its nodes, less those that slurmctld has given up: no job of the hand-over waits for them.

@@ -117,10 +117,18 @@ def test_f32_a_poll_from_before_a_clock_was_set_does_not_answer_for_a_hand_over(
     assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",), ("burst2",)]
 
 
-@pytest.mark.parametrize("behind", [0.0, 5.0, 25.0])
-def test_f32_the_clock_of_the_other_controller_makes_no_poll_younger(rig: Rig, behind: float) -> None:
-    """Of a hand-over that slurmctld's host leaves in the shared folder, the time is by its own clock."""
+@pytest.mark.parametrize(("behind", "is_first"), [(0.0, True), (5.0, True), (25.0, True), (3600.0, False)])
+def test_f32_the_clock_of_the_other_controller_makes_no_poll_younger(
+    rig: Rig, behind: float, *, is_first: bool
+) -> None:
+    """Of a hand-over that slurmctld's host leaves in the shared folder, the time is by its own clock.
+
+    The folder that was read before did not have it.
+    """
     rig.look([make_node("burst1", "IDLE", "POWERED_DOWN")])
+    if not is_first:
+        rig.hands.pass_by(1.0)
+        assert resumed(rig) == []
     rig.hands.pass_by(3.0)
     rig.hands.wall -= behind
     rig.hand_over("resume", "burst1")

@@ -158,7 +158,8 @@ def test_a_job_that_no_poll_has_shown_is_not_lost_with_a_launch_that_is_refused(
     """The job started as it was submitted, and polls of Slurm take long."""
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
     rig.hand_over("resume", "burst1", {7: "burst1"})
-    rig.hands.wall += 1.0
+    rig.provision.act_on_handovers()  # it waits for a poll
+    rig.hands.pass_by(1.0)
     rig.look()
     rig.slurm.show([make_node("burst1", "ALLOCATED", "POWERING_UP")], [shown(rig, "CONFIGURING")])
     rig.provision.act_on_handovers()
@@ -170,7 +171,8 @@ def test_a_later_job_on_a_node_that_is_refused_is_not_lost_with_it(rig: Rig) -> 
     """The node still booted for job 6 when slurmctld gave it to job 7: of that there is no hand-over."""
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
     rig.hand_over("resume", "burst1", {6: "burst1"})
-    rig.hands.wall += 5.0
+    rig.provision.act_on_handovers()  # it waits for a poll
+    rig.hands.pass_by(5.0)
     rig.look(jobs=[shown(rig, "CONFIGURING")])
     rig.provision.act_on_handovers()
     assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
