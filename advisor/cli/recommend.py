@@ -23,6 +23,7 @@ from advisor.parallel import Tick, cores
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
+    from advisor.model.settings_price import BudgetSettings
     from advisor.replay.closed_loop.own_jobs import OwnJobs
     from advisor.replay.closed_loop.policies import Terms
     from advisor.replay.closed_loop.rehearse import Rehearsal
@@ -86,7 +87,7 @@ def recommend(
     picked = result["pick"]["usd"]
     written = None
     if write and picked:
-        budget = {"budget.usd": picked, "budget.period": "month"}
+        budget = _monthly(settings.budget, picked)
         written = write_settings(config, lambda: budget, "advisor recommend --write")
     result |= {"written": written, "seconds": time.perf_counter() - begun}
 
@@ -98,6 +99,17 @@ def recommend(
             console.print(Text(f"To write it: advisor recommend --usd {picked:.12g} --write"))
 
     emit(result, output, draw)
+
+
+def _monthly(before: BudgetSettings, usd: float) -> dict[str, Any]:
+    """The settings of a budget of so much a month; accounts and users keep the period of their own money."""
+    changed: dict[str, Any] = {"budget.usd": usd, "budget.period": "month"}
+    if before.period != "month":
+        if before.accounts and before.account_period is None:
+            changed["budget.account_period"] = before.period
+        if before.users and before.user_period is None:
+            changed["budget.user_period"] = before.period
+    return changed
 
 
 def _recommended(

@@ -110,6 +110,21 @@ def test_it_is_written_and_the_comments_stay(tmp_path: Path) -> None:
     assert config.read_text().startswith("# ours\n")
 
 
+def test_accounts_keep_the_period_of_their_money(tmp_path: Path) -> None:
+    config = site(tmp_path, 35)
+    before = '[budget]\nusd = 10.0\nperiod = "day"\naccounts = { chem = 3.0 }\nusers = { ann = 9.0 }\n'
+    config.write_text(config.read_text() + before + 'user_period = "week"\n')
+    recommended(config, "--usd", "50", "--write")
+    assert tomllib.loads(config.read_text())["budget"] == {
+        "usd": 50.0,
+        "period": "month",
+        "accounts": {"chem": 3.0},
+        "account_period": "day",
+        "users": {"ann": 9.0},
+        "user_period": "week",
+    }
+
+
 def test_too_little_history_says_how_much_is_needed(tmp_path: Path) -> None:
     arguments = ["recommend", "--config", str(site(tmp_path, 10))]
     with pytest.raises(BadInput, match="500 jobs of 28 days"):
