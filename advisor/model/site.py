@@ -1,7 +1,4 @@
-"""The state of the site that a decision may use: cluster, cloud, budgets, what was learned.
-
-`advisor control` publishes it with each snapshot, and `advisor serve` decides with it.
-"""
+"""The state that `advisor control` publishes, and by which `serve` decides: cluster, cloud, money."""
 
 from __future__ import annotations
 
