@@ -141,6 +141,23 @@ def test_the_boot_time_is_the_one_control_has_seen_until_it_is_changed(site: Pat
     assert slow["moved_jobs"] < fast["moved_jobs"]
 
 
+def test_jobs_pay_for_whole_nodes_as_live(site: Path) -> None:
+    from advisor.cli.context import settings_of
+
+    settings, rows = settings_of(site), []
+    settings.paths.run.mkdir(exist_ok=True)
+    for processors in (1, 96):
+        cloud = CloudState(processors_per_node=processors, on_demand_usd_per_core_hour=0.05)
+        state = SiteState(time=1.0, cluster=None, cloud=cloud)
+        snapshot.write(settings.paths.snapshot, Snapshot(state=state))
+        try:
+            rows.append(changed(site, "budget.usd=0", "budget.usd_per_hour_saved=0.5"))
+        finally:
+            settings.paths.snapshot.unlink()
+    small, large = rows
+    assert 0 < large["moved_jobs"] < small["moved_jobs"]
+
+
 def test_slices_are_bought_only_where_the_site_keeps_places(site: Path) -> None:
     """A job that may not be requeued is never stopped, whatever else is set."""
     sliced = changed(site, "hedge.enabled=true")

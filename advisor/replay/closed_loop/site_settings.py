@@ -190,6 +190,7 @@ def world_of(settings: Settings, own: OwnJobs, seen: SiteState, share: float) ->
         boot_seconds=boot_seconds(seen.cloud, settings),
         slowdown=float(slowdowns(settings, own, seen).mean()),
         bills_boot=True,
+        node_processors=max(1, seen.cloud.processors_per_node),
         budget_share=share,
         max_days=period_days(settings.budget.period),
     )
