@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,9 +168,7 @@ def shipped_rows(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rehearse the shipped loops; rows of the table, and of the curve."""
     from advisor.rehearsal.shipped import rehearse_shipped
-    from advisor.service.running.logs import configure
 
-    configure(level=logging.ERROR)  # thousands of moves and launches that have not happened
     return rehearse_shipped(jobs, shipped, tick)
 
 

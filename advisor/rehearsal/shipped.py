@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
+from advisor.service.running.logs import configure
 
 SHIPPED: Final = "shipped"
 _HOUR: Final = 3600.0
@@ -144,6 +146,7 @@ def _budget_usd(share: float, jobs: LoopJobs, asked: Shipped) -> float:
 
 
 def _run(task: _Task, tick: Tick | None) -> Rehearsed:
+    configure(level=logging.ERROR)  # here: it may be a process of its own. Moves and launches did not happen
     what = f"{task.name}, {100 * task.share:g} %"
     progress = None if tick is None else lambda done, total: tick(what, done, total)
     return Rehearsal(task.settings, task.shape, task.jobs, progress=progress).run()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,15 @@ def test_the_shipped_loops_under_settings_side_by_side(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "shipped, capacity.use_spot=false" in text
     assert "runs lost their node" in text
+
+
+def test_processes_side_by_side_print_the_result_alone() -> None:
+    words = "rehearse --trace synthetic:360:4 --skip 330 --shipped --set price.loss_weight=2.0 --processes 2"
+    script = "from advisor.cli.main import run; run()"
+    done = subprocess.run(
+        (sys.executable, "-c", script, *words.split(), "--format", "json"), capture_output=True, check=True
+    )
+    assert [row["policy"] for row in json.loads(done.stdout)["rows"]][-1] == "shipped, price.loss_weight=2.0"
 
 
 def test_slurms_own_rules_are_read_from_slurm_conf(tmp_path: Path) -> None:
