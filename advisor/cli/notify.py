@@ -59,12 +59,12 @@ def notify(
         found = conditions(report | seen_of_models(settings))
         repeat_seconds = 3600.0 * settings.notices.repeat_hours
         state = NOTICES.at(settings.paths.state)
-        problem = "" if dry_run else _unwritten(state)
+        before = state.read(sets_aside=not dry_run)
+        problem = "" if dry_run else _unwritten(state, before)
         is_kept = not (dry_run or problem)
         if problem:
             found = [unkept(problem), *found]
-            state, is_kept = _instead(state, NOTICES.at(settings.paths.run))
-        before = state.read(sets_aside=not dry_run)
+            state, before, is_kept = _instead(state, before, NOTICES.at(settings.paths.run))
         notices, told = decide(found, before, now=now, repeat_seconds=repeat_seconds)
         if problem and not is_kept:  # what is not remembered would be told each minute
             notices = unremembered(found, known_at=_known_at(state, now), now=now)
@@ -84,10 +84,10 @@ def notify(
         raise typer.Exit(1)
 
 
-def _unwritten(state: StateFile[ToldNotices]) -> str:
+def _unwritten(state: StateFile[ToldNotices], record: ToldNotices) -> str:
     """Why the record of notices cannot be written; empty if it can."""
     try:
-        state.write(state.read())
+        state.write(record)
     except OSError as error:
         mend = "Mount its folder, make room on its disk, or give it to the service's user"
         return f"{state.path} cannot be written ({error.strerror}). {mend}"
@@ -95,13 +95,16 @@ def _unwritten(state: StateFile[ToldNotices]) -> str:
 
 
 def _instead(
-    state: StateFile[ToldNotices], other: StateFile[ToldNotices]
-) -> tuple[StateFile[ToldNotices], bool]:
-    """The record where the first one cannot be written, and whether it can: the other one where no first is.
+    state: StateFile[ToldNotices], record: ToldNotices, other: StateFile[ToldNotices]
+) -> tuple[StateFile[ToldNotices], ToldNotices, bool]:
+    """The file for a record that cannot be written, what it holds, and whether it can be written.
 
-    `paths.state` may be missing, as when it is not mounted.
+    It is ``other`` where no file is: `paths.state` may be missing, as when it is not mounted.
     """
-    return (state, False) if state.path.exists() else (other, not _unwritten(other))
+    if state.path.exists():
+        return state, record, False
+    record = other.read()
+    return other, record, not _unwritten(other, record)
 
 
 def _known_at(state: StateFile[ToldNotices], now: float) -> float:
