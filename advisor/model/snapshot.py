@@ -115,6 +115,11 @@ class QueuedJob:
         )
 
     @property
+    def is_array_or_task(self) -> bool:
+        """Whether it is an array, or any part of one; the last task that is left has the array's own id."""
+        return self.is_of_array or self.job.array_tasks > 1 or self.array_job_id != self.job.job_id
+
+    @property
     def holds_processors(self) -> bool:
         """True while the job has nodes."""
         return self.state in _HOLDS_PROCESSORS

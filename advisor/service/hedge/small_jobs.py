@@ -100,9 +100,7 @@ class SmallJobs:
 
     def _requeue(self, queued: QueuedJob) -> None:
         job_id = queued.job.job_id
-        # the last task of an array has the array's own id
-        is_task = queued.is_of_array or queued.array_job_id != job_id
-        is_plain = not is_task and may_be_brought_back(queued.job, self._settings)
+        is_plain = not queued.is_array_or_task and may_be_brought_back(queued.job, self._settings)
         if not is_plain:
             if job_id not in self._left:
                 self._left.add(job_id)

@@ -30,8 +30,7 @@ def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None
     """
     job = queued.job
     recorded = parse_admin_comment(queued.admin_comment)
-    is_array = queued.is_of_array or job.array_tasks > 1 or queued.array_job_id != job.job_id
-    is_plain = not is_array and job.placeholder_for is None
+    is_plain = not queued.is_array_or_task and job.placeholder_for is None
     if recorded is None or not is_plain or queued.restarts or moved_by_us(queued) is not None:
         return None
     if queued.state != PENDING or not queued.reason.startswith(_WAITS_FOR_ROOM):
