@@ -124,7 +124,7 @@ def stop_loss_table(table: JobTable, rows: Rows, factor: float, baseline: float)
     """Work out the same without any forecast: one stop-loss in core-seconds for all jobs.
 
     A price stands for a stop-loss of ``1e5 / price`` core-seconds; a job whose slot comes is always
-    restarted, since nobody says how long it still takes. The yardstick forecasts have to beat.
+    restarted, since nobody says how long it still takes. Forecasts have to beat this.
     """
     jobs = _without_forecast(table, rows, factor, baseline)
     stop = (STOP_AT_ONE / PRICES)[None, :] / jobs.processors[:, None]

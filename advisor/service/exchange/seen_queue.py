@@ -58,7 +58,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         nodes: Floats | None = None,
     ) -> SeenQueue:
         """Pack the arrays of a machine's `ClosedQueue`, in their order there; it needs none of the others."""
-        from advisor.simulate.pool.closed_queue import ClosedQueue  # noqa: PLC0415
+        from advisor.simulate.pool.closed_queue import ClosedQueue  # noqa: PLC0415 (loads numba)
 
         arrays = ClosedQueue(np.zeros(0), running, waiting, *others)[1:]
         here, behind, reserved, limited, groups = map(_packed, arrays)
@@ -79,7 +79,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
-        from advisor.simulate.pool.start_profile import NODE_COLUMNS  # noqa: PLC0415
+        from advisor.simulate.pool.start_profile import NODE_COLUMNS  # noqa: PLC0415 (loads numba)
 
         return _array(self.nodes, NODE_COLUMNS).copy()
 
@@ -98,7 +98,7 @@ class SeenQueue(msgspec.Struct, frozen=True, gc=False):
         Raises:
             ValueError: It is damaged.
         """
-        from advisor.simulate.pool.closed_queue import ClosedQueue  # noqa: PLC0415
+        from advisor.simulate.pool.closed_queue import ClosedQueue  # noqa: PLC0415 (loads numba)
 
         sizes, reserved = np.array(self.machine.sizes, np.float64), _array(self.reserved, 4)
         running = _array(self.running, 3 + len(sizes) + len(reserved))

@@ -82,7 +82,7 @@ def test_a_second_run_counts_to_its_own_stop() -> None:
 
 
 def test_under_a_budget_spot_counts_as_its_launch_will_be_asked_for_it() -> None:
-    """More jobs were moved than could be launched, and came back."""
+    """Jobs were moved whose launch the budget refused, and they came back."""
     settings = make_settings(cluster={"default_mode": "act"}, budget={"usd": 10.0})
     found = with_committed(CLOUD, [waits(1, requested_time=3600.0)], settings)
     assert found.promised_usd == pytest.approx(4 * (600.0 + 3600.0) / 3600.0 * 0.3)
