@@ -181,7 +181,8 @@ class MatchLoop:
         )
         if is_free or not self._can_distinguish() or self._is_crowded(waiting):
             return set()
-        shaky = [item for item in self.outlook.values() if item.tier is Tier.SHAKY]
+        outlook = self.outlook.values()
+        shaky = [item for item in outlook if item.tier is Tier.SHAKY and not item.node.is_draining]
         freed = {max(shaky, key=lambda item: (item.survives or 0.0, item.node.name)).node.name}
         left_to_others = self._said.to_place()
         held: list[int] = []

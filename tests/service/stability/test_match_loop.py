@@ -199,6 +199,22 @@ def test_a_long_job_waits_for_a_steady_node_that_is_free_soon_and_not_for_long(t
     assert world.match.report()["jobs_held_off"] == 1
 
 
+def test_no_job_is_held_off_by_what_would_start_on_a_draining_node(tmp_path: Path) -> None:
+    world = lasting_world(tmp_path, matching={"max_delay_seconds": 500.0})
+    for name in ("burst5", "burst6"):
+        world.slurm.nodes[name].is_draining = True
+    # steady nodes are busy for longer than a restart costs
+    quick = [world.slurm.submit(90.0, limit_seconds=120.0, prefer="cloud") for _ in range(2)]
+    world.live(20.0)
+    _ = [world.slurm.submit(20 * HOUR, limit_seconds=20 * HOUR) for _ in range(2)]
+    world.live(20.0)
+    assert {job.nodes[0] for job in quick} == nodes_in(world, SHAKY)
+    world.slurm.nodes[max(nodes_in(world, SHAKY))].is_draining = True
+    job = long_job(world, processors=2)
+    world.live(20.0)
+    assert job.excluded == ""
+
+
 def held_world(folder: Path, **matching: Any) -> tuple[StabilityWorld, MemoryJob]:
     """A long job is held off the shaky nodes; the steady ones are busy for hours."""
     world = lasting_world(folder, matching={"max_delay_seconds": 500.0, **matching})
