@@ -101,7 +101,8 @@ class ModelStore:
         """Make the folder of a kind, and check it, before the work that ends with :meth:`save`."""
         home = self._home(kind)
         with _clear_errors(home):
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (home.parent, home):  # the mode of a parent would be the umask's
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folders(home)
         return home
 

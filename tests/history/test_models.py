@@ -72,6 +72,16 @@ def test_the_version_in_force_is_never_removed(models: ModelStore) -> None:
     assert keep_one.versions("size") == ["00000003"]
 
 
+def test_folders_that_it_makes_are_ours_alone_whatever_the_umask(tmp_path: Path) -> None:
+    models = ModelStore(folder=tmp_path / "state" / "models")
+    usual = os.umask(0o002)  # a user's on Red Hat
+    try:
+        models.save("size", {"n": np.array(1)}, {})
+    finally:
+        os.umask(usual)
+    assert models.load("size")[0]["n"] == 1
+
+
 def test_kinds_do_not_mix(models: ModelStore) -> None:
     models.save("size", {"n": np.array(1)}, {})
     models.save("predictor", {"n": np.array(2)}, {})
