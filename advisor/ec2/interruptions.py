@@ -22,6 +22,7 @@ import structlog
 from advisor.ec2.clients import client, rows_of
 from advisor.ec2.errors import ask
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Ec2Settings
 
 _LONG_POLL_SECONDS: Final = 5  # short, so that the service stops soon; a message ends the wait at once
@@ -126,7 +127,12 @@ class Interruptions:
                 MaxNumberOfMessages=_MESSAGES,
                 WaitTimeSeconds=wait,
             )
-            answer = ask(call)
+            try:
+                answer = ask(call)
+            except AdvisorError:
+                if not found:
+                    raise
+                break  # what was received comes again only after the queue's visibility timeout
             messages = answer.get("Messages", [])
             found += [Received(item["ReceiptHandle"], parse(item.get("Body", ""))) for item in messages]
             if len(messages) < _MESSAGES:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions, Notice, NoticeKind, parse
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError, RetryLater
+from advisor.model.settings import Ec2Settings
 from advisor.testing.ec2 import Ec2Emulator
 
 SPOT = {"burst1": Capacity.SPOT, "burst2": Capacity.SPOT}
@@ -116,6 +119,19 @@ def test_what_we_ended_ourselves_is_no_news(emulator: Ec2Emulator, fleet: Fleet)
     fleet.resume(["burst1"], capacity_of=SPOT)
     fleet.suspend(["burst1"])
     assert Interruptions(emulator.settings(), "c1").poll() == []
+
+
+def test_what_was_received_before_the_queue_failed_is_not_lost() -> None:
+    """SQS hides it for its visibility timeout, a part of the two minutes until the instances end."""
+    messages = [{"ReceiptHandle": f"r{number}", "Body": "x"} for number in range(10)]
+    sqs, failed = Mock(), EndpointConnectionError(endpoint_url="https://sqs")
+    sqs.receive_message.side_effect = [{"Messages": messages}, failed]
+    settings = Ec2Settings(interruption_queue_url="https://sqs/queue")
+    source = Interruptions(settings, "c1", connect=lambda _service, _settings: sqs)
+    assert [item.receipt for item in source.receive()] == [f"r{number}" for number in range(10)]
+    sqs.receive_message.side_effect = failed
+    with pytest.raises(RetryLater):
+        source.receive()
 
 
 @pytest.mark.ec2
