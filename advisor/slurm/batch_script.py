@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from advisor.model.errors import BadInput
 from advisor.model.job_words import MEBIBYTES
+from advisor.model.node_classes import NOT_BY_NODE, OF_ALL_NODES
 from advisor.slurm.begin_time import begin_time
 
 _DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
@@ -94,6 +95,11 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _asks_several(text: str) -> bool:
+    """Whether more than one is asked for of any part of a node, such as ``1:4:2``; ``*``: any number."""
+    return any(part != "*" and _count(part) > 1 for part in text.split(":"))
+
+
 # option -> (field, or fields of several values; function that reads its value; a valid example)
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "partition": ("partition", str, "onprem"),
@@ -118,9 +124,17 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "nodelist": ("req_nodes", str, "n[1-3]"),
     "array": ("array", str, "1-100%5"),
     "gres": ("generic_resources", str, "gpu:1"),
-    "gpus": ("generic_resources", "gpu:{}".format, "1"),
+    "gpus": ("generic_resources", f"{OF_ALL_NODES}gpu:{{}}".format, "1"),
     "gpus-per-node": ("generic_resources", "gpu:{}".format, "1"),
-    "gpus-per-task": ("generic_resources", "not by node alone: gpu:{}".format, "1"),
+    "gpus-per-socket": ("generic_resources", f"{NOT_BY_NODE}gpu:{{}}".format, "1"),
+    "gpus-per-task": ("generic_resources", f"{NOT_BY_NODE}gpu:{{}}".format, "1"),
+    "bb": ("burst_buffer", str, "capacity=1G"),
+    "extra-node-info": ("layout", _asks_several, "1:4:2"),
+    "sockets-per-node": ("layout", _asks_several, "1"),
+    "cores-per-socket": ("layout", _asks_several, "4"),
+    "ntasks-per-socket": ("layout", _asks_several, "4"),
+    "threads-per-core": ("layout whole_cores", lambda text: (_asks_several(text), _count(text) == 1), "1"),
+    "hint": ("whole_cores", "nomultithread".__eq__, "nomultithread"),
     "begin": ("begin_time", lambda text: begin_time(text, time.time()), "now+1hour"),
 }
 _SHORT: Final = {
@@ -138,12 +152,13 @@ _SHORT: Final = {
     "w": "nodelist",
     "a": "array",
     "G": "gpus",
+    "B": "extra-node-info",
     "b": "begin",
     "H": "hold",
 }
 # short options that no decision uses, and those of them whose value may be the next word
-_OTHER_LETTERS: Final = frozenset("BDeFhikmMoOQsSvVWx")
-_OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFm")
+_OTHER_LETTERS: Final = frozenset("DeFhikmMoOQsSvVWx")
+_OTHER_WITH_VALUE: Final = frozenset("DeioxSMkFm")
 _FLAGS: Final = {
     "requeue": ("requeue", True),
     "no-requeue": ("requeue", False),
@@ -152,15 +167,15 @@ _FLAGS: Final = {
 }
 _SHARED_WITH_SOME: Final = frozenset({"--exclusive=user", "--exclusive=mcs", "--exclusive=topo"})
 _OTHERS: Final = """
-acctg-freq bb bbf burst-buffer chdir cluster-constraint clusters container container-id
-container-type contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot
-distribution error exclude export export-file extra extra-node-info get-user-env gid
-gpu-bind gpu-freq gpus-per-socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep
+acctg-freq bbf burst-buffer chdir cluster-constraint clusters container container-id
+container-type contiguous core-spec cpu-freq cpus-per-gpu deadline delay-boot
+distribution error exclude export export-file extra get-user-env gid
+gpu-bind gpu-freq gres-flags help ignore-pbs input job-id kill-on-invalid-dep
 mail-type mail-user mcs-label mem-bind mem-per-gpu mem-update network nice no-bell no-kill
-nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket oom-kill-step open-mode output overcommit
+nodefile ntasks-per-core ntasks-per-gpu oom-kill-step open-mode output overcommit
 oversubscribe parsable power priority profile propagate quiet reboot resv-ports segment share
-signal sockets-per-node spread-job spread-segments stepmgr switches test-only thread-spec
-threads-per-core time-min tres-bind tres-per-task uid usage use-min-nodes verbose version wait
+signal spread-job spread-segments stepmgr switches test-only thread-spec
+time-min tres-bind tres-per-task uid usage use-min-nodes verbose version wait
 wait-all-nodes wckey workdir wrap
 """
 _UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
@@ -276,7 +291,7 @@ def _read_value(name: str, text: str, where: str) -> dict[str, Any]:
     names = field_names.split()
     try:
         values = read(text) if len(names) > 1 else (read(text),)
-        return dict(zip(names, values, strict=True))
+        return {name: value for name, value in zip(names, values, strict=True) if value is not False}
     except ValueError:
         raise _wrong(name, repr(text), where) from None
 

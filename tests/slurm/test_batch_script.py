@@ -127,6 +127,25 @@ def test_every_way_to_write_an_option():
     assert read_options(["-D", "work", "-n3", "job.sh"], where="here").fields == {"num_tasks": 3}
 
 
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("--bb=capacity=1G", {"burst_buffer": "capacity=1G"}),
+        ("--sockets-per-node=2 --threads-per-core=1", {"layout": True, "whole_cores": True}),
+        ("--cores-per-socket=1", {}),
+        ("-B 1:4", {"layout": True}),
+        ("-B *:*:1", {}),
+        ("--hint=nomultithread", {"whole_cores": True}),
+        ("--hint=compute_bound", {}),
+        ("-N2 --gpus=4", {"min_nodes": 2, "max_nodes": 2, "generic_resources": "of all nodes: gpu:4"}),
+        ("--gpus-per-socket=1", {"generic_resources": "not by node alone: gpu:1"}),
+    ],
+)
+def test_what_the_hook_tells_of_nodes_is_read(words: str, fields: dict[str, object]) -> None:
+    found = read_options(words.split(), where="here")
+    assert (found.fields, found.ignored, found.unknown) == (fields, (), ())
+
+
 def test_later_options_win():
     script = read_script("#!/bin/sh\n#SBATCH -t 5 -n 2\n#SBATCH -t 6\n#SBATCH hetjob\n", where="job.sh")
     both = merged(script, read_options(["--time=7"], where="command line"))
