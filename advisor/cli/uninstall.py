@@ -100,8 +100,8 @@ def _instances_of(settings: Settings) -> Callable[[], list[str]]:
     def ask() -> list[str]:
         if not settings.ec2.image_id:
             return []
-        from advisor.ec2.listing import running_instances
+        from advisor.ec2.listing import instances_that_may_cost
 
-        return running_instances(settings.ec2, settings.cluster.name)
+        return instances_that_may_cost(settings.ec2, settings.cluster.name)
 
     return ask

@@ -30,7 +30,7 @@ _MESSAGES: Final = 10  # SQS's limit
 _MAX_BODY: Final = 256 * 1024
 _RECEIVES_A_ROUND: Final = 20
 _MARKED: Final = "marked-for-termination"
-_ENDED_BY_EC2: Final = ("instance-terminated-", "instance-stopped-")
+_ENDED: Final = ("instance-terminated-", "instance-stopped-")
 _ENDED_BY_US: Final = ("instance-terminated-by-user", "instance-stopped-by-user")
 
 _log = structlog.get_logger("advisor.ec2")
@@ -164,7 +164,7 @@ class Interruptions:
         owner = {CLUSTER_TAG: self._cluster}
         filters = [
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._cluster]},
-            {"Name": "status-code", "Values": [_MARKED, *(f"{begin}*" for begin in _ENDED_BY_EC2)]},
+            {"Name": "status-code", "Values": [_MARKED, *(f"{begin}*" for begin in _ENDED)]},
         ]
         operation, name = "describe_spot_instance_requests", "SpotInstanceRequests"
         rows = ask(lambda: rows_of(self._ec2, operation, name, Filters=filters))
@@ -179,7 +179,7 @@ def _notice_of_request(row: Mapping[str, Any]) -> Notice | None:
         return None
     if code == _MARKED:
         kind = NoticeKind.INTERRUPTION
-    elif code.startswith(_ENDED_BY_EC2):
+    elif code.startswith(_ENDED):
         kind = NoticeKind.ENDED
     else:
         return None

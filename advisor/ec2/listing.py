@@ -34,7 +34,7 @@ def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
     return [instance for instance in found if has_tags(instance, tags)]
 
 
-def running_instances(settings: Ec2Settings, cluster: str) -> list[str]:
+def instances_that_may_cost(settings: Ec2Settings, cluster: str) -> list[str]:
     """The ids of a cluster's instances that have not ended; a stopped one may cost money.
 
     Raises:

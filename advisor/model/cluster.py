@@ -65,8 +65,8 @@ class Limit(NamedTuple):
     unit: str = "jobs"
     reason: str = ""
 
-    def holds(self, job: Job) -> bool:
-        """Whether it counts a job at its submission."""
+    def counts(self, job: Job) -> bool:
+        """Whether it counts a job that is submitted, and so keeps it pending, too."""
         if self.other or (self.unit == "gpus" and not job.gres):
             return False
         asked = ((self.user, job.user), (self.account, job.account), (self.qos, job.qos))

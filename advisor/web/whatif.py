@@ -27,7 +27,7 @@ from advisor.web.plots import Drawn, drawn
 from advisor.web.site import Site
 from advisor.web.whatif_runs import MAX_SECONDS, Run, RunState
 
-TUNED: Final = (
+WITH_OWN_FIELD: Final = (
     "cluster.policy",
     "budget.usd",
     "budget.period",
@@ -41,7 +41,7 @@ TUNED: Final = (
     "rules.max_processors",
     "ec2.on_demand_usd_per_hour",
 )
-"""Settings with a field of their own in the form; the others are typed into one field."""
+"""Settings with their own field in the form; the others are typed into one field."""
 _SINCE: Final = "30d"
 _MAX_CHANGES: Final = 40
 _DECIDED_SECONDS: Final = 300.0
@@ -95,12 +95,12 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
 
 def _asked(before: Run | None) -> dict[str, str]:
     """The form's values by field: empty, or those of an earlier run."""
-    empty = dict.fromkeys(TUNED, "")
+    empty = dict.fromkeys(WITH_OWN_FIELD, "")
     if before is None:
         return {"since": _SINCE, "more": "", **empty}
     pairs = [change.partition("=") for change in before.changes]
-    tuned = {key: value for key, _, value in pairs if key in TUNED}
-    more = [f"{key}={value}" for key, _, value in pairs if key not in TUNED]
+    tuned = {key: value for key, _, value in pairs if key in WITH_OWN_FIELD}
+    more = [f"{key}={value}" for key, _, value in pairs if key not in WITH_OWN_FIELD]
     return {"since": before.since, "more": "\n".join(more), **empty, **tuned}
 
 
@@ -114,7 +114,7 @@ def _run(site: Site, run_id: str) -> Run:
 def _start(site: Site, asked: Mapping[str, str]) -> Response:
     since = asked.get("since", "").strip() or _SINCE
     since_of(since, site.now())
-    changes = [f"{key}={asked[key].strip()}" for key in TUNED if asked.get(key, "").strip()]
+    changes = [f"{key}={asked[key].strip()}" for key in WITH_OWN_FIELD if asked.get(key, "").strip()]
     changes += [line.strip() for line in asked.get("more", "").splitlines() if line.strip()]
     if len(changes) > _MAX_CHANGES:
         raise RefusedError(400, f"at most {_MAX_CHANGES} changes at a time")
@@ -131,7 +131,7 @@ def _fields(settings: Settings) -> list[dict[str, Any]]:
     """The form's settings, with their values in force and their limits."""
     values, known = values_of(settings), by_key()
     fields: list[dict[str, Any]] = []
-    for key in TUNED:
+    for key in WITH_OWN_FIELD:
         definition = known[key]
         fields.append(
             {

@@ -108,7 +108,7 @@ def test_jobs_start_when_the_forecast_says_so_beside_an_account_at_its_limit() -
     late, without = (np.array([began[job] - found[job] for job in beside]) for found in (beside, before))
     assert any("AssocGrp" in queued.reason for queued in found.jobs)
     (limit,) = limits_there(found.jobs, ["onprem"], "burst", {})
-    assert [limit.holds(make_job(account=account)) for account in ("lab", "root")] == [True, False]
+    assert [limit.counts(make_job(account=account)) for account in ("lab", "root")] == [True, False]
     # two of the account run, or one whose fellow has ended in this moment: as many may start next
     run = sum(queued.holds_processors and queued.job.account == "lab" for queued in found.jobs)
     assert 0 < run < len(there)

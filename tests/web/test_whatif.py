@@ -16,7 +16,7 @@ from advisor.config.definitions import by_key
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome
 from advisor.replay.sources import load_table
-from advisor.web.whatif import TUNED
+from advisor.web.whatif import WITH_OWN_FIELD
 from advisor.web.whatif_runs import RunState, WhatIfRuns
 from tests.web.conftest import Ask
 
@@ -198,7 +198,7 @@ def test_what_no_command_is_started_for(client: TestClient, fields: dict[str, st
 
 
 def test_the_form_has_settings_that_there_are() -> None:
-    assert set(TUNED) <= set(by_key())
+    assert set(WITH_OWN_FIELD) <= set(by_key())
 
 
 def test_day_one_12_ask_another_keeps_what_was_asked_and_errors_name_the_forms_fields(

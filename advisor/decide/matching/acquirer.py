@@ -29,12 +29,12 @@ class AcquirerRules:
 
     Attributes:
         share: Largest share of nodes retired in a period.
-        own_rate: Rank by each node's own change rate; False: by the time since its last change.
+        by_own_rate: Rank by each node's own change rate; False: by the time since its last change.
         lowest, highest: Bounds of the utilisation; nodes are requested and released to stay within them.
     """
 
     share: float = 0.2
-    own_rate: bool = True
+    by_own_rate: bool = True
     lowest: float = 0.6
     highest: float = 0.8
 
@@ -87,7 +87,7 @@ def acquire(
     wanted = target_cores
     if wanted is None:
         wanted = min(bounds[1], max(bounds[0], _wanted_cores(total, busy_cores, needed_now, rules)))
-    order = np.argsort(-own_rate if rules.own_rate else since_change, kind="stable")
+    order = np.argsort(-own_rate if rules.by_own_rate else since_change, kind="stable")
     quota = round(rules.share * len(cores))
     retired = list(order[own_rate[order] > fresh_rate][:quota])
     left = total - float(cores[retired].sum())

@@ -55,7 +55,7 @@ def not_limited(job: Job, limits: Iterable[Limit]) -> Answer:
 
     Slurm counts jobs of all partitions, so it would wait in the burst partition as well.
     """
-    held = next((limit.reason for limit in limits if limit.holds(job)), None)
+    held = next((limit.reason for limit in limits if limit.counts(job)), None)
     return _MAY_MOVE if held is None else _no(Reason.LIMITED, held)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from advisor.ec2.listing import running_instances
+from advisor.ec2.listing import instances_that_may_cost
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.state.state_files import BOOTS
@@ -29,7 +29,7 @@ def refuse_to_leave_instances(settings: Settings) -> None:
         return
     try:
         former = settings.ec2.model_copy(update={"region": seen.region})
-        running = running_instances(former, seen.cluster)
+        running = instances_that_may_cost(former, seen.cluster)
     except AdvisorError as error:
         log.warning("cloud.former_not_listed", cluster=seen.cluster, region=seen.region, why=str(error))
         return

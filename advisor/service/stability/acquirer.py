@@ -153,7 +153,7 @@ class AcquireLoop:
             bounds=(float(rules.kept_nodes * per_node), float(most * per_node)),
             rules=AcquirerRules(
                 share=share,
-                own_rate=self._settings.cluster.policy != "agarwal2023",
+                by_own_rate=self._settings.cluster.policy != "agarwal2023",
                 lowest=_MIN_UTILISATION,
                 highest=_MAX_UTILISATION,
             ),

@@ -47,7 +47,7 @@ class MatchLoop:
         self._matching = settings.matching
         self._knowledge = knowledge
         self._view = view
-        self._said = context.interruptions
+        self._interruptions = context.interruptions
         self._actuators = MatchActuators(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
         self._weights, self._steering = self._actuators.weights, self._actuators.steering
         self._snapshot: ClusterSnapshot | None = None
@@ -184,7 +184,7 @@ class MatchLoop:
         outlook = self.outlook.values()
         shaky = [item for item in outlook if item.tier is Tier.SHAKY and not item.node.is_draining]
         freed = {max(shaky, key=lambda item: (item.survives or 0.0, item.node.name)).node.name}
-        left_to_others = self._said.to_place()
+        left_to_others = self._interruptions.to_place()
         held: list[int] = []
         for row in np.flatnonzero(waiting.during >= self._matching.long_job_seconds)[:_MAX_HELD]:
             job = waiting.jobs[row].job

@@ -76,7 +76,7 @@ class StabilityKnowledge:
         lost_together: Callable[[Pool], None] = lambda _: None,
     ) -> None:
         self._settings, self._clock = context.settings, context.clock
-        self._said = context.interruptions
+        self._interruptions = context.interruptions
         self._lost_together = lost_together
         self._instances = instances
         self._lock = threading.Lock()
@@ -98,7 +98,7 @@ class StabilityKnowledge:
         instances, listed_at = self._instances()
         if listed_at is not None:
             together = self.record.observe(
-                instances, lambda name: self._said.said(name, NoticeKind.INTERRUPTION), listed_at
+                instances, lambda name: self._interruptions.said(name, NoticeKind.INTERRUPTION), listed_at
             )
             for key in together:
                 log.warning("spot.lost_together", pool=key)
@@ -157,7 +157,7 @@ class StabilityKnowledge:
             return None
         if item is not None and not item.is_alive:
             return 0.0  # Slurm has not noticed yet
-        if item is not None and self._said.said(
+        if item is not None and self._interruptions.said(
             item.instance_id, NoticeKind.INTERRUPTION, NoticeKind.REBALANCE
         ):
             return 0.0  # EC2 has announced its end, or a higher risk of it

@@ -193,7 +193,7 @@ def test_acquirer_as_published_retires_the_most_recently_changed():
         np.ones(20),
         busy_cores=200.0,
         target_cores=320.0,
-        rules=AcquirerRules(share=0.1, own_rate=False),
+        rules=AcquirerRules(share=0.1, by_own_rate=False),
     )
     assert plan.retire.tolist() == [0, 1]
     assert plan.cores == 32.0
@@ -209,7 +209,7 @@ def test_acquirer_as_published_exchanges_no_node_for_one_that_is_no_better():
         busy_cores=100.0,
         target_cores=160.0,
         fresh_rate=1.25,
-        rules=AcquirerRules(share=0.1, own_rate=False),
+        rules=AcquirerRules(share=0.1, by_own_rate=False),
     )
     assert plan.retire.tolist() == [2]
     fresh = acquire(
@@ -219,7 +219,7 @@ def test_acquirer_as_published_exchanges_no_node_for_one_that_is_no_better():
         busy_cores=100.0,
         target_cores=160.0,
         fresh_rate=1.25,
-        rules=AcquirerRules(share=0.1, own_rate=False),
+        rules=AcquirerRules(share=0.1, by_own_rate=False),
     )
     assert fresh.retire.tolist() == []
 

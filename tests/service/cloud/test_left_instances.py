@@ -74,7 +74,7 @@ def test_they_hold_where_ec2_cannot_be_asked(settings: Settings, monkeypatch: py
     def refused(*_: object) -> list[str]:
         raise AdvisorError("no route")
 
-    monkeypatch.setattr("advisor.service.cloud.left_instances.running_instances", refused)
+    monkeypatch.setattr("advisor.service.cloud.left_instances.instances_that_may_cost", refused)
     refuse_to_leave_instances(_with(settings, "cluster", name="new"))
 
 

@@ -252,7 +252,7 @@ def test_a_limit_that_holds_a_job_in_the_cloud_holds_others_that_it_counts(
 ) -> None:
     there = replace(waits(7, reason), partitions=("burst",))
     (limit,) = limits_there([there], ["cpu"], "burst", qos_of)
-    assert limit.holds(make_job(user=user, qos=qos)) == is_held
+    assert limit.counts(make_job(user=user, qos=qos)) == is_held
 
 
 def test_as_many_held_jobs_as_run_may_start_next() -> None:
