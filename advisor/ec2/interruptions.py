@@ -157,7 +157,7 @@ class Interruptions:
                 _log.warning("queue.not_deleted", queue=url, code=failed.get("Code"), then=then)
 
     def poll(self) -> list[Notice]:
-        """Notices from the status of the cluster's spot requests (F24).
+        """Notices from the status of the cluster's spot requests (docs/faults.md, F24).
 
         Raises AdvisorError when they cannot be read completely.
         """

@@ -1,6 +1,7 @@
 """The request of an intent, a launch call that is stored in the journal before it is made.
 
-It depends on the intent, the settings and the cluster's name only, so the same call can be repeated.
+It depends on the intent, the settings, the user data and the cluster's name only, so the same call can be
+repeated. If one of these has changed meanwhile, EC2 refuses the token, and the nodes are launched anew.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
     request: dict[str, Any] = {
         "ImageId": settings.image_id,
         "InstanceType": intent.instance_type,
-        "MinCount": intent.least,  # at 1, what the pool lacks comes from the next one
+        "MinCount": intent.least,  # 1, unless all or none: what the pool lacks comes from the next one
         "MaxCount": len(intent.nodes),
         "ClientToken": intent.token,
         "TagSpecifications": [

@@ -17,9 +17,9 @@ from advisor.predict.knn.tracker import StateColumns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Root mean square errors (Eq. 5) on the newest jobs, seconds, of new parameters and those in force.
+    """Root mean square errors on the newest jobs, seconds, of new parameters and those in force.
 
-    Jobs without an estimate add a penalty.
+    Jobs without an estimate add a penalty (Cunha et al. 2017, Eq. 5).
     """
 
     candidate_rmse: float
@@ -32,9 +32,9 @@ class Judged:
 
 
 def row_before_newest(table: JobTable, entries: int) -> int:
-    """The row of the present: ``entries`` jobs with a known wait, and with a known run time, follow it.
+    """The row at which tuning ends: ``entries`` jobs with a known wait, and with a known run time, follow.
 
-    Of requeued jobs, or ones that were cut short, not both are known.
+    Of requeued jobs, or ones that were cut short, not both are known. 1 where there are too few.
     """
     known = [np.sort(Known.of(table, target).rows) for target in TARGETS]
     if min(map(len, known)) < entries:

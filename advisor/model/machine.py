@@ -13,7 +13,7 @@ from advisor.model.node_classes import OF_ALL_NODES, gpu_count, gpus_asked
 
 GPU_TYPE: Final = "gpu:"
 NAMED_NODES: Final = "nodes:"
-"""How those of a job's :attr:`Asked.words` begin that name a type of GPUs or a list of nodes."""
+"""How words of :attr:`Asked.words` begin: `GPU_TYPE` before a type of GPUs, this before a list of nodes."""
 
 
 class PartitionTerms(NamedTuple):

@@ -106,8 +106,8 @@ _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 def columns_of(columns: Sequence[str], release: tuple[int, ...]) -> tuple[str, ...]:
     """The columns of squeue for a release of Slurm.
 
-    From 26.05 on ``OverSubscribe`` is NO for each job that has its processors for itself, and ``Exclusive``
-    tells whether it has whole nodes; earlier releases do not know that column.
+    In ``OverSubscribe`` NO means whole nodes; from 26.05 on it only means processors of its own, and
+    ``Exclusive`` tells of whole nodes, a column that earlier releases do not know.
     """
     old, new = ("OverSubscribe", "Exclusive")
     return tuple(new if name == old and release >= _TELLS_EXCLUSIVE else name for name in columns)
@@ -121,7 +121,7 @@ def asks_whole_nodes(row: Mapping[str, str]) -> bool:
 
 
 def queued_jobs(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[QueuedJob, ...]:
-    """Jobs of squeue's records; a record that cannot be read is counted in `report` and left out (F28)."""
+    """Jobs of squeue's records; a record that cannot be read is counted in `report` and left out."""
     jobs = []
     for row in rows:
         job = _queued_job(row)

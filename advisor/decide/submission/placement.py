@@ -68,7 +68,7 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def published(case: PlacementCase) -> Answer:
     """Decide as Cunha et al. do: expected turnarounds, and a cutoff on the variance of the wait.
 
-    Doubt (no estimate, a variance that is infinite or NaN) means on-premise.
+    Doubt means on-premise: no estimate, or, where there is a cutoff, a variance that is infinite or NaN.
     """
     wait, run = case.wait, case.run
     if not wait.is_usable:

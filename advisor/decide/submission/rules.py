@@ -151,7 +151,7 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
 
 
 def keeps_place(job: Job, settings: Settings, full: Collection[SubmitKey] = ()) -> bool:
-    """Whether the job keeps its place on-premise while it runs in the cloud; not if `full` counts it."""
+    """Whether the job keeps its place here while it runs in the cloud; not if a limit of `full` counts it."""
     may = settings.hedge.enabled and may_be_brought_back(job, settings)
     return may and not (full and any(key in full for key in submit_keys(job)))
 

@@ -1,11 +1,10 @@
 """Find the job for which slurmctld resumes each node, and those whose nodes do not come.
 
 The provision loop asks before a launch. A hand-over is the list of nodes that Slurm's ResumeProgram gives to
-`advisor control`. A job that starts as
-soon as it is submitted is in no snapshot of Slurm yet, nor is a task that slurmctld has just split from an
-array. Its advice is unknown at that moment: if its nodes were launched at once, all would be on-demand, the
-only capacity that suits every job. A boot takes a minute or more, and Slurm is polled every few seconds, so
-the hand-over waits for the next poll.
+`advisor control`; it waits for the next poll where a job of it is in no snapshot yet. That is so for a job
+that starts as soon as it is submitted, and for a task that slurmctld has just split from an array. Launched
+without their advice, all nodes would be on-demand, the only capacity that suits every job; and a poll comes
+within seconds, while a boot takes a minute or more.
 """
 
 from __future__ import annotations
@@ -61,8 +60,9 @@ class ResumedJobs:
     def asked_at(self, hand_over: HandOver) -> float:
         """When slurmctld asked, monotonic seconds; later where the clock of its host may be behind ours.
 
-        A poll is older or newer than that whatever the wall clock was set to between the two (F32). One that
-        is taken for newer and is not would show the nodes powered down: they would never be launched.
+        A poll is older or newer than that whatever the wall clock was set to between the two (docs/faults.md,
+        F32). One that is taken for newer and is not would show the nodes powered down: they would never be
+        launched.
         """
         age = max(0.0, self._clock.wall() - hand_over.time - _CLOCKS_SECONDS)
         asked = max(self._clock.monotonic() - age, self._read_at)  # else it had been read then

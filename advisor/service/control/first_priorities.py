@@ -18,8 +18,8 @@ from advisor.slurm.steering import Ageing
 
 _KEPT_SECONDS: Final = 86_400.0
 _MAX_KEYS: Final = 5_000
-_LEAST_KEYS: Final = 10
-"""Fewer do not tell where a user begins who has had no job."""
+_MIN_KEYS: Final = 10
+"""So many tell by their median where a user begins who has had no job."""
 
 
 class FirstPriorities:
@@ -49,7 +49,7 @@ class FirstPriorities:
             first = queued.priority - added - ageing.of_a_job(now - submit)
             if first <= 0.0:
                 continue  # it ages from a later time than its submission
-            for key in queued.job.priority_keys[:2]:
+            for key in queued.job.priority_keys[:2]:  # not of all users of a queue
                 if newest.get(key, (0.0,))[0] <= submit:
                     newest[key] = submit, first
         kept = {key: seen for key, seen in self._seen.items() if now - seen[1] <= _KEPT_SECONDS}
@@ -58,6 +58,6 @@ class FirstPriorities:
             kept = dict(sorted(kept.items(), key=lambda item: -item[1][1])[:_MAX_KEYS])
         self._seen = kept
         found = {key: first for key, (first, _) in kept.items()}
-        if len(found) >= _LEAST_KEYS:
+        if len(found) >= _MIN_KEYS:
             found[ANYBODY] = statistics.median(found.values())
         return found

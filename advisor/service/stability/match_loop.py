@@ -175,11 +175,11 @@ class MatchLoop:
         other cores than the jobs held before it. No job is held while jobs ask for many more cores than there
         are, or while a node can be resumed at once.
         """
-        is_free = any(
+        can_resume = any(
             node.power is NodePower.DOWN and not node.is_down and not node.is_draining and not node.is_busy
             for node in self._nodes
         )
-        if is_free or not self._can_distinguish() or self._is_crowded(waiting):
+        if can_resume or not self._can_distinguish() or self._is_crowded(waiting):
             return set()
         outlook = self.outlook.values()
         shaky = [item for item in outlook if item.tier is Tier.SHAKY and not item.node.is_draining]
