@@ -174,8 +174,8 @@ def _epoch(date: str) -> float:
     try:
         moment = datetime.fromisoformat(date)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except ValueError as error:
-        raise BadInput(str(error), where="--since", mend="Write it as 2026-01-31") from None
+    except ValueError:
+        raise BadInput(f"{date!r} is not a date", where="--since", mend="Write it as 2026-01-31") from None
 
 
 def _show(reports: list[IngestReport], total: int) -> Any:

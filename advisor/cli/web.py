@@ -85,7 +85,10 @@ def link(
         )
     if not (user.isprintable() and 0 < len(user) <= _MAX_NAME):
         raise BadInput(
-            "a name has 1 to 80 printable characters", where="--user", mend="Shorten it", code="web.user"
+            "it is not a name",
+            where="--user",
+            mend=f"Give 1 to {_MAX_NAME} printable characters",
+            code="web.user",
         )
     settings, until = settings_of(config), time.time() + 60.0 * minutes
     token = Links(settings.paths.state).make(Person(user, Role(role)), until)

@@ -87,9 +87,10 @@ def edited(path: Path, changes: Mapping[str, Any]) -> tuple[str, str]:
             table = document.setdefault(section, tomlkit.table())
             if not isinstance(table, Table | OutOfOrderTableProxy):
                 raise BadInput(
-                    f"{section} has a value, and is a section of settings",
+                    f"{section} is a section, not a value",
                     where=str(path),
                     mend=f"Write [{section}] on a line of its own and its settings below it",
+                    code="config.section",
                 )
             if value is None:
                 table.pop(name, None)

@@ -185,7 +185,7 @@ def set_aside(path: Path) -> Path:
     )
     target = next((name for name in names if not os.path.lexists(name)), None)
     if target is None:
-        raise OSError(errno.EEXIST, "a thousand were set aside before: remove those", str(path))
+        raise OSError(errno.EEXIST, "a thousand with .bad at the end lie beside it: remove those", str(path))
     path.rename(target)
     return target
 

@@ -261,7 +261,7 @@ class Database:
             raise BadInput(
                 "the history needs a file",
                 where="paths.database_url",
-                mend="Use sqlite:///folder/history.db",
+                mend="Use sqlite:////folder/history.db (four slashes)",
                 code="history.url",
             )
         if path.startswith("file:"):

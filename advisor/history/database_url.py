@@ -49,6 +49,6 @@ def parse(url: str) -> tuple[URL, str]:
     raise BadInput(
         "not a database URL that is supported",  # not repeated here: it may carry a password
         where="paths.database_url",
-        mend="Use sqlite:///folder/history.db or postgresql://user@host/name",
+        mend="Use sqlite:////folder/history.db (four slashes) or postgresql://user@host/name",
         code="history.url",
     )

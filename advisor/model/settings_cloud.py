@@ -93,7 +93,7 @@ class Ec2Settings(Section):
     paid: dict[ClassName, PaidCapacity] = setting(
         {},
         "Capacity that is paid for already and that cannot be read from EC2, or that nodes may use only if "
-        "it is named here (docs/classes.md).",
+        "it is named here, each purchase under a name of your choice (docs/classes.md).",
         why="What this account has bought is read from EC2.",
         form="table of name = { instance_type, nodes, zone, reservation_id, savings_plan_usd_per_hour, "
         "savings_plan_rate }",

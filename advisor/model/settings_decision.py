@@ -229,8 +229,8 @@ class WaitingSettings(Section):
     ask_again_seconds: float = setting(
         600.0,
         "`ambati2021`: the period in which waiting jobs are decided again; they are also decided again when "
-        "the queue has changed much. 0 decides every job once, at its submission. `price` values waiting "
-        "jobs every ten minutes in any case.",
+        "a quarter more processors wait, or a fifth fewer. 0 decides every job once, at its submission. "
+        "`price` values waiting jobs every ten minutes in any case.",
         why="Forecasts change little within ten minutes, and each round decides at most 200 jobs.",
         unit="s",
         ge=0.0,

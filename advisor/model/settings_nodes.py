@@ -132,8 +132,8 @@ class PortfolioSettings(Section):
     )
     alpha: float = setting(
         1.0,
-        "The weight of utilisation (the share of the paid node time in which jobs run), and so of money, in "
-        "the score of a policy. What counts is its ratio to `beta`.",
+        "The weight, an exponent, of utilisation (the share of the paid node time in which jobs run), and so "
+        "of money, in the score of a policy. What counts is its ratio to `beta`.",
         why="It is the weight of Deng et al. 2013; with `beta = 1` money and waiting count alike.",
         ge=0.0,
         le=10.0,
@@ -141,7 +141,7 @@ class PortfolioSettings(Section):
     )
     beta: float = setting(
         1.0,
-        "The weight of the bounded slowdown, and so of waiting, in the score of a policy.",
+        "The weight, an exponent, of the bounded slowdown, and so of waiting, in the score of a policy.",
         why="It is the weight of Deng et al. 2013; money and waiting count alike.",
         ge=0.0,
         le=10.0,

@@ -84,7 +84,7 @@ class SubmitSettings(Section):
     snapshot_max_age_seconds: float = setting(
         60.0,
         "The greatest age of a usable snapshot of the cluster. With an older one every job stays on-premise.",
-        why="Twelve polls of `loops.snapshot_seconds` may fail before advice stops; a queue that is a "
+        why="Twelve polls may fail at the default of `loops.snapshot_seconds`; a queue that is a "
         "minute old still predicts waits of many minutes.",
         unit="s",
         gt=0.0,

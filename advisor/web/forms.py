@@ -39,10 +39,10 @@ async def read_open_form(request: Request) -> dict[str, str]:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
-                raise RefusedError(413, "the form is too long")
+                raise RefusedError(413, f"the form is too long: shorten it to {MAX_BODY_BYTES:,} bytes")
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except (ValueError, ClientDisconnect):
-        raise RefusedError(400, "the form cannot be read") from None
+        raise RefusedError(400, "the form cannot be read: open the page again and resend it") from None
 
 
 def person_of(request: Request) -> Person:

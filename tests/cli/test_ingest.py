@@ -87,7 +87,7 @@ def test_bad_input_is_told_with_place_and_mend(tmp_path: Path, log: Path) -> Non
     )
     missing = f"sqlite:///{tmp_path}/missing/history.db"
     refused(advisor("ingest", "swf", log, "--database", missing), "missing/history.db", "folder exists")
-    refused(advisor("ingest", "swf", log, "--database", "nonsense"), "sqlite:///folder/history.db")
+    refused(advisor("ingest", "swf", log, "--database", "nonsense"), "sqlite:////folder/history.db")
 
 
 def test_a_database_that_may_only_be_read(tmp_path: Path, log: Path) -> None:

@@ -101,7 +101,7 @@ def keep(state: Path, curves: KeptCurves) -> Path:
         raise BadInput(
             f"the curves cannot be written ({error.strerror})",
             where=str(path),
-            mend="Run the command as the service's user",
+            mend="Run the command as the service's user, and check that the disk has room",
             code="curves.unwritable",
         ) from None
     return path

@@ -15,6 +15,7 @@ from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.protocol import (
     METRICS_BYTES,
     NOT_ALLOWED,
+    NOT_OWN_JOB,
     REPLY_BYTES,
     VERSION,
     AdviseReply,
@@ -156,9 +157,10 @@ class SubmitClient:
             ) from error
 
     def _refused(self, code: str) -> NoReturn:
-        if code == NOT_ALLOWED:
+        if code in (NOT_ALLOWED, NOT_OWN_JOB):
+            may = "ask about its own jobs only" if code == NOT_OWN_JOB else "not ask"
             raise TellAdmin(
-                f"{self._path}: this login may not ask. Run the command as root, the service's user or "
+                f"{self._path}: this login may {may}. Run the command as root, the service's user or "
                 "SlurmUser, or add this login's user id to submit.allowed_uids",
                 code=DENIED,
             )

@@ -190,6 +190,8 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 NOT_ALLOWED: Final = "peer.not_allowed"
 """Error code of a refusal: the user of the connecting process may not ask."""
+NOT_OWN_JOB: Final = "peer.not_own_job"
+"""Error code of a refusal: the request is not about a job of the user who asks."""
 
 
 class PingReply(msgspec.Struct, frozen=True, gc=False):

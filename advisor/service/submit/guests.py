@@ -14,13 +14,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from advisor.service.exchange.protocol import NOT_ALLOWED, AdviseRequest, ProtocolError, Request
+from advisor.service.exchange.protocol import NOT_ALLOWED, NOT_OWN_JOB, AdviseRequest, ProtocolError, Request
 
 GUEST_SECONDS: Final = 1.0
 """A guest's connection is closed after this time without a request: an esub asks as soon as it connects."""
 _OF_ONE_USER: Final = 8
-NOT_OWN_JOB: Final = "peer.not_own_job"
-"""Error code of a refusal: the request is not about a job of the user who asks."""
 
 
 class Guests:

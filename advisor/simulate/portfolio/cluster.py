@@ -196,7 +196,7 @@ def _refuse_too_wide(jobs: JobTable, cloud: Cloud) -> None:
             if without
             else f"the widest job needs {widest} nodes, and {cloud.max_nodes} may be rented",
             where=jobs.name or "jobs",
-            mend="Leave such jobs out" if without else "Allow more nodes, or leave such jobs out",
+            mend="Leave such jobs out",
             code="portfolio.too_wide",
         )
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.model import Job, Mode, RetryLater, UseFallback
+from advisor.model import Job, Mode, RetryLater, TellAdmin, UseFallback
 from advisor.model.settings import Policy
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.client import SubmitClient
@@ -356,6 +356,13 @@ def test_a_user_may_ask_nothing_else(serve: Callable[..., Running], question: An
         client.sendall(encode_line(question))
         assert read_reply(client)[2] == "peer.not_own_job"
     assert running.estimator.seen == []
+
+
+def test_a_user_is_told_whose_jobs_they_may_ask_about(serve: Callable[..., Running]) -> None:
+    running = serve(allowed=frozenset(), every_user=True)
+    with SubmitClient(running.path) as client, pytest.raises(TellAdmin, match="its own jobs only") as caught:
+        client.advise(**own(user="somebody-else"))
+    assert caught.value.code == "access.denied"
 
 
 def test_one_user_does_not_take_all_connections(serve: Callable[..., Running]) -> None:
