@@ -34,8 +34,11 @@ def replacing(
         check: Called last, before the new file takes its place; where it raises, the old one stays.
 
     Raises:
-        OSError: The folder is missing, full or not writable; the old file stays.
+        OSError: The folder is missing, full or not writable; the old file stays. Or ``path`` is a device,
+            such as /dev/null, which root could replace for the whole host.
     """
+    if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
+        raise OSError(errno.EINVAL, "Is a device", str(path))
     # the host too: another one may share the folder, and its process may have the same number
     partial = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.partial")
     try:

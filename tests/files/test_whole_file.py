@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.files.whole_file import read_plain_file
+from advisor.files.whole_file import read_plain_file, replace_file
 from advisor.model.errors import BadInput, UseFallback
+from advisor.service.admin.plots import refuse_unwritable, write_page
 from advisor.service.exchange import snapshot, status_file
 from advisor.service.submit.state_holder import _signature_of
 
@@ -25,6 +27,20 @@ def failing(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
         return opened(*arguments)
 
     monkeypatch.setattr(os, "open", tried)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+def test_root_does_not_replace_a_device_by_a_page(tmp_path: Path) -> None:
+    """``--out /dev/null`` made a file of it, in which no other user could write."""
+    device = tmp_path / "null"
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    for write in (refuse_unwritable, lambda path: write_page(path, "title", "about", [])):
+        with pytest.raises(BadInput) as caught:
+            write(device)
+        assert caught.value.code == "plot.unwritable"
+    with pytest.raises(OSError, match="device"):
+        replace_file(device, b"")
+    assert device.is_char_device()
 
 
 def test_a_file_that_another_host_replaces_meanwhile_is_read_anew(

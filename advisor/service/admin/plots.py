@@ -51,12 +51,14 @@ def refuse_unwritable(path: Path) -> None:
     """Say at once that the page could not be written, not after what it is to show has been replayed.
 
     Raises:
-        BadInput: Its folder is not there or cannot be written to, or a folder has its name.
+        BadInput: Its folder is not there or cannot be written to, or a folder or device has its name.
     """
     if not path.parent.is_dir():
         raise _unwritable(path, "No such folder")
     if path.is_dir():
         raise _unwritable(path, "Is a directory")
+    if path.exists() and not path.is_file():
+        raise _unwritable(path, "Is not a plain file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise _unwritable(path, "Permission denied")
 
@@ -65,7 +67,7 @@ def _unwritable(path: Path, reason: str) -> BadInput:
     return BadInput(
         f"cannot write the page ({reason})",
         where=str(path),
-        mend="Give a folder that can be written to",
+        mend="Give a file in a folder that can be written to",
         code="plot.unwritable",
     )
 
