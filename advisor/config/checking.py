@@ -13,6 +13,7 @@ from advisor.config.loading import LoadedSettings, Source
 from advisor.config.redacting import has_password
 from advisor.config.reference import toml_text, values_of
 from advisor.decide.submission.policy import READ_BY, fixed
+from advisor.decide.submission.rules import comment_words
 
 SOCKET_PATH_LIMIT: Final = 107
 """Longest path of a Unix socket on Linux, in bytes (``sun_path`` without its closing NUL)."""
@@ -145,7 +146,7 @@ def _polls(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _rules(loaded: LoadedSettings) -> Iterator[Finding]:
-    rules = loaded.settings.rules
+    settings, rules = loaded.settings, loaded.settings.rules
     for kind in ("users", "accounts"):
         both = set(getattr(rules, f"allow_{kind}")) & set(getattr(rules, f"deny_{kind}"))
         if both:
@@ -156,13 +157,18 @@ def _rules(loaded: LoadedSettings) -> Iterator[Finding]:
                 "Deny wins: delete the name from one of the lists",
                 warn=True,
             )
-    if len(rules.opt_out_comment.split()) > 1:
-        yield _finding(
-            loaded,
-            "rules.opt_out_comment",
-            f"{rules.opt_out_comment!r} is more than one word, so no job's comment can match it",
-            "Choose one word",
-        )
+    for key, word in (
+        ("rules.opt_out_comment", rules.opt_out_comment),
+        ("hedge.opt_out_comment", settings.hedge.opt_out_comment),
+        ("cluster.opt_in_comment", settings.cluster.opt_in_comment),
+    ):
+        if word and comment_words(word) != {word.casefold()}:
+            yield _finding(
+                loaded,
+                key,
+                f"{word!r} is not one word, so no job's comment can match it",
+                "Choose one word, without a space, comma, semicolon or colon",
+            )
 
 
 def _burst(loaded: LoadedSettings) -> Iterator[Finding]:

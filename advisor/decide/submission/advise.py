@@ -173,7 +173,7 @@ def _mode_for(job: Job, settings: Settings) -> Mode:
 
 def _is_acting(said: Mode, job: Job, settings: Settings) -> bool:
     if said is Mode.OPT_IN:
-        return settings.cluster.opt_in_comment.casefold() in comment_words(job)
+        return settings.cluster.opt_in_comment.casefold() in comment_words(job.comment)
     return said is _ACT
 
 

@@ -126,9 +126,9 @@ def partitions_of(job: Job) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def comment_words(job: Job) -> frozenset[str]:
-    """Words of the job's comment, in lower case: ``advisor:no-hedge`` has two."""
-    return frozenset(found.casefold() for found in _WORD.findall(job.comment or ""))
+def comment_words(comment: str | None) -> frozenset[str]:
+    """Words of a job's comment, in lower case: ``advisor:no-hedge`` has two."""
+    return frozenset(found.casefold() for found in _WORD.findall(comment or ""))
 
 
 def requeueable(job: Job, settings: Settings) -> bool:
@@ -146,7 +146,7 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
         requeueable(job, settings)
         and job.array_tasks == 1
         and not (job.interactive or job.dependency or job.heterogeneous or shape)
-        and settings.hedge.opt_out_comment.casefold() not in comment_words(job)
+        and settings.hedge.opt_out_comment.casefold() not in comment_words(job.comment)
     )
 
 
@@ -168,7 +168,7 @@ def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
     """The user opted out: ``--comment=no-burst`` or ``--constraint=onprem``, or as the site names them."""
     rules = settings.rules
     word = rules.opt_out_comment.casefold()
-    if word and job.comment and word in comment_words(job):
+    if word and job.comment and word in comment_words(job.comment):
         return _no(Reason.OPT_OUT_COMMENT, rules.opt_out_comment)
     feature = rules.opt_out_feature.casefold()
     if feature and job.features and any(asked.casefold() == feature for asked in job.features):
