@@ -45,7 +45,7 @@ def read(folder: Path) -> dict[str, Any]:
         raise UseFallback(f"{path}: advisor control has not run yet. {HOW_TO_START}", code=MISSING) from None
     except PermissionError as error:
         raise denied(path) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UseFallback(
             f"{path} cannot be read: {error}. `advisor control` writes a new one every few seconds",
             code="status.unreadable",
