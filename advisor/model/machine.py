@@ -205,10 +205,10 @@ class Machine(NamedTuple):
 
     def needs(self, asked: Asked) -> tuple[int, ...]:
         """What a job that waits will take of each of :attr:`sizes`."""
-        asked = self._here(asked)
         there = self.counted_resources(*self.taken_by(asked))
         if not self.subsets:
             return there
+        asked = self._here(asked)
         is_whole = self._takes_whole_nodes(asked, self._terms_of(asked.partition))
         return (*there, *(subset.needs(asked, whole_nodes=is_whole) for subset in self.subsets))
 
@@ -218,6 +218,7 @@ class Machine(NamedTuple):
         A job with whole nodes takes their share of all processors, as if all nodes were alike. By that it
         keeps others from the rest of their memory and GPUs.
         """
+        asked = self._here(asked)
         terms, memory = self._terms_of(asked.partition), asked.memory_mb
         if memory is None:
             memory = terms.memory_per_node * asked.nodes or terms.memory_per_processor * asked.processors

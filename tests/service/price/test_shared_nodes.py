@@ -94,6 +94,7 @@ def test_a_job_takes_whole_cores(asks: dict[str, Any], nodes: int | None, takes:
         look = replace(make_look(NOW, two, (job,)), sharing=Sharing(by_core=by_core))
         (machine,) = on_premise_queue(look, settings).machines
         assert machine.needs(job.asked)[0] == machine.needs(Asked.by(job.job))[0] == processors
+        assert machine.taken_by(job.asked)[0] == processors
     mixed = replace(look, nodes=(two[0], NODES[1]), sharing=Sharing(by_core=True))
     assert on_premise_queue(mixed, settings).machines[0].threads == 1
 
