@@ -122,7 +122,7 @@ class SocketFile:
                 return
             except ConnectionRefusedError:
                 if not stat.S_ISSOCK(self.path.lstat().st_mode):
-                    raise FileExistsError(errno.EEXIST, "remove the file there, no socket") from None
+                    raise FileExistsError(errno.EEXIST, "a file, no socket, is there: remove it") from None
                 return
         raise BadInput(
             "another process listens on this socket",
