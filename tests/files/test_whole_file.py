@@ -43,6 +43,15 @@ def test_root_does_not_replace_a_device_by_a_page(tmp_path: Path) -> None:
     assert device.is_char_device()
 
 
+def test_a_page_goes_where_a_link_leads_and_the_link_stays(tmp_path: Path) -> None:
+    link, target = tmp_path / "stdout", tmp_path / "page.html"
+    link.symlink_to(target)
+    refuse_unwritable(link)
+    write_page(link, "title", "about", [])
+    assert link.is_symlink()
+    assert "title" in target.read_text()
+
+
 def test_a_file_that_another_host_replaces_meanwhile_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

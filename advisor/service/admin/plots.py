@@ -42,7 +42,7 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
         title=html.escape(title), about=html.escape(about), library=get_plotlyjs(), plots=plots
     )
     try:
-        replace_file(path, page.encode())
+        replace_file(path.resolve(), page.encode())  # a link, such as /dev/stdout, stays
     except OSError as error:
         raise _unwritable(path, error.strerror or "") from None
 
@@ -53,13 +53,14 @@ def refuse_unwritable(path: Path) -> None:
     Raises:
         BadInput: Its folder is not there or cannot be written to, or a folder or device has its name.
     """
-    if not path.parent.is_dir():
+    target = path.resolve()
+    if not target.parent.is_dir():
         raise _unwritable(path, "No such folder")
-    if path.is_dir():
+    if target.is_dir():
         raise _unwritable(path, "Is a directory")
-    if path.exists() and not path.is_file():
+    if target.exists() and not target.is_file():
         raise _unwritable(path, "Is not a plain file")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
+    if not os.access(target.parent, os.W_OK | os.X_OK):
         raise _unwritable(path, "Permission denied")
 
 
