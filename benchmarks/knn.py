@@ -53,7 +53,6 @@ def run(
         job_ids=np.arange(knowledge_base),
     )
     estimator.warm()
-    estimator.settle()
     tell("k-NN by HEOM")
     microseconds_each(estimator.estimate, asked[:100])
     mine = percentiles(microseconds_each(estimator.estimate, asked))

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from advisor.arrays import Floats
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimate
-from advisor.predict.knn import _search, _sieve
+from advisor.predict.knn import _search
 from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 
 FIRST_ROOM: Final = 1024
-LARGEST_VALUE: Final = _sieve.LARGEST_VALUE
+LARGEST_VALUE: Final = 1e150
+"""A larger number counts as unknown: its square would not be finite."""
 _WIDENING_RATE: Final = 0.1
 """Step of :meth:`KnnEstimator.judge` on the logarithm of the width: a miss widens later intervals by about a
 tenth. The first 1,000 jobs of a site are enough to learn the width."""
@@ -84,7 +85,6 @@ class KnnEstimator:
         )
         self._scratch = _search.scratch_for(parameters.k)
         self._result = np.empty((1, 5))
-        self._sieve: tuple[_sieve.Sieve, _sieve.SieveScratch] | None = None
 
     def __len__(self) -> int:
         """Cases in the knowledge base, at most s."""
@@ -103,7 +103,6 @@ class KnnEstimator:
         """
         if not math.isfinite(label):
             return False
-        self._sieve = None
         is_full = self._size == self.parameters.s
         if not is_full and self._size == len(self._base.labels):
             self._grow()
@@ -161,18 +160,8 @@ class KnnEstimator:
         """Job ids, distances (Eq. 1) and labels of the neighbours of one query, nearest first."""
         self._estimate_rows(self._clean(features)[np.newaxis, :], self._result)
         found = int(self._result[0, _search.NEIGHBOURS])
-        if self._sieve is not None:
-            sieve, room = self._sieve
-            slots = room.slots[:found]
-            return sieve.job_ids[slots], np.sqrt(room.best[:found]), sieve.outcomes[0, slots]
         slots = self._scratch.slots[:found]
         return self._base.job_ids[slots], np.sqrt(self._scratch.best[:found]), self._base.labels[slots]
-
-    def settle(self) -> None:
-        """Prepare the faster search of ``_sieve``, with the same results; adding a case discards it."""
-        if self._size:
-            sieve = _sieve.sieve_of(self._base, self._size)
-            self._sieve = sieve, _sieve.sieve_scratch_for(self.parameters.k, sieve)
 
     def warm(self) -> None:
         """Compile, or load from the cache, all code that an estimate needs; no case is added."""
@@ -182,8 +171,6 @@ class KnnEstimator:
             other.add(features, 1.0, time=0.0, job_id=job_id)
         other.estimate(features)
         other.neighbours(features)
-        other.settle()
-        other.estimate(features)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that :meth:`from_arrays` needs, as plain arrays; cases oldest first."""
@@ -228,10 +215,6 @@ class KnnEstimator:
         return estimator
 
     def _estimate_rows(self, queries: Floats, results: Floats) -> None:
-        if self._sieve is not None:
-            sieve, room = self._sieve
-            _sieve.sift_rows(sieve, room, queries, self.parameters.omega, self.coverage, results)
-            return
         newest = (self._next - 1) % self._size if self._size else 0
         _search.estimate_rows(
             self._base,
@@ -251,8 +234,6 @@ class KnnEstimator:
                 f"{features.shape[-1]} features where the schema {self.schema.name!r} has {len(self.schema)}"
             )
             raise ValueError(msg)
-        if self._sieve is not None:
-            return features  # sift_rows checks the values itself, in compiled code
         known = np.abs(features) <= LARGEST_VALUE
         return features if known.all() else np.where(known, features, math.nan)
 
@@ -270,7 +251,6 @@ class KnnEstimator:
             low=np.fmin.reduce(features, initial=math.inf),
             high=np.fmax.reduce(features, initial=-math.inf),
         )
-        self._sieve = None
         self._size = len(labels)
         self._next = self._size % self.parameters.s
 

@@ -121,11 +121,6 @@ class Predictor:
             times = known.times[before] + to_our_clock
             estimator.add_many(features[rows], known.labels[rows], times=times, job_ids=table.job_id[rows])
 
-    def settle(self) -> None:
-        """Prepare both estimators for many queries (:meth:`KnnEstimator.settle`)."""
-        self.wait.settle()
-        self.run.settle()
-
     def warm(self) -> None:
         """Compile, or load from the cache, all code that :meth:`estimate` needs."""
         self.wait.warm()

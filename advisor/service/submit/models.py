@@ -62,7 +62,6 @@ class _Loader:
             arrays, meta, size=self._size, probability_cut=self._probability_cut
         )
         predictor.warm()
-        predictor.settle()  # here a knowledge base is only ever replaced as a whole
         return predictor
 
     def _load_size(self, version: str | None) -> SizeModel | None:
