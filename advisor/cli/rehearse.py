@@ -25,8 +25,6 @@ from advisor.cli.rehearse_shipped import (
     StockOutOption,
     VcpusOption,
     rules_of,
-    shipped_of,
-    shipped_rows,
 )
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
@@ -176,14 +174,16 @@ def _rehearsed(
     from advisor.replay.closed_loop.rehearse import rehearse as run
     from advisor.replay.sources import load_table
 
-    loops = None if shipped is None else shipped_of(asked, shipped)
+    loops = None if shipped is None else shipped.read()
     with ticking() as tick:
         table = load_table(log, progress=lambda done, total: tick("reading", done, total))
         window = loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes)
         say_too_large(window.too_large, window.machine)
         result = run(window, asked, tick)
         if loops is not None:
-            rows, curve = shipped_rows(window, loops, tick)
+            from advisor.rehearsal.shipped import rehearse_shipped
+
+            rows, curve = rehearse_shipped(window, asked, *loops, tick)
             result["rows"] += rows
             result["curve"] += curve
     return result

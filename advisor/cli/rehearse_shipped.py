@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +13,7 @@ from advisor.cli.context import loaded_settings
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
-    from advisor.parallel import Tick
     from advisor.rehearsal.cloud_market import CloudMarket
-    from advisor.rehearsal.shipped import Shipped
-    from advisor.replay.closed_loop.log import LoopJobs
-    from advisor.replay.closed_loop.rehearse import Rehearsal
     from advisor.simulate.pool.rules import Rules
 
 ShippedOption = Annotated[
@@ -117,8 +113,16 @@ class ShippedOptions:
             )
         return self if shipped else None
 
-    def market(self, settings: Settings) -> CloudMarket:
-        """The market of EC2."""
+    def read(self) -> tuple[dict[str, Settings], CloudMarket]:
+        """Settings by the name of their row, and the market of EC2.
+
+        Raises:
+            BadInput: They cannot be used.
+        """
+        settings = self._settings()
+        return settings, self._market(next(iter(settings.values())))
+
+    def _market(self, settings: Settings) -> CloudMarket:
         from advisor.rehearsal import cloud_market
         from advisor.testing.memory_ec2_market import ON_DEMAND, SPOT
 
@@ -134,8 +138,7 @@ class ShippedOptions:
             vcpu_limits={market: limit for market, limit in quotas.items() if limit is not None},
         )
 
-    def settings(self) -> dict[str, Settings]:
-        """Settings by the name of their row."""
+    def _settings(self) -> dict[str, Settings]:
         from advisor.config.editing import parse_changes
         from advisor.config.loading import changed
         from advisor.rehearsal.shipped import SHIPPED
@@ -146,30 +149,6 @@ class ShippedOptions:
             name = f"{SHIPPED}, {change}"
             found[name] = changed(loaded, parse_changes(change.split(";"))).settings
         return found
-
-
-def shipped_of(asked: Rehearsal, options: ShippedOptions) -> Shipped:
-    """What the options ask of the shipped loops; raises BadInput where they cannot be used."""
-    from advisor.rehearsal.shipped import Shipped
-
-    settings = options.settings()
-    return Shipped(
-        settings=settings,
-        world=asked.world,
-        usd_per_core_hour=asked.usd_per_core_hour,
-        market=options.market(next(iter(settings.values()))),
-        shares=asked.shares,
-        processes=asked.processes,
-    )
-
-
-def shipped_rows(
-    jobs: LoopJobs, shipped: Shipped, tick: Tick
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rehearse the shipped loops; rows of the table, and of the curve."""
-    from advisor.rehearsal.shipped import rehearse_shipped
-
-    return rehearse_shipped(jobs, shipped, tick)
 
 
 def rules_of(slurm_conf: Path | None) -> Rules | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,36 +19,15 @@ from advisor.rehearsal.cloud_market import CloudMarket
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import LEAD_SECONDS, Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
+from advisor.replay.closed_loop import rehearse
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
 from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
-from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
+from advisor.replay.closed_loop.world import LoopResult, World
 from advisor.service.running.logs import configure
 
 SHIPPED: Final = "shipped"
 _HOUR: Final = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
-    """The input of a rehearsal of the shipped loops.
-
-    Attributes:
-        settings: Name of a row to its settings, before those of the policy are added.
-        world: The cloud, the budget's share and the rules of slurmctld, as the other rows have them.
-        usd_per_core_hour: On-demand.
-        shares: Further budget shares, for the curve.
-        cloud_nodes: Nodes of the burst partition; 0: as many processors as on-premise.
-        processes: Settings that are rehearsed at the same time.
-    """
-
-    settings: dict[str, Settings]
-    world: WorldOptions
-    usd_per_core_hour: float
-    market: CloudMarket
-    shares: tuple[float, ...] = ()
-    cloud_nodes: int = 0
-    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,25 +40,32 @@ class _Task:
 
 
 def rehearse_shipped(
-    jobs: LoopJobs, asked: Shipped, tick: Tick | None = None
+    jobs: LoopJobs,
+    asked: rehearse.Rehearsal,
+    settings: Mapping[str, Settings],
+    market: CloudMarket,
+    tick: Tick | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Run the shipped loops under each of the settings.
+    """Run the shipped loops under each of the settings; the burst partition is as large as the cluster.
+
+    Args:
+        asked: The cloud, its price and the budgets, as the other rows have them.
+        settings: Name of a row to its settings, before those of the policy are added.
 
     Returns:
         Rows at the budget of the world, and all rows for the curve.
     """
-    shares = tuple(dict.fromkeys((asked.world.budget_share, *asked.shares)))
     tasks = [
-        _task(name, share, settings, jobs, asked)
-        for share in shares
-        for name, settings in asked.settings.items()
+        _task(name, share, of_row, jobs, asked, market)
+        for share in asked.all_shares
+        for name, of_row in settings.items()
     ]
     sizes = [len(jobs)] * len(tasks)
     done = side_by_side(_run, tasks, sizes, processes=asked.processes, tick=tick)
     usual = World(jobs, asked.world, policy_of(Terms(policy=ALL_ON_PREMISE))).run()
     rows = [_row(task, found, jobs, usual, asked) for task, found in zip(tasks, done, strict=True)]
     curve = sorted(rows, key=lambda row: row["budget_share"]) if asked.shares else []
-    return rows[: len(asked.settings)], curve
+    return rows[: len(settings)], curve
 
 
 def site_settings(
@@ -109,24 +96,31 @@ def site_settings(
     return in_force(own.model_copy(update=sections))
 
 
-def _task(name: str, share: float, settings: Settings, jobs: LoopJobs, asked: Shipped) -> _Task:
+def _task(
+    name: str,
+    share: float,
+    settings: Settings,
+    jobs: LoopJobs,
+    asked: rehearse.Rehearsal,
+    market: CloudMarket,
+) -> _Task:
     in_log = LogJobs(jobs, cloud_factor=asked.world.slowdown)
     size = in_log.node_processors
     shape = SiteShape(
         processors=jobs.machine,
-        cloud_nodes=asked.cloud_nodes or jobs.machine // size,
+        cloud_nodes=jobs.machine // size,
         node_processors=size,
         boot_seconds=asked.world.boot_seconds,
-        market=asked.market,
+        market=market,
         rules=asked.world.rules,
     )
     in_rehearsal = site_settings(
         settings,
         usd_per_node_hour=asked.usd_per_core_hour * size,
         slowdown=asked.world.slowdown,
-        usd=_budget_usd(share, jobs, asked),
+        usd=asked.budget_usd(jobs, share),
         period=window_of(jobs),
-        has_spot=asked.market.has_spot,
+        has_spot=market.has_spot,
     )
     return _Task(name, share, in_rehearsal, shape, in_log)
 
@@ -141,10 +135,6 @@ def window_of(jobs: LoopJobs) -> str:
     )
 
 
-def _budget_usd(share: float, jobs: LoopJobs, asked: Shipped) -> float:
-    return share * jobs.core_seconds / _HOUR * asked.usd_per_core_hour
-
-
 def _run(task: _Task, tick: Tick | None) -> Rehearsed:
     configure(level=logging.ERROR)  # here: it may be a process of its own. Moves and launches did not happen
     what = f"{task.name}, {100 * task.share:g} %"
@@ -152,8 +142,10 @@ def _run(task: _Task, tick: Tick | None) -> Rehearsed:
     return Rehearsal(task.settings, task.shape, task.jobs, progress=progress).run()
 
 
-def _row(task: _Task, found: Rehearsed, jobs: LoopJobs, usual: LoopResult, asked: Shipped) -> dict[str, Any]:
-    budget_usd = _budget_usd(task.share, jobs, asked)
+def _row(
+    task: _Task, found: Rehearsed, jobs: LoopJobs, usual: LoopResult, asked: rehearse.Rehearsal
+) -> dict[str, Any]:
+    budget_usd = asked.budget_usd(jobs, task.share)
     row = measured(
         task.name,
         jobs,

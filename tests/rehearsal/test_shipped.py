@@ -7,8 +7,9 @@ import pytest
 from advisor.model.advice import Mode
 from advisor.model.periods import period_span
 from advisor.rehearsal.cloud_market import CloudMarket
-from advisor.rehearsal.shipped import Shipped, rehearse_shipped, window_of
+from advisor.rehearsal.shipped import rehearse_shipped, window_of
 from advisor.replay.closed_loop.log import loop_jobs
+from advisor.replay.closed_loop.rehearse import Rehearsal
 from advisor.replay.closed_loop.world import WorldOptions
 from tests.rehearsal.test_rehearsal import log, settings
 
@@ -22,12 +23,9 @@ def test_the_plan_of_the_budget_ends_with_the_last_submission() -> None:
 
 def test_no_more_is_spent_than_the_share_of_the_window() -> None:
     jobs = loop_jobs(log(), skip=120)
-    asked = Shipped(
-        settings={"shipped": settings(Mode.ACT, "price", hedge={"enabled": True})},
-        world=WorldOptions(budget_share=0.1),
-        usd_per_core_hour=0.36,
-        market=CloudMarket(),
-        cloud_nodes=30,
+    asked = Rehearsal(
+        policies=("all-on-premise",), world=WorldOptions(budget_share=0.1), usd_per_core_hour=0.36
     )
-    (row,), _ = rehearse_shipped(jobs, asked)
+    shipped = {"shipped": settings(Mode.ACT, "price", hedge={"enabled": True})}
+    (row,), _ = rehearse_shipped(jobs, asked, shipped, CloudMarket())
     assert 0.0 < row["cost_usd"] <= row["machine_usd"] <= row["budget_usd"]
