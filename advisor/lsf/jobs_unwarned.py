@@ -14,12 +14,8 @@ class JobsUnwarned:
         """No signal is sent."""
         return ""
 
-    def excluded_nodes(self, _job_id: int) -> str:
-        """LSF has none."""
-        return ""
-
     def node_constraints(self, _job_id: int) -> NodeConstraints:
-        """They are part of what a job asks for."""
+        """They are part of what a job asks for; LSF excludes no nodes."""
         return NodeConstraints()
 
     def end_of(self, _job_id: int) -> JobEnd | None:

@@ -107,10 +107,6 @@ class RunningJobs:
         )
         return asked.name
 
-    def excluded_nodes(self, job_id: int) -> str:
-        """Nodes that a job excludes (``--exclude``), as an expression; empty for none."""
-        return self.node_constraints(job_id).excluded
-
     def node_constraints(self, job_id: int) -> NodeConstraints:
         """Which nodes a job asks for, prefers and excludes, set by its user or by the advisor."""
         shown = self._shown(job_id)

@@ -345,10 +345,6 @@ class MemorySlurm(MemoryCluster):
 
         return self._call("warn", send)
 
-    def excluded_nodes(self, job_id: int) -> str:
-        """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
-        return self._call("excluded_nodes", lambda: self._job(job_id).excluded)
-
     def node_constraints(self, job_id: int) -> NodeConstraints:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
 

@@ -238,7 +238,7 @@ def test_one_job_of_a_list_that_is_refused_keeps_no_other_from_being_changed(sit
         waiting = site.submit(LONG)
         with pytest.raises(RetryLater):
             site.slurm.update_job([refused, waiting], {"excnodelist": "burst3"})
-        assert site.jobs.excluded_nodes(waiting) == "burst3"
+        assert site.jobs.node_constraints(waiting).excluded == "burst3"
     site.slurm.update_job([holding, waiting], {"nice": "7"})  # that of a running job may be changed
     for job_id in (UNKNOWN, ended):
         with pytest.raises(RetryLater):
@@ -362,7 +362,7 @@ def test_excluded_nodes_and_preferred_features_are_kept(site: Site) -> None:
     site.slurm.update_job([waiting], {"excnodelist": "burst[1-2]", "prefer": "x86"})
     found = site.jobs.node_constraints(waiting)
     assert (found.excluded, found.prefer) == ("burst[1-2]", "x86")
-    assert site.jobs.excluded_nodes(waiting) == "burst[1-2]"
+    assert site.jobs.node_constraints(waiting).excluded == "burst[1-2]"
     site.slurm.requeue([holding])
     site.until(lambda: state(site, waiting) == "RUNNING")
     assert has_job(site, "burst3")

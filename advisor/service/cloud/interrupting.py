@@ -46,10 +46,6 @@ class JobWarnings(Protocol):
         """Send the signal that the job asked for; returns its name, or an empty text."""
         ...
 
-    def excluded_nodes(self, job_id: int) -> str:
-        """Nodes that the job excludes (``--exclude``)."""
-        ...
-
     def node_constraints(self, job_id: int) -> NodeConstraints:
         """Which nodes the job asks for, prefers and excludes."""
         ...
@@ -269,7 +265,9 @@ class InterruptionLoop:
         if not self._tries(queued):
             before, keep_off = keep_off, fold(sorted(spot))
             if keep_off != before:
-                own = self._record.own_exclusions(job_id, self._jobs.excluded_nodes)
+                own = self._record.own_exclusions(
+                    job_id, lambda job: self._jobs.node_constraints(job).excluded
+                )
                 changes["excnodelist"] = ",".join(filter(None, (own, keep_off)))
         if changes:
             self._slurm.update_job([job_id], changes)
