@@ -21,6 +21,10 @@ _THIS_USE: Final = sa.delete(node_use).where(
     node_use.c.start_time == sa.bindparam("from_start"),
 )
 _CHANGING: Final = ("end_time", "processors", "account", "is_final")
+_USE_COLUMNS: Final = {
+    name: {"start": "start_time", "end": "end_time"}.get(name, name) for name in NodeUse.__dataclass_fields__
+}
+"""Field of :class:`NodeUse` to column."""
 
 
 class PaidTimes:
@@ -134,15 +138,7 @@ def _key(use: NodeUse) -> dict[str, Any]:
 
 
 def _values(use: NodeUse) -> dict[str, Any]:
-    return {
-        "node": use.node,
-        "job_id": use.job_id,
-        "start_time": use.start,
-        "end_time": use.end,
-        "processors": use.processors,
-        "account": use.account,
-        "is_final": use.is_final,
-    }
+    return {column: getattr(use, name) for name, column in _USE_COLUMNS.items()}
 
 
 def _parts(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
@@ -179,15 +175,5 @@ def _uses(
 
 
 def _select_uses(connection: Connection, *which: sa.ColumnElement[bool]) -> list[NodeUse]:
-    return [
-        NodeUse(
-            job_id=row.job_id,
-            node=row.node,
-            start=row.start_time,
-            end=row.end_time,
-            processors=row.processors,
-            account=row.account,
-            is_final=bool(row.is_final),
-        )
-        for row in connection.execute(sa.select(node_use).where(*which))
-    ]
+    columns = (node_use.c[column].label(name) for name, column in _USE_COLUMNS.items())
+    return [NodeUse(**row) for row in connection.execute(sa.select(*columns).where(*which)).mappings()]
