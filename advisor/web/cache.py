@@ -12,13 +12,6 @@ _MOST: Final = 64
 _Value = TypeVar("_Value")
 
 
-class _Turn:
-    """The lock of a key, kept as long as a request computes its value or waits for it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
 class Cache:
     """Values by key; `most` of them are kept, those used last."""
 
@@ -26,7 +19,8 @@ class Cache:
         self._monotonic = monotonic
         self._most = most
         self._values: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
-        self._turns: WeakValueDictionary[Hashable, _Turn] = WeakValueDictionary()
+        # of each key, as long as a request computes its value or waits for it
+        self._turns: WeakValueDictionary[Hashable, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, seconds: float, make: Callable[[], _Value]) -> _Value:
@@ -37,8 +31,8 @@ class Cache:
         found = self._young(key, seconds)
         if found is None:
             with self._lock:
-                turn = self._turns.setdefault(key, _Turn())
-            with turn.lock:
+                turn = self._turns.setdefault(key, threading.Lock())
+            with turn:
                 found = self._young(key, seconds)  # another thread may have made it meanwhile
                 if found is None:
                     found = (self._monotonic(), make())
