@@ -79,7 +79,7 @@ def rehearse_live_day(
         turnaround=found.end - found.submit,
         in_cloud=found.in_cloud,
         moved=found.paid_core_seconds > 0.0,
-        usd=found.machine_usd,
+        usd=found.paid.usd,
     )
 
 

@@ -64,11 +64,6 @@ class Rehearsed:
     failures: dict[str, int]
 
     @property
-    def machine_usd(self) -> float:
-        """The cost of all instances, US dollars."""
-        return self.paid.usd
-
-    @property
     def wait(self) -> Floats:
         """Turnaround less the on-premise run time, seconds: boot and slower run count as wait."""
         return self.end - self.submit - self.run

@@ -22,8 +22,7 @@ from advisor.rehearsal.site import SiteShape
 from advisor.replay.closed_loop import rehearse
 from advisor.replay.closed_loop.log import LoopJobs
 from advisor.replay.closed_loop.measures import measured
-from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
-from advisor.replay.closed_loop.world import LoopResult, World
+from advisor.replay.closed_loop.world import LoopResult, Policy, World
 from advisor.service.running.logs import configure
 
 SHIPPED: Final = "shipped"
@@ -62,7 +61,7 @@ def rehearse_shipped(
     ]
     sizes = [len(jobs)] * len(tasks)
     done = side_by_side(_run, tasks, sizes, processes=asked.processes, tick=tick)
-    usual = World(jobs, asked.world, policy_of(Terms(policy=ALL_ON_PREMISE))).run()
+    usual = World(jobs, asked.world, Policy()).run()
     rows = [_row(task, found, jobs, usual, asked) for task, found in zip(tasks, done, strict=True)]
     curve = sorted(rows, key=lambda row: row["budget_share"]) if asked.shares else []
     return rows[: len(settings)], curve
@@ -159,7 +158,7 @@ def _row(
         **asdict(row),
         "budget_share": task.share,
         "budget_usd": budget_usd,
-        "machine_usd": found.machine_usd,
+        "machine_usd": found.paid.usd,
         "spot_share": found.paid.spot_seconds / found.paid.seconds if found.paid.seconds else 0.0,
         "interruptions": int(found.interruptions.sum()),
         "lost_hours": float(found.lost_seconds.sum()) / _HOUR,
@@ -172,7 +171,7 @@ def _row(
 def _result(task: _Task, found: Rehearsed, jobs: LoopJobs) -> LoopResult:
     """The jobs' share of the money at the mean price of what was paid for, as core-seconds on-demand."""
     on_demand_usd = found.paid.seconds * task.settings.ec2.on_demand_usd_per_hour / _HOUR
-    price = found.machine_usd / on_demand_usd if on_demand_usd else 1.0
+    price = found.paid.usd / on_demand_usd if on_demand_usd else 1.0
     end = found.end - task.jobs.begins_at + float(jobs.submit[0])
     moved: np.ndarray[Any, np.dtype[np.bool_]] = found.paid_core_seconds > 0.0
     return LoopResult(end=end, cost=found.paid_core_seconds * price, moved=moved)

@@ -17,8 +17,8 @@ from advisor.rehearsal.cloud_market import CloudMarket, Outage, Trace
 from advisor.rehearsal.log_jobs import LogJobs
 from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
 from advisor.rehearsal.site import SiteShape
+from advisor.replay.closed_loop import world as fast_world
 from advisor.replay.closed_loop.log import loop_jobs
-from advisor.replay.closed_loop.policies import ALL_ON_PREMISE, Terms, policy_of
 from advisor.replay.closed_loop.world import World, WorldOptions
 from advisor.simulate.pool.rules import Rules
 from advisor.testing.memory_ec2 import MemoryEc2
@@ -83,7 +83,7 @@ def test_all_on_premise_is_easy_backfilling(on_premise: Rehearsed) -> None:
     expected = simulate(demand_of(table.select(np.arange(60, JOBS))), PROCESSORS)
     np.testing.assert_allclose(on_premise.start - table.start_of_log, expected.start)
     np.testing.assert_allclose(on_premise.end - table.start_of_log, expected.end)
-    assert on_premise.machine_usd == 0.0
+    assert on_premise.paid.usd == 0.0
     assert not any(on_premise.failures.values())
 
 
@@ -96,14 +96,14 @@ def test_moved_jobs_boot_run_longer_and_are_paid(moved: Rehearsed, on_premise: R
     assert np.median((moved.start - moved.submit)[there]) >= 120.0
     core_seconds = np.sum(1.05 * moved.run[there] * moved.processors[there])
     assert moved.paid_core_seconds.sum() == pytest.approx(core_seconds)
-    assert moved.machine_usd > 0.36 / 3600.0 * core_seconds
+    assert moved.paid.usd > 0.36 / 3600.0 * core_seconds
     assert moved.wait.mean() < on_premise.wait.mean()
 
 
 def test_a_cap_of_a_day_bounds_what_is_paid(moved: Rehearsed) -> None:
     capped = rehearse(Mode.ACT, budget={"usd": 0.2, "period": "day"})
     days = 1 + int((capped.end.max() - capped.submit.min()) // 86_400)
-    assert capped.machine_usd <= 0.2 * days + 0.05
+    assert capped.paid.usd <= 0.2 * days + 0.05
     assert 0 < capped.in_cloud.sum() < moved.in_cloud.sum()
 
 
@@ -125,7 +125,7 @@ def test_the_price_moves_jobs_within_its_budget(on_premise: Rehearsed) -> None:
     assert priced.in_cloud.any()
     days = (priced.end.max() - priced.submit.min()) / 86_400.0
     known_days = days + (priced.submit.min() - log().submit[0]) / 86_400.0
-    assert priced.machine_usd <= usd * (days + 1.0 + min(10.0, known_days)) / 28.0
+    assert priced.paid.usd <= usd * (days + 1.0 + min(10.0, known_days)) / 28.0
     assert priced.wait.mean() < on_premise.wait.mean()
 
 
@@ -190,7 +190,7 @@ def test_spot_instances_are_taken_back_by_the_trace_and_their_jobs_run_again() -
     assert np.all((found.lost_seconds > 0.0) == (found.interruptions > 0))
     assert 0.0 < found.paid.spot_seconds < found.paid.seconds
     on_demand = found.paid.seconds - found.paid.spot_seconds
-    assert found.machine_usd == pytest.approx(0.36 / 3600.0 * (on_demand + 0.25 * found.paid.spot_seconds))
+    assert found.paid.usd == pytest.approx(0.36 / 3600.0 * (on_demand + 0.25 * found.paid.spot_seconds))
     lasting = spot_rehearsal(CloudMarket(spot_traces=(trace._replace(values=np.ones(2)),), spot_price=prices))
     assert lasting.interruptions.sum() == 0
     assert lasting.paid.spot_seconds > found.paid.spot_seconds
@@ -201,11 +201,11 @@ def test_a_stock_out_and_a_quota_keep_jobs_from_the_cloud() -> None:
     dry = spot_rehearsal(CloudMarket(outages=(Outage("spot", 0.0, 1e6), Outage("on-demand", 0.0, 1e6))))
     assert free.in_cloud.sum() > dry.in_cloud.sum() == 0
     assert dry.refused_launches["InsufficientInstanceCapacity"] > 0
-    assert dry.machine_usd == 0.0
+    assert dry.paid.usd == 0.0
     few = spot_rehearsal(CloudMarket(vcpu_limits={"spot": 2, "on-demand": 4}))
     assert few.refused_launches["MaxSpotInstanceCountExceeded"] > 0
     assert few.refused_launches["VcpuLimitExceeded"] > 0
-    assert few.machine_usd < free.machine_usd
+    assert few.paid.usd < free.paid.usd
     assert np.all(np.isfinite(few.end))
 
 
@@ -215,7 +215,7 @@ def test_f33_launches_that_ec2_does_not_allow_are_tried_seldom(monkeypatch: pyte
     monkeypatch.setattr(MemoryEc2, "_refused", lambda ec2, _code: refused(ec2, "UnauthorizedOperation"))
     found = spot_rehearsal(CloudMarket(outages=(Outage("spot", 0.0, 1e6), Outage("on-demand", 0.0, 1e6))))
     assert 0 < found.refused_launches["UnauthorizedOperation"] <= 24
-    assert found.machine_usd == 0.0
+    assert found.paid.usd == 0.0
     assert np.all(np.isfinite(found.end))
 
 
@@ -224,5 +224,5 @@ def test_a_rehearsal_backfills_by_the_rules_of_slurm() -> None:
     jobs = loop_jobs(log(), skip=60)
     shape = SiteShape(processors=PROCESSORS, cloud_nodes=30, rules=rules)
     found = Rehearsal(settings(Mode.SHADOW), shape, LogJobs(jobs, cloud_factor=1.05)).run()
-    fast = World(jobs, WorldOptions(budget_share=0.0, rules=rules), policy_of(Terms(policy=ALL_ON_PREMISE)))
+    fast = World(jobs, WorldOptions(budget_share=0.0, rules=rules), fast_world.Policy())
     np.testing.assert_allclose(found.end - jobs.table.start_of_log, fast.run().end)

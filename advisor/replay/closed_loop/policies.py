@@ -63,15 +63,10 @@ POLICIES: Final[Mapping[str, Callable[[Terms], Policy]]] = MappingProxyType(
         "clairvoyant": lambda _: Clairvoyant(),
     }
 )
-"""In the order of the rows."""
+"""By name, in the order of the rows: what makes a new one of its terms."""
 
 ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "cunha2017", "ambati2021", "starburst", "price", "clairvoyant")
 """Policies that are always shown."""
-
-
-def policy_of(terms: Terms) -> Policy:
-    """The policy, new."""
-    return POLICIES[terms.policy](terms)
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from advisor.parallel import Tick, side_by_side
 from advisor.replay.closed_loop.log import LoopJobs
-from advisor.replay.closed_loop.policies import POLICIES, Terms, policy_of
+from advisor.replay.closed_loop.policies import POLICIES, Terms
 from advisor.replay.closed_loop.world import LoopResult, World, WorldOptions
 
 
@@ -44,6 +44,6 @@ def _simulate(task: Task, tick: Tick | None) -> Done:
     began = time.perf_counter()
     if tick is not None:  # a policy learns from the jobs before, which takes long where there are many
         tick(task.name, 0, len(task.jobs))
-    world = World(task.jobs, task.world, policy_of(task.terms))
+    world = World(task.jobs, task.world, POLICIES[task.terms.policy](task.terms))
     result = world.run(None if tick is None else lambda done, total: tick(task.name, done, total))
     return Done(result, time.perf_counter() - began)
