@@ -21,7 +21,6 @@ from advisor.predict.knn import _search
 from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 
-FIRST_ROOM: Final = 1024
 LARGEST_VALUE: Final = 1e150
 """A larger number counts as unknown: its square would not be finite."""
 _WIDENING_RATE: Final = 0.1
@@ -72,12 +71,12 @@ class KnnEstimator:
         self.widening = 0.0
         self._size = 0
         self._next = 0
-        features, room = len(schema), min(parameters.s, FIRST_ROOM)
+        features, room = len(schema), parameters.s  # memory that is not written to is not taken
         self._base = _search.Base(
-            cases=np.full((features, room), math.nan),
-            labels=np.full(room, math.nan),
-            times=np.full(room, math.nan),
-            job_ids=np.zeros(room, np.int64),
+            cases=np.empty((features, room)),
+            labels=np.empty(room),
+            times=np.empty(room),
+            job_ids=np.empty(room, np.int64),
             nominal=schema.nominal,
             low=np.full(features, math.inf),
             high=np.full(features, -math.inf),
@@ -104,8 +103,6 @@ class KnnEstimator:
         if not math.isfinite(label):
             return False
         is_full = self._size == self.parameters.s
-        if not is_full and self._size == len(self._base.labels):
-            self._grow()
         slot = self._next
         base = self._base
         _search.replace_case(base, slot, self._size if is_full else 0, self._clean(features), float(label))
@@ -131,7 +128,7 @@ class KnnEstimator:
         ``seconds`` is NaN without neighbours and where every kernel underflows; ``variance`` is infinite
         where the kernels sum to at most 1 (section IV-B).
         """
-        self._estimate_rows(self._clean(features)[np.newaxis, :], self._result)
+        self._search(features)
         seconds, variance, lower, upper, neighbours = self._result[0].tolist()
         if self.widening > 0.0:
             factor = math.exp(self.widening)
@@ -158,7 +155,7 @@ class KnnEstimator:
 
     def neighbours(self, features: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
         """Job ids, distances (Eq. 1) and labels of the neighbours of one query, nearest first."""
-        self._estimate_rows(self._clean(features)[np.newaxis, :], self._result)
+        self._search(features)
         found = int(self._result[0, _search.NEIGHBOURS])
         slots = self._scratch.slots[:found]
         return self._base.job_ids[slots], np.sqrt(self._scratch.best[:found]), self._base.labels[slots]
@@ -214,16 +211,17 @@ class KnnEstimator:
         estimator.add_many(features, labels, times=times, job_ids=job_ids)
         return estimator
 
-    def _estimate_rows(self, queries: Floats, results: Floats) -> None:
+    def _search(self, features: Floats) -> None:
+        """Find the neighbours of one query into the scratch arrays, and its estimate into the result."""
         newest = (self._next - 1) % self._size if self._size else 0
         _search.estimate_rows(
             self._base,
             _search.Window(0, self._size, newest),
-            queries,
+            self._clean(features)[np.newaxis, :],
             self.parameters.omega,
             self.coverage,
             self._scratch,
-            results,
+            self._result,
         )
 
     def _clean(self, features: Floats) -> Floats:
@@ -243,25 +241,10 @@ class KnnEstimator:
 
     def _fill(self, features: Floats, labels: Floats, times: Floats, job_ids: NDArray[np.int64]) -> None:
         """Load all cases of an empty base at once, without holding up the threads that answer submissions."""
-        self._base = self._base._replace(
-            cases=np.array(features.T, np.float64, order="C"),
-            labels=np.array(labels, np.float64),
-            times=np.array(times, np.float64),
-            job_ids=np.array(job_ids, np.int64),
-            low=np.fmin.reduce(features, initial=math.inf),
-            high=np.fmax.reduce(features, initial=-math.inf),
-        )
-        self._size = len(labels)
-        self._next = self._size % self.parameters.s
-
-    def _grow(self) -> None:
-        """Make room for more cases, at most s, so that a new knowledge base takes little memory."""
-        used, room = self._size, min(self.parameters.s, max(FIRST_ROOM, 2 * self._size))
-        cases = np.full((len(self.schema), room), math.nan)
-        cases[:, :used] = self._base.cases
-        self._base = self._base._replace(
-            cases=cases,
-            labels=np.append(self._base.labels, np.full(room - used, math.nan)),
-            times=np.append(self._base.times, np.full(room - used, math.nan)),
-            job_ids=np.append(self._base.job_ids, np.zeros(room - used, np.int64)),
-        )
+        base, count = self._base, len(labels)
+        base.cases[:, :count] = features.T
+        base.labels[:count], base.times[:count], base.job_ids[:count] = labels, times, job_ids
+        base.low[:] = np.fmin.reduce(features, initial=math.inf)
+        base.high[:] = np.fmax.reduce(features, initial=-math.inf)
+        self._size = count
+        self._next = count % self.parameters.s
