@@ -85,7 +85,6 @@ def write_settings(
     from advisor.config.redacting import redacted
 
     loaded = loaded_settings(config)
-    path = config or loaded.path or default_path()
     history = history_of(config)
     with history.alone():
         before = {row["key"]: row for row in setting_rows(loaded_settings(config), [])}
@@ -93,7 +92,7 @@ def write_settings(
         if loaded.settings.paths.state.is_dir():
             number = _write(history, asked, reason, undoes)
         else:  # nothing is installed here
-            write_back(path, asked)
+            write_back(loaded.file, asked)
             number = None
         changed = loaded_settings(config)
         rows = [
@@ -106,9 +105,9 @@ def write_settings(
             if row["key"] in asked
         ]
         found = check(changed, None)
-    former = former_of(path)
+    former = former_of(loaded.file)
     return {
-        "path": path,
+        "path": loaded.file,
         "former": former if former.exists() else None,
         "settings": rows,
         "change": number,
@@ -126,7 +125,7 @@ def history_of(config: Path | None) -> SettingsHistory:
     from advisor.service.state.applied import SettingsHistory
 
     loaded = loaded_settings(config)
-    return SettingsHistory(config or loaded.path or default_path(), loaded.settings.paths.state)
+    return SettingsHistory(loaded.file, loaded.settings.paths.state)
 
 
 def _write(history: SettingsHistory, asked: Mapping[str, Any], reason: str, undoes: int | None) -> int | None:
@@ -182,10 +181,3 @@ def tell_written(console: Console, result: Mapping[str, Any]) -> None:
         console.print(Text(f"  {line}"))
     for finding in result["findings"]:
         console.print(Text(f"{finding.severity}: {finding.key}: {finding.what}. {finding.mend}", "yellow"))
-
-
-def default_path() -> Path:
-    """The settings file where none is named."""
-    from advisor.config import DEFAULT_PATH
-
-    return DEFAULT_PATH

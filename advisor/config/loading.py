@@ -70,6 +70,11 @@ class LoadedSettings:
     origins: Mapping[str, Origin]
     path: Path | None = None
 
+    @property
+    def file(self) -> Path:
+        """The file that settings are written into."""
+        return self.path or DEFAULT_PATH
+
 
 def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
     """Read the settings.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import structlog
 
-from advisor.config.loading import DEFAULT_PATH, LoadedSettings
+from advisor.config.loading import LoadedSettings
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
@@ -58,10 +57,6 @@ class Site:
             self.settings_error = str(error)
             log.warning("web.settings_not_read", code=error.code, message=str(error))
         return self._last or self.first
-
-    def settings_file(self) -> Path:
-        """The file that settings are written into."""
-        return self.load().path or DEFAULT_PATH
 
     def history(self) -> HistoryStore:
         """The history, opened for reading; the caller closes it."""

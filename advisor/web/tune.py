@@ -111,7 +111,7 @@ class _Pages:
         reason: str,
         fields: Mapping[str, str],
     ) -> Response:
-        file = self._site.settings_file()
+        file = self._site.load().file
         before, after = edited(file, changes)
         lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
         try:
@@ -130,7 +130,7 @@ def _apply(site: Site, asked: Mapping[str, str], author: str, changes: Any, undo
         history = _history(site)
         with history.alone():
             wanted = changes()
-            before, _ = edited(site.settings_file(), wanted)
+            before, _ = edited(site.load().file, wanted)
             if _hash(before) != asked.get("base"):
                 raise RefusedError(
                     409, "the settings have changed meanwhile: open the page again and look anew"
@@ -155,7 +155,7 @@ def _refused(error: BadInput) -> RefusedError:
 
 
 def _history(site: Site) -> SettingsHistory:
-    return SettingsHistory(site.settings_file(), site.settings().paths.state)
+    return SettingsHistory(site.load().file, site.settings().paths.state)
 
 
 def _hash(text: str) -> str:
