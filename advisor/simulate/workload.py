@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,37 +39,22 @@ QUEUE_LIMITS = np.array([_HOUR, 12 * _HOUR])
 """Largest requested time of the queues short and medium, seconds; the third queue is long."""
 
 _TOLD_ROWS: Final = 1_000  # between two reports of progress
-_REMEMBERED = 6  # recent job classes of a user that may be repeated
-_OPEN_SESSIONS = 8  # sessions that can interleave
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """Behaviour of users; the defaults are of the order seen in the archive's logs.
-
-    Attributes:
-        users_per_job: Number of users = ``users_per_job * sqrt(jobs)``, at least 5: 100 users at 10,000 jobs.
-        zipf_exponent: The user of rank r has activity r^-exponent: a few users submit most jobs.
-        jobs_per_session: Mean number of jobs in a session.
-        idle_jobs: A session is over after this many jobs of other sessions. Jobs, not seconds, so that users
-            do not depend on the load.
-        same_again, recent_again: Probabilities that the next job of a session is of the previous job's class,
-            or of one of the user's recent classes; otherwise the class is new.
-        similarity: Correlation of run times within a class, on the normal scale.
-        always_the_limit: Share of classes submitted with the longest time the site allows.
-    """
-
-    users_per_job: float = 1.0
-    zipf_exponent: float = 1.0
-    jobs_per_session: float = 5.0
-    idle_jobs: int = 40
-    same_again: float = 0.60
-    recent_again: float = 0.32
-    similarity: float = 0.97
-    always_the_limit: float = 0.12
-
-
-HABITS = Habits()
+# The behaviour of users, of the order seen in the archive's logs.
+_USERS_PER_JOB: Final = 1.0  # times the square root of the jobs, at least 5: 100 users at 10,000 jobs
+_ZIPF_EXPONENT: Final = 1.0  # the user of rank r has activity r^-exponent: a few users submit most jobs
+_JOBS_PER_SESSION: Final = 5.0  # mean
+_IDLE_JOBS: Final = 40
+"""A session is over after this many jobs of other sessions. Jobs, not seconds, so that users do not depend on
+the load."""
+_SAME_AGAIN: Final = 0.60
+_RECENT_AGAIN: Final = 0.32
+"""Probabilities that the next job of a session is of the previous job's class, or of one of the user's recent
+classes; otherwise the class is new."""
+_SIMILARITY: Final = 0.97  # correlation of run times within a class, on the normal scale
+_ALWAYS_THE_LIMIT: Final = 0.12  # share of classes submitted with the longest time the site allows
+_REMEMBERED: Final = 6  # recent job classes of a user that may be repeated
+_OPEN_SESSIONS: Final = 8  # sessions that can interleave
 
 
 class _Draws(NamedTuple):
@@ -83,14 +68,11 @@ class _Draws(NamedTuple):
 
 
 @compiled
-def _assign_users(
-    cumulative_activity: Floats, draws: _Draws, habits: tuple[float, int, float, float]
-) -> tuple[Ints, Ints, int]:
+def _assign_users(cumulative_activity: Floats, draws: _Draws) -> tuple[Ints, Ints, int]:
     """User and job class of each arrival, (n,) and (n,), and the number of classes.
 
     Open sessions are kept in a ring; one of them continues unless it is over or a new one begins.
     """
-    new_probability, idle_jobs, same_again, any_again = habits
     count = len(draws.repeat)
     user = np.empty(count, np.int64)
     job_class = np.empty(count, np.int64)
@@ -103,17 +85,17 @@ def _assign_users(
     for row in range(count):
         # the square prefers recent sessions
         slot = (newest - int(draws.which_session[row] ** 2 * _OPEN_SESSIONS)) % _OPEN_SESSIONS
-        is_over = session_user[slot] < 0 or row - session_last[slot] > idle_jobs
-        if is_over or draws.new_session[row] < new_probability:
+        is_over = session_user[slot] < 0 or row - session_last[slot] > _IDLE_JOBS
+        if is_over or draws.new_session[row] < 1.0 / _JOBS_PER_SESSION:
             newest += 1
             slot = newest % _OPEN_SESSIONS
             session_user[slot] = np.searchsorted(cumulative_activity, draws.which_user[row])
             session_class[slot] = -1
         submitter = session_user[slot]
         chosen = session_class[slot]
-        if chosen < 0 or draws.repeat[row] >= same_again:
+        if chosen < 0 or draws.repeat[row] >= _SAME_AGAIN:
             chosen = -1
-            if draws.repeat[row] < any_again or session_class[slot] < 0:
+            if draws.repeat[row] < _SAME_AGAIN + _RECENT_AGAIN or session_class[slot] < 0:
                 chosen = remembered[submitter, int(draws.which_class[row] * _REMEMBERED)]
             if chosen < 0:
                 chosen = classes
@@ -127,17 +109,15 @@ def _assign_users(
     return user, job_class, classes
 
 
-def _activity(users: int, exponent: float) -> Floats:
+def _activity(users: int) -> Floats:
     """Cumulative probability that a session belongs to each user; Zipf by rank."""
-    share = np.arange(1, users + 1, dtype=np.float64) ** -exponent
+    share = np.arange(1, users + 1, dtype=np.float64) ** -_ZIPF_EXPONENT
     cumulative: Floats = np.cumsum(share) / share.sum()
     cumulative[-1] = 1.0
     return cumulative
 
 
-def _times(
-    generator: np.random.Generator, job_class: Ints, size: Ints, habits: Habits
-) -> tuple[Floats, Floats]:
+def _times(generator: np.random.Generator, job_class: Ints, size: Ints) -> tuple[Floats, Floats]:
     """Run and requested times, both (n,), seconds.
 
     A job's quantile is a normal variate correlated with that of its class, so classes have similar run times
@@ -148,13 +128,13 @@ def _times(
     classes = int(job_class.max()) + 1
     of_class = generator.standard_normal(classes)[job_class]
     own = generator.standard_normal(len(job_class))
-    spread = math.sqrt(1.0 - habits.similarity**2)
-    run = lublin.run_times(special.ndtr(habits.similarity * of_class + spread * own), size)
-    long_run = lublin.run_times(special.ndtr(habits.similarity * of_class + 1.5 * spread), size)
+    spread = math.sqrt(1.0 - _SIMILARITY**2)
+    run = lublin.run_times(special.ndtr(_SIMILARITY * of_class + spread * own), size)
+    long_run = lublin.run_times(special.ndtr(_SIMILARITY * of_class + 1.5 * spread), size)
     accuracy = generator.uniform(0.05, 1.0, classes)[job_class]
     wanted = np.minimum(long_run / accuracy, ROUND_TIMES[-1])
     requested = ROUND_TIMES[np.searchsorted(ROUND_TIMES, wanted)]
-    always_the_limit = (generator.random(classes) < habits.always_the_limit)[job_class]
+    always_the_limit = (generator.random(classes) < _ALWAYS_THE_LIMIT)[job_class]
     requested = np.where(always_the_limit, ROUND_TIMES[-1], requested)
     return np.minimum(run, requested), requested
 
@@ -165,7 +145,6 @@ def submissions(
     jobs: int,
     processors: int = 128,
     load: float = 0.5,
-    habits: Habits = HABITS,
 ) -> JobTable:
     """Jobs as submitted, in submission order and whole seconds, before a cluster has run them.
 
@@ -179,17 +158,11 @@ def submissions(
     """
     if jobs < 1 or processors < 1 or not load > 0 or not math.isfinite(load):
         raise ValueError(f"jobs={jobs}, processors={processors} and load={load} must be positive")
-    users = max(5, int(habits.users_per_job * math.sqrt(jobs)))
-    probabilities = (
-        1.0 / habits.jobs_per_session,
-        habits.idle_jobs,
-        habits.same_again,
-        habits.same_again + habits.recent_again,
-    )
+    users = max(5, int(_USERS_PER_JOB * math.sqrt(jobs)))
     draws = _Draws(*(generator.random(jobs) for _ in _Draws._fields))
-    user, job_class, classes = _assign_users(_activity(users, habits.zipf_exponent), draws, probabilities)
+    user, job_class, classes = _assign_users(_activity(users), draws)
     size = lublin.sizes(generator, classes, processors)[job_class]
-    run, requested = _times(generator, job_class, size, habits)
+    run, requested = _times(generator, job_class, size)
     average_gaps = lublin.gaps(generator, jobs)
     stretch = float(run @ size) / (load * processors * average_gaps.sum())
     return JobTable(
@@ -215,14 +188,13 @@ def workload(
     jobs: int,
     processors: int = 128,
     load: float = 0.5,
-    habits: Habits = HABITS,
     progress: Progress | None = None,
 ) -> JobTable:
     """A history: :func:`submissions` after an FCFS cluster with EASY backfilling has run them.
 
     The waits are those that the simulated cluster gave each job, so that they can be learned from.
     """
-    table = submissions(generator, jobs=jobs, processors=processors, load=load, habits=habits)
+    table = submissions(generator, jobs=jobs, processors=processors, load=load)
     return replace(table, wait=_starts(table, processors, progress) - table.submit)
 
 
