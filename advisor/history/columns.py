@@ -81,17 +81,11 @@ class TableBuilder:
         is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
         held = np.concatenate(self._held)[order] if self._held else np.empty((0, 3), np.int64)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
-        coded = dict(zip(_CODED, integers[3:], strict=True))
         return JobTable(
             job_id=integers[0],
             processors=integers[1],
             status=integers[2],
-            user=coded["user"],
-            group=coded["group"],
-            queue=coded["queue"],
-            executable=coded["executable"],
-            account=coded["account"],
-            application=coded["application"],
+            **dict(zip(_CODED, integers[3:], strict=True)),
             submit=submit - first,
             wait=start - submit,
             run=end - start,
